@@ -1,0 +1,47 @@
+# Everything comes from Debian; each library for one job.
+find_package(Threads REQUIRED)
+set(MPI_CXX_SKIP_MPICXX TRUE)  # the C interface alone
+find_package(MPI REQUIRED COMPONENTS CXX)  # -DMPI_CXX_COMPILER=mpicxx.mpich picks MPICH
+execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE mpiexec_version ERROR_QUIET)
+if(mpiexec_version MATCHES "Open MPI|OpenRTE")
+  set(DISTBELIEF_OPEN_MPI TRUE)
+else()
+  set(DISTBELIEF_OPEN_MPI FALSE)
+endif()
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(ZLIB REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(CLI11 REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
+
+# libtorch: Debian's own package file pulls in caffe2's dependencies, which are not needed to link.
+find_path(TORCH_INCLUDE_DIR torch/csrc/api/include/torch/torch.h REQUIRED)
+find_library(TORCH_LIBRARY torch REQUIRED)
+find_library(TORCH_CPU_LIBRARY torch_cpu REQUIRED)
+find_library(C10_LIBRARY c10 REQUIRED)
+add_library(distbelief_torch INTERFACE)
+target_include_directories(distbelief_torch SYSTEM INTERFACE
+  $<BUILD_INTERFACE:${TORCH_INCLUDE_DIR}>
+  $<BUILD_INTERFACE:${TORCH_INCLUDE_DIR}/torch/csrc/api/include>)
+target_link_libraries(distbelief_torch INTERFACE
+  $<BUILD_INTERFACE:${TORCH_LIBRARY}> $<BUILD_INTERFACE:${TORCH_CPU_LIBRARY}> $<BUILD_INTERFACE:${C10_LIBRARY}>)
+
+# The OpenMP build of OpenBLAS first on the library path of our programs: with the pthread build the
+# result's bits depend on the number of threads at start, and several workers get in each other's way.
+find_library(OPENBLAS_OPENMP_LIBRARY openblas
+  PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp NO_DEFAULT_PATH)
+if(OPENBLAS_OPENMP_LIBRARY)
+  get_filename_component(OPENBLAS_OPENMP_DIR ${OPENBLAS_OPENMP_LIBRARY} DIRECTORY)
+else()
+  message(WARNING "OpenBLAS with OpenMP not found: apt-get install libopenblas-openmp-dev")
+endif()
+
+if(DISTBELIEF_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(DISTBELIEF_BENCH)
+  find_package(benchmark REQUIRED)
+endif()

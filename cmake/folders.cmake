@@ -1,0 +1,63 @@
+# A folder of src/distbelief is a library: distbelief_folder(NAME [TORCH] SOURCES a.cc ... LINKS dep ...).
+# Its LINKS are the only folders that it may include (tools/check_includes holds it to that).
+# Unit tests stand beside their sources: distbelief_unit_tests(NAME [TORCH] SOURCES a_test.cc ... LINKS ...).
+
+set(DISTBELIEF_INSTALL_TARGETS distbelief_flags distbelief_torch CACHE INTERNAL "")
+
+# One precompiled <torch/torch.h> for all torch sources: about 17 s each without it.
+function(distbelief_torch_pch target)
+  if(NOT TARGET distbelief_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/distbelief_pch.cc "")
+    add_library(distbelief_pch OBJECT ${CMAKE_BINARY_DIR}/distbelief_pch.cc)
+    target_link_libraries(distbelief_pch PRIVATE distbelief_flags distbelief_torch)
+    target_precompile_headers(distbelief_pch PRIVATE <torch/torch.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM distbelief_pch)
+  # The header is precompiled with the libraries' -fPIC; gcc refuses it under a program's -fPIE.
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+endfunction()
+
+function(distbelief_folder name)
+  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  set(target distbelief_${name})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} PUBLIC ${ARG_LINKS} PRIVATE $<BUILD_INTERFACE:distbelief_flags>)
+  if(ARG_TORCH)
+    target_link_libraries(${target} PUBLIC distbelief_torch)
+    distbelief_torch_pch(${target})
+  endif()
+endfunction()
+
+function(distbelief_program_settings target)
+  target_link_libraries(${target} PRIVATE distbelief_flags)
+  target_compile_options(${target} PRIVATE -fPIC)  # as the precompiled header was made
+  if(OPENBLAS_OPENMP_DIR)
+    # DT_RPATH, not DT_RUNPATH: it must also win for libtorch's own search for libopenblas and libblas.
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "${OPENBLAS_OPENMP_DIR}" INSTALL_RPATH "${OPENBLAS_OPENMP_DIR}")
+    target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  endif()
+endfunction()
+
+function(distbelief_unit_tests name)
+  if(NOT DISTBELIEF_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  set(target ${name}_test)
+  add_executable(${target} ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE ${ARG_LINKS} GTest::gtest_main)
+  distbelief_program_settings(${target})
+  if(ARG_TORCH)
+    target_link_libraries(${target} PRIVATE distbelief_torch)
+    distbelief_torch_pch(${target})
+  endif()
+  include(GoogleTest)
+  gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT 120 ENVIRONMENT "OMP_NUM_THREADS=1")
+endfunction()

@@ -1,0 +1,21 @@
+# cmake --install: headers, libraries, the program, and find_package(DistBelief) -> distbelief::distbelief.
+include(CMakePackageConfigHelpers)
+
+add_library(distbelief_library INTERFACE)
+add_library(distbelief::distbelief ALIAS distbelief_library)
+target_link_libraries(distbelief_library INTERFACE distbelief_train)
+set_target_properties(distbelief_library PROPERTIES EXPORT_NAME distbelief)
+
+install(TARGETS distbelief_library distbelief_base distbelief_data distbelief_model distbelief_compute
+    distbelief_compute_torch distbelief_comm distbelief_checkpoint distbelief_report distbelief_strategy
+    distbelief_train distbelief_torch
+  EXPORT DistBeliefTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT DistBeliefTargets NAMESPACE distbelief:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
+install(DIRECTORY src/distbelief DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "cluster" EXCLUDE PATTERN "scratch_folder.h" EXCLUDE)
+configure_package_config_file(cmake/DistBeliefConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfig.cmake
+    ${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)

@@ -1,0 +1,33 @@
+# Compiler, warnings, sanitizers, ccache.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  # A precompiled header changes its time stamp with every build; ccache may look past that.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    ${CCACHE_PROGRAM})
+endif()
+
+add_library(distbelief_flags INTERFACE)
+target_compile_options(distbelief_flags INTERFACE
+  -Wall -Wextra -Werror
+  # Results are defined by explicit fma calls, never by what the compiler chose to contract.
+  -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # gcc 12 reports overlaps and overflows inside std::string and fmt that cannot happen (gcc bug 105651).
+  target_compile_options(distbelief_flags INTERFACE -fpch-preprocess -Wno-restrict -Wno-stringop-overflow
+    -Wno-array-bounds)
+endif()
+foreach(sanitizer IN LISTS DISTBELIEF_SANITIZE)
+  target_compile_options(distbelief_flags INTERFACE -fsanitize=${sanitizer} -fno-omit-frame-pointer)
+  target_link_options(distbelief_flags INTERFACE -fsanitize=${sanitizer})
+endforeach()

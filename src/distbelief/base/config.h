@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "distbelief/base/options.h"
+
+// What a job is: the sections of a job file, resolved. The defaults below are what an empty job file means,
+// a CNN on Fashion-MNIST. docs/job_file.md describes each key.
+namespace distbelief {
+
+struct ModelConfig {
+  std::string name = "cnn";
+  OptionMap options;  // every other key of [model]
+
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+struct DataConfig {
+  std::string name = "fashion_mnist";
+  std::string path;  // empty: where the data set is usually found
+  OptionMap options;  // every other key of [data], e.g. samples = 1000 for a generated set
+  std::int64_t train_limit = 0;  // use only the first n samples; 0: all
+  std::int64_t test_limit = 0;
+  bool normalize = true;
+  std::vector<std::string> augment;  // of "pad_crop", "flip"
+  std::int64_t pad = 4;              // pixels for pad_crop
+  std::int64_t loader_threads = 1;
+  std::int64_t prefetch = 8;  // batches kept ready per worker
+
+  friend bool operator==(const DataConfig&, const DataConfig&) = default;
+};
+
+struct OptimizerConfig {
+  std::string name = "sgd";  // sgd, adam, adamw, adagrad, lars, lamb
+  double lr = 0.05;
+  double momentum = 0.9;  // sgd, lars
+  bool nesterov = false;
+  double weight_decay = 0.0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double trust = 0.001;  // lars: trust coefficient
+
+  friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
+};
+
+struct ScheduleConfig {
+  std::string name = "cosine";  // constant, step, cosine
+  std::int64_t warmup_steps = 0;
+  std::int64_t step_epochs = 1;  // step: multiply by gamma every so many epochs
+  double gamma = 0.1;
+  double min_lr = 0.0;  // cosine: where it ends
+
+  friend bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
+};
+
+struct TrainConfig {
+  std::int64_t epochs = 5;
+  std::int64_t max_steps = 0;  // 0: no limit
+  std::int64_t batch_size = 128;  // global
+  std::int64_t accumulate = 1;    // micro-batches per lane and step: multiplies the lanes
+  std::uint64_t seed = 1;
+  std::string loss = "cross_entropy";
+  double label_smoothing = 0.0;
+  double clip_norm = 0.0;  // 0: off
+  bool reproducible = true;
+  std::int64_t early_stop_patience = 0;  // epochs without a better validation loss; 0: off
+  double target_accuracy = 0.0;          // stop when the test accuracy reaches it; 0: off
+  std::int64_t validate_every = 1;       // epochs; 0: only at the end
+  OptimizerConfig optimizer;             // train.optimizer = "sgd", train.lr, train.momentum, ...
+  ScheduleConfig schedule;               // train.schedule = "cosine", train.warmup_steps, ...
+
+  friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
+};
+
+struct ParallelConfig {
+  std::int64_t workers = 2;  // processes; --workers and --hosts override it
+  std::int64_t lanes = 0;    // 0: workers * threads (then fixed for the job's life)
+  std::int64_t threads = 1;  // lanes a worker carries at a time, each on its own thread
+  std::string sync = "allreduce";
+  std::string algorithm = "auto";  // between hosts: auto, direct, ring, central
+  std::string overlap = "auto";    // auto, update, reduce, off
+  double bucket_mb = 4.0;
+  double deadline_seconds = 120.0;  // how long a worker waits for another before it gives up
+
+  friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
+};
+
+struct CheckpointConfig {
+  std::int64_t every_epochs = 1;   // 0: off
+  std::int64_t every_steps = 0;    // 0: off
+  double every_seconds = 0.0;      // 0: off
+  std::int64_t keep = 2;           // last ones kept, besides the best
+
+  friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
+};
+
+struct ReportConfig {
+  std::string progress = "auto";  // auto, bar, plain, none
+  double interval_seconds = 1.0;  // between lines of metrics.jsonl, at most one a step
+  std::string trace;              // a file for the Chrome/Perfetto trace; empty: none
+
+  friend bool operator==(const ReportConfig&, const ReportConfig&) = default;
+};
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  ParallelConfig parallel;
+  CheckpointConfig checkpoint;
+  ReportConfig report;
+
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+}  // namespace distbelief

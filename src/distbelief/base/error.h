@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace distbelief {
+
+enum class ErrorCode {
+  kBadInput,     // a job file, flag, data file or checkpoint that cannot be used
+  kUnavailable,  // something outside is missing: a file, a host, room on a disk
+  kTimeout,      // a deadline passed
+  kAborted,      // another worker failed, or the run was interrupted
+  kInternal,     // a library below us failed
+};
+
+// The exit code that stands for an error: 2 for bad input, 1 for everything else.
+int exit_code(ErrorCode code);
+std::string_view to_string(ErrorCode code);
+
+// The one exception of the system. A message says what was wanted, what was found and what to do.
+// Rank, operation and step are filled in where they are known; what() holds all of it.
+class Error : public std::runtime_error {
+ public:
+  struct Where {
+    int rank = -1;
+    std::string operation;
+    std::int64_t step = -1;
+  };
+
+  Error(ErrorCode code, const std::string& message);
+  Error(ErrorCode code, const std::string& message, Where where);
+
+  ErrorCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+  const Where& where() const { return where_; }
+
+ private:
+  ErrorCode code_;
+  std::string message_;
+  Where where_;
+};
+
+[[noreturn]] void invariant_failed(const char* expression, const char* file, int line);
+
+}  // namespace distbelief
+
+// A broken invariant is a bug in this program: it ends with the reason, it is not an Error.
+#define DISTBELIEF_INVARIANT(expression) \
+  ((expression) ? void(0) : ::distbelief::invariant_failed(#expression, __FILE__, __LINE__))

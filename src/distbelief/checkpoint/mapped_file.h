@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace distbelief::checkpoint {
+
+// A whole file mapped for reading; owns the mapping. Reading is safe from any thread, provided nobody
+// truncates the file meanwhile: files of this folder are replaced by renaming, never written in place.
+class MappedFile {
+ public:
+  explicit MappedFile(std::filesystem::path path);  // throws Error(kUnavailable)
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace distbelief::checkpoint

@@ -1,0 +1,53 @@
+#include "distbelief/checkpoint/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/hash.h"
+#include "distbelief/checkpoint/safetensors_header.h"
+
+namespace distbelief::checkpoint {
+
+FileStamp write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                            const Metadata& metadata) {
+  const EncodedHeader header = encode_header(tensors, metadata);
+  DurableFile file(path, header.bytes.size() + header.data_bytes);
+  file.write(header.bytes.data(), header.bytes.size());
+  for (const TensorView* tensor : header.order) file.write(tensor->data, tensor->byte_count());
+  return file.commit();
+}
+
+std::string sha256_by_name(std::span<const TensorView> tensors) {
+  std::vector<const TensorView*> order;
+  for (const TensorView& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(),
+            [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
+  Sha256 hash;
+  for (const TensorView* tensor : order) hash.update(tensor->data, tensor->byte_count());
+  return hash.hex();
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile(MappedFile(path)) {}
+
+SafetensorsFile::SafetensorsFile(MappedFile file) : file_(std::move(file)) {
+  DecodedHeader header = decode_header(file_.path().string(), file_.bytes());
+  tensors_ = std::move(header.tensors);
+  metadata_ = std::move(header.metadata);
+}
+
+const TensorView& SafetensorsFile::tensor(const std::string& name) const {
+  const auto found =
+      std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                       [](const TensorView& view, const std::string& key) { return view.name < key; });
+  if (found == tensors_.end() || found->name != name) {
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} has no tensor '{}' among its {}: it was written by another model or version",
+                            path().string(), name, tensors_.size()));
+  }
+  return *found;
+}
+
+}  // namespace distbelief::checkpoint

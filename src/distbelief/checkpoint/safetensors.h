@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distbelief/base/array.h"
+#include "distbelief/checkpoint/durable_file.h"
+#include "distbelief/checkpoint/mapped_file.h"
+
+// The safetensors format: 8 bytes little-endian header length, a JSON header, the tensors' bytes
+// without gaps. Readable by the safetensors packages of Python and Rust.
+namespace distbelief::checkpoint {
+
+using Metadata = std::map<std::string, std::string>;
+
+// A named tensor in memory that somebody else owns.
+struct TensorView {
+  std::string name;
+  ElementType type = ElementType::kFloat32;
+  Shape shape;
+  const std::byte* data = nullptr;
+
+  std::size_t byte_count() const {
+    return element_size(type) * static_cast<std::size_t>(element_count(shape));
+  }
+};
+
+// Writes the tensors, which must keep still meanwhile, durably and whole or not at all. The header lists
+// them by name; their bytes lie wider element types first, then by name, so that each is aligned. Throws
+// Error(kBadInput) for a name or shape that the format cannot hold, Error(kUnavailable) with file, reason
+// and the bytes needed when the disk will not take it; then nothing is left behind.
+FileStamp write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                            const Metadata& metadata);
+
+// SHA-256 over the tensors' bytes in name order.
+std::string sha256_by_name(std::span<const TensorView> tensors);
+
+// A safetensors file mapped into memory. Nothing in it is trusted: the constructor checks all of it and
+// throws Error(kBadInput) with file, tensor and offset. Immutable, so any thread may read. The views live
+// as long as this object; in files of other writers their data may be unaligned: copy, do not cast.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(MappedFile file);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::span<const TensorView> tensors() const { return tensors_; }  // by name
+  const TensorView& tensor(const std::string& name) const;          // throws Error(kBadInput)
+  const Metadata& metadata() const { return metadata_; }
+
+ private:
+  MappedFile file_;
+  std::vector<TensorView> tensors_;
+  Metadata metadata_;
+};
+
+}  // namespace distbelief::checkpoint

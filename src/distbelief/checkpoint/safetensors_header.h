@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distbelief/checkpoint/safetensors.h"
+
+// Both directions of the safetensors header, free of files.
+namespace distbelief::checkpoint {
+
+// The limit that other readers of the format set as well.
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+inline constexpr std::size_t kLengthBytes = 8;
+
+// The bytes of a tensor, or nothing for a negative or overflowing shape.
+std::optional<std::uint64_t> checked_byte_count(ElementType type, const Shape& shape);
+
+struct EncodedHeader {
+  std::string bytes;                     // length and padded JSON: all that stands before the data
+  std::vector<const TensorView*> order;  // how the data follows
+  std::uint64_t data_bytes = 0;
+};
+// Throws Error(kBadInput).
+EncodedHeader encode_header(std::span<const TensorView> tensors, const Metadata& metadata);
+
+struct DecodedHeader {
+  std::vector<TensorView> tensors;  // by name; views into the given bytes
+  Metadata metadata;
+};
+// Checks a whole file; `origin` is its name in errors. Throws Error(kBadInput).
+DecodedHeader decode_header(std::string_view origin, std::span<const std::byte> file);
+
+}  // namespace distbelief::checkpoint

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distbelief/base/error.h"
+#include "distbelief/checkpoint/safetensors.h"
+
+namespace distbelief::checkpoint {
+
+// What to save. Names carry prefixes of the caller's choice that tell parameters, buffers and optimizer
+// state apart. The tensors are borrowed and must keep still during save().
+struct Snapshot {
+  std::int64_t step = 0;
+  nlohmann::json progress = nlohmann::json::object();  // counters to resume from; ours to keep, not to read
+  std::span<const TensorView> tensors;
+  Metadata metadata;
+  std::string weights_sha256;
+};
+
+// A checkpoint on disk.
+struct Entry {
+  std::int64_t step = 0;
+  std::filesystem::path folder;
+};
+
+// A checkpoint that was read and verified. Owns the mapping behind the tensors.
+struct Loaded {
+  Entry entry;
+  nlohmann::json manifest;
+  SafetensorsFile state;
+
+  const nlohmann::json& progress() const { return manifest.at("progress"); }
+  std::string weights_sha256() const { return manifest.at("weights_sha256").get<std::string>(); }
+};
+
+// The checkpoints of a run: folders step-00000123 with state.safetensors and manifest.json, and best.json
+// beside them. A checkpoint appears whole or not at all. One process writes; any number may read, and a
+// reader keeps what it loaded even when it is pruned. Not thread-safe; blocks on the disk.
+class Store {
+ public:
+  explicit Store(std::filesystem::path folder);  // created by the first save
+
+  // Durable when it returns; replaces a checkpoint of the same step. Throws Error(kUnavailable) when the
+  // disk will not take it; then nothing is left behind and what was there before still is.
+  void save(const Snapshot& snapshot);
+
+  std::vector<Entry> list() const;  // whole ones, ascending by step
+
+  // Verifies sizes and checksums. Throws Error(kBadInput) with the file that is damaged.
+  Loaded load(const Entry& entry) const;
+
+  // Called for each checkpoint that had to be passed over.
+  using DamageReport = std::function<void(const Entry&, const Error&)>;
+  // The newest one that is whole; nothing when there is none.
+  std::optional<Loaded> load_latest(const DamageReport& report) const;
+
+  // Records the best one; replaces the one before it.
+  void mark_best(const Entry& entry);
+  std::optional<Entry> best() const;  // nothing when none was marked, or it is gone
+
+  // Keeps the last `keep` and the best; removes the others and what interrupted saves left.
+  void prune(std::size_t keep);
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace distbelief::checkpoint

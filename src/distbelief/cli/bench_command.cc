@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/error.h"
+#include "distbelief/cli/commands.h"
+#include "distbelief/cli/job_check.h"
+#include "distbelief/cli/job_file.h"
+#include "distbelief/cluster/launch.h"
+#include "distbelief/model/registry.h"
+#include "distbelief/train/job.h"
+#include "distbelief/train/step_bench.h"
+#include "distbelief/train/worker.h"
+
+namespace distbelief::cli {
+namespace {
+
+struct BenchFlags {
+  std::string model = "cnn";
+  std::int64_t batch = 64;
+  int workers = 2;
+  std::int64_t steps = 50;
+  int repeats = 21;
+  std::vector<std::size_t> sizes{std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{4} << 20,
+                                 std::size_t{25} << 20, std::size_t{64} << 20, std::size_t{256} << 20};
+  std::vector<std::string> sets;
+  bool json = false;
+};
+
+// Runs `body` in every worker: starts them when this process is not one of them.
+int in_workers(const BenchFlags& flags, const Config& config, const Invocation& invocation,
+               const std::function<void(World&)>& body) {
+  if (!cluster::launcher_place().launched) {
+    cluster::LaunchOptions launch;
+    launch.workers = flags.workers;
+    launch.isa = cluster::detect_isa();
+    launch.command = invocation.arguments;
+    launch.command[0] = own_path();
+    const int code = cluster::run_workers(launch, *invocation.interrupted);
+    return code == 0 || code == 2 || code == 130 ? code : 1;
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  pin_or_restart(invocation);
+  return train::run_in_world(train::world_options(config), [&](World& world) {
+    body(world);
+    return 0;
+  });
+}
+
+int bench_step(const BenchFlags& flags, const Invocation& invocation) {
+  Job job{default_job(), {}};
+  job.config.model = {flags.model, {}};
+  job.config.train.optimizer = {.name = "sgd", .lr = 0.01, .momentum = 0.9};
+  const auto place = cluster::launcher_place();
+  const int workers = place.launched ? place.size : flags.workers;
+  job.config.parallel.workers = workers;
+  job.config.train.batch_size = flags.batch * workers;
+  for (const std::string& assignment : flags.sets) apply_override(job, assignment);
+  validate(job);
+  check_options(job, "model", "model '" + flags.model + "'", model::find_model(flags.model).options);
+  train::resolve_for_workers(job.config, workers);
+  if (job.config.train.batch_size % job.config.parallel.lanes != 0)
+    throw Error(ErrorCode::kBadInput, fmt::format("a global batch of {} cannot be dealt evenly to {} lanes; choose --batch "
+                                                  "so that it can",
+                                                  job.config.train.batch_size, job.config.parallel.lanes));
+  return in_workers(flags, job.config, invocation, [&](World& world) {
+    const nlohmann::json result = train::bench_step(world, {job.config, flags.steps});
+    if (world.rank() != 0) return;
+    if (flags.json)
+      fmt::print("{}\n", result.dump());
+    else
+      fmt::print("{} {} workers, batch {} each: {:.3f} ms a step (median of {}), {:.0f} samples/s, {:.0f} MB in all\n",
+                 flags.model, world.size(), flags.batch, 1e3 * result["step_seconds_median"].get<double>(), flags.steps,
+                 result["samples_per_second"].get<double>(), result["peak_pss_bytes"].get<double>() / 1e6);
+  });
+}
+
+int bench_allreduce(const BenchFlags& flags, const Invocation& invocation) {
+  return in_workers(flags, Config{}, invocation, [&](World& world) {
+    const nlohmann::json rows = train::bench_allreduce(world, flags.sizes, flags.repeats);
+    if (world.rank() != 0) return;
+    if (flags.json) {
+      fmt::print("{}\n", rows.dump());
+      return;
+    }
+    fmt::print("{:>12} {:>12} {:>12} {:>12}\n", "bytes", "ours ms", "MPI ms", "memcpy ms");
+    for (const auto& row : rows)
+      fmt::print("{:>12} {:>12.3f} {:>12.3f} {:>12.3f}\n", row["bytes"].get<std::size_t>(),
+                 1e3 * row["seconds_median"].get<double>(), 1e3 * row["mpi_seconds_median"].get<double>(),
+                 1e3 * row["memcpy_seconds_median"].get<double>());
+  });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
+  CLI::App* command = app.add_subcommand("bench", "measure this machine");
+  command->require_subcommand(1);
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* step = command->add_subcommand("step", "time of a training step on fixed random data");
+  step->add_option("--model", flags->model, "model by name")->capture_default_str();
+  step->add_option("--batch", flags->batch, "samples per worker")->capture_default_str()->check(CLI::PositiveNumber);
+  step->add_option("--steps", flags->steps, "steps to time")->capture_default_str()->check(CLI::PositiveNumber);
+  step->add_option("--set", flags->sets, "a key of the job file: --set model.hidden=[2048,2048]")
+      ->take_all()
+      ->allow_extra_args(false);
+  step->footer("Example:\n  distbelief bench step --model resnet18 --batch 16 --workers 2 --json");
+  CLI::App* allreduce = command->add_subcommand("allreduce", "our allreduce against MPI's and memcpy");
+  allreduce->add_option("--sizes", flags->sizes, "bytes")->delimiter(',');
+  allreduce->add_option("--repeats", flags->repeats, "runs of each")->capture_default_str()->check(CLI::PositiveNumber);
+  allreduce->footer("Example:\n  distbelief bench allreduce --workers 2 --sizes 1048576,67108864");
+  for (CLI::App* each : {step, allreduce}) {
+    each->add_option("--workers", flags->workers, "processes")->capture_default_str()->check(CLI::Range(1, 4096));
+    each->add_flag("--json", flags->json, "answer as JSON");
+  }
+  command->footer("Examples:\n  distbelief bench step --model mlp --batch 32\n  distbelief bench allreduce --workers 2");
+  step->callback([=, &invocation, &run] { run = [=, &invocation] { return bench_step(*flags, invocation); }; });
+  allreduce->callback([=, &invocation, &run] { run = [=, &invocation] { return bench_allreduce(*flags, invocation); }; });
+}
+
+}  // namespace distbelief::cli

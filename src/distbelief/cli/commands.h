@@ -1,0 +1,36 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace distbelief::cli {
+
+// What main() hands to every command.
+struct Invocation {
+  std::vector<std::string> arguments;  // the whole command line
+  char** argv = nullptr;
+  std::atomic<bool>* interrupted = nullptr;  // set by SIGINT, SIGTERM, SIGUSR1
+};
+
+// A command adds itself to the program and, when chosen, leaves in `run` what gives the exit code.
+using Run = std::function<int()>;
+void add_train(CLI::App& app, const Invocation& invocation, Run& run);
+void add_resume(CLI::App& app, const Invocation& invocation, Run& run);
+void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
+void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
+void add_check(CLI::App& app, const Invocation& invocation, Run& run);
+void add_models(CLI::App& app, const Invocation& invocation, Run& run);
+void add_datasets(CLI::App& app, const Invocation& invocation, Run& run);
+void add_bench(CLI::App& app, const Invocation& invocation, Run& run);
+void add_isa(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what a host answers
+
+// The path of this program, for starting it elsewhere.
+std::string own_path();
+
+// Starts this program anew with the environment pinned unless that is done already.
+void pin_or_restart(const Invocation& invocation);
+
+}  // namespace distbelief::cli

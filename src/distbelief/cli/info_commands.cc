@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/error.h"
+#include "distbelief/cli/commands.h"
+#include "distbelief/cli/job_check.h"
+#include "distbelief/cli/job_flags.h"
+#include "distbelief/compute/replica.h"
+#include "distbelief/data/registry.h"
+#include "distbelief/model/describe.h"
+#include "distbelief/model/registry.h"
+#include "distbelief/train/job.h"
+#include "distbelief/train/lane_runner.h"
+
+namespace distbelief::cli {
+namespace {
+
+struct CheckFlags {
+  JobFlags job;
+  int workers = 0;
+  bool json = false;
+};
+
+int check(const CheckFlags& flags) {
+  Job job = flags.job.read();
+  if (flags.workers > 0) job.config.parallel.workers = flags.workers;
+  validate(job);
+  check_named(job);
+  const int workers = int(job.config.parallel.workers);
+  train::resolve_for_workers(job.config, workers);
+  const train::PreparedJob prepared = train::prepare_job(job.config);
+  auto options = train::group_options(job.config);
+  options.lane_values = train::LaneRunner::lane_values(*prepared.network);
+  const auto parameters = compute::trainable_parameters(*prepared.network);
+  const std::size_t shared = strategy::AllreduceGroup::bytes_needed(parameters, options, {workers}, 0);
+  std::int64_t count = 0;
+  for (const auto& parameter : parameters) count += element_count(parameter.shape);
+  if (flags.json) {
+    fmt::print("{}\n", nlohmann::json{{"model", job.config.model.name},
+                                      {"parameters", count},
+                                      {"train_samples", prepared.data.train->size()},
+                                      {"test_samples", prepared.data.test->size()},
+                                      {"steps_per_epoch", prepared.steps_per_epoch()},
+                                      {"steps", prepared.total_steps()},
+                                      {"workers", workers},
+                                      {"lanes", job.config.parallel.lanes},
+                                      {"shared_memory_bytes", shared}}
+                           .dump());
+    return 0;
+  }
+  fmt::print("the job is sound\n"
+             "  model          {} with {} trainable parameters\n"
+             "  data           {}: {} to train on, {} to test on\n"
+             "  steps          {} per epoch, {} in all, batches of {}\n"
+             "  workers        {} with {} lanes, {} thread{} each\n"
+             "  shared memory  {:.1f} MB per host, if all workers are on one\n",
+             job.config.model.name, count, job.config.data.name, prepared.data.train->size(), prepared.data.test->size(),
+             prepared.steps_per_epoch(), prepared.total_steps(), job.config.train.batch_size, workers,
+             job.config.parallel.lanes, job.config.parallel.threads, job.config.parallel.threads == 1 ? "" : "s",
+             double(shared) / 1e6);
+  return 0;
+}
+
+struct ModelsFlags {
+  std::string name;
+  std::vector<std::string> sets;
+  std::vector<std::int64_t> input;
+  std::int64_t classes = 0;
+  bool json = false;
+};
+
+void list_options(const std::vector<OptionSpec>& options) {
+  for (const OptionSpec& option : options)
+    fmt::print("      {:<12} {} (default {})\n", option.name, option.help, distbelief::to_string(option.default_value));
+}
+
+int list_models(bool json) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const model::ModelEntry& entry : model::models()) {
+    all.push_back({{"name", entry.name}, {"description", entry.description}});
+    if (json) continue;
+    fmt::print("{:<10} {}\n", entry.name, entry.description);
+    list_options(entry.options);
+  }
+  if (json)
+    fmt::print("{}\n", all.dump());
+  else
+    fmt::print("\nlayer by layer: distbelief models NAME\n");
+  return 0;
+}
+
+nlohmann::json to_json(const model::Description& description) {
+  nlohmann::json layers = nlohmann::json::array();
+  for (const model::LayerRow& row : description.layers)
+    layers.push_back({{"name", row.name},
+                      {"kind", row.kind},
+                      {"output", row.output},
+                      {"parameters", row.parameters},
+                      {"multiply_adds", row.multiply_adds},
+                      {"activation_bytes", row.activation_bytes}});
+  return {{"model", description.model},
+          {"input", description.input},
+          {"parameters", description.parameters},
+          {"multiply_adds", description.multiply_adds},
+          {"activation_bytes", description.activation_bytes},
+          {"layers", layers}};
+}
+
+int models(const ModelsFlags& flags) {
+  if (flags.name.empty()) return list_models(flags.json);
+  Job job{default_job(), {}};
+  job.config.model = {flags.name, {}};
+  for (const std::string& assignment : flags.sets) apply_override(job, assignment);
+  const model::ModelEntry& entry = model::find_model(flags.name);
+  check_options(job, "model", "model '" + flags.name + "'", entry.options);
+  model::DataShape shape = entry.typical;
+  if (!flags.input.empty()) shape.input = flags.input;
+  if (flags.classes > 0) shape.classes = flags.classes;
+  const model::Description description = model::describe_model(job.config.model, shape);
+  fmt::print("{}", flags.json ? to_json(description).dump() + "\n" : model::render(description));
+  return 0;
+}
+
+int datasets(bool json) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const data::DataSetEntry& entry : data::data_sets()) {
+    DataConfig config;
+    config.name = entry.name;
+    std::string state = "ready";
+    try {
+      const data::DataSet set = data::open_data_set(config);
+      state = fmt::format("ready: {} to train on, {} to test on", set.train->size(), set.test->size());
+    } catch (const Error& error) {
+      state = error.message();
+    }
+    all.push_back({{"name", entry.name}, {"description", entry.description}, {"state", state}});
+    if (json) continue;
+    fmt::print("{:<17} {}\n      {}\n", entry.name, entry.description, state);
+    list_options(entry.options);
+  }
+  if (json) fmt::print("{}\n", all.dump());
+  return 0;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, const Invocation&, Run& run) {
+  auto flags = std::make_shared<CheckFlags>();
+  CLI::App* command = app.add_subcommand("check", "check a job file, its data and its model; start nothing");
+  flags->job.add_to(*command, false);
+  command->add_option("--workers", flags->workers, "how many processes")->check(CLI::Range(1, 4096));
+  command->add_flag("--json", flags->json, "answer as JSON");
+  command->footer("Example:\n  distbelief check examples/jobs/fashion_mnist_cnn.toml --workers 4");
+  command->callback([=, &run] { run = [=] { return check(*flags); }; });
+}
+
+void add_models(CLI::App& app, const Invocation&, Run& run) {
+  auto flags = std::make_shared<ModelsFlags>();
+  CLI::App* command = app.add_subcommand("models", "list the models, or describe one layer by layer");
+  command->add_option("name", flags->name, "model to describe");
+  command->add_option("--set", flags->sets, "an option of the model: --set model.hidden=[512,512]")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--input", flags->input, "input shape: 3,224,224")->delimiter(',');
+  command->add_option("--classes", flags->classes, "classes, or vocabulary");
+  command->add_flag("--json", flags->json, "answer as JSON");
+  command->footer("Examples:\n  distbelief models\n  distbelief models resnet152\n"
+                  "  distbelief models resnet18 --input 3,32,32 --classes 10");
+  command->callback([=, &run] { run = [=] { return models(*flags); }; });
+}
+
+void add_datasets(CLI::App& app, const Invocation&, Run& run) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("datasets", "list the data sets and whether they are here");
+  command->add_flag("--json", *json, "answer as JSON");
+  command->footer("Example:\n  distbelief datasets");
+  command->callback([=, &run] { run = [=] { return datasets(*json); }; });
+}
+
+}  // namespace distbelief::cli

@@ -1,0 +1,236 @@
+#include "distbelief/cli/job_check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "distbelief/cli/schema.h"
+
+namespace distbelief::cli {
+namespace {
+
+using MaybeMessage = std::optional<std::string>;
+
+template <typename T>
+MaybeMessage check_number(const Key& key, T value) {
+  if (!std::isfinite(static_cast<double>(value))) {
+    return fmt::format("{} must be a finite number, found {}", key.full_name(), value);
+  }
+  if (!key.limit || key.limit->holds(static_cast<double>(value))) return std::nullopt;
+  return fmt::format("{} must be {}, found {}", key.full_name(), key.limit->text, value);
+}
+
+MaybeMessage check_value(const Key&, bool) { return std::nullopt; }
+MaybeMessage check_value(const Key& key, std::int64_t value) { return check_number(key, value); }
+MaybeMessage check_value(const Key& key, double value) { return check_number(key, value); }
+
+MaybeMessage check_value(const Key& key, std::uint64_t value) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  if (value <= static_cast<std::uint64_t>(kLargest)) return std::nullopt;
+  return fmt::format("{} must be at most {}, the largest integer of TOML, found {}", key.full_name(),
+                     kLargest, value);
+}
+
+MaybeMessage check_value(const Key& key, const std::string& value) {
+  if (key.name == "name" && value.empty()) return fmt::format("{} must not be empty", key.full_name());
+  if (key.choices.empty() || std::ranges::find(key.choices, value) != key.choices.end()) return std::nullopt;
+  const std::string near = nearest(value, key.choices);
+  return fmt::format("{} must be one of {}; found '{}'{}", key.full_name(), fmt::join(key.choices, ", "),
+                     value, near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+}
+
+MaybeMessage check_value(const Key& key, const std::vector<std::string>& list) {
+  for (auto item = list.begin(); item != list.end(); ++item) {
+    if (auto message = check_value(key, *item)) return message;
+    if (std::find(list.begin(), item, *item) != item) {
+      return fmt::format("{} names '{}' twice; once is enough", key.full_name(), *item);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Fault> values_out_of_range(const Config& config) {
+  std::vector<Fault> faults;
+  for (const Key& key : keys()) {
+    const auto message =
+        std::visit([&](const auto& field) { return check_value(key, field.read(config)); }, key.field);
+    if (message) faults.push_back({key.full_name(), *message});
+  }
+  return faults;
+}
+
+// What a job file could not have said, and so could not be written back to one.
+std::vector<Fault> unwritable_options(const Config& config) {
+  std::vector<Fault> faults;
+  for (const std::string& section : section_names()) {
+    for (const auto& [name, value] : options_of(config, section)) {
+      const std::string key = section + "." + name;
+      if (find_key(section, name))
+        faults.push_back({key, fmt::format("{} is a key of its own, not an option", key)});
+      const auto* number = std::get_if<double>(&value);
+      if (!number || std::isfinite(*number)) continue;
+      faults.push_back({key, fmt::format("{} must be a finite number, found {}", key, *number)});
+    }
+  }
+  return faults;
+}
+
+// Each rule: what is wrong with the mix, or nothing. All values are in range by then.
+using MaybeFault = std::optional<Fault>;
+
+MaybeFault an_end(const Config& config) {
+  if (config.train.epochs > 0 || config.train.max_steps > 0) return std::nullopt;
+  return Fault{"train.epochs",
+               "train.epochs and train.max_steps are both 0, so there is nothing to train; set one of them"};
+}
+
+MaybeFault nesterov_needs_momentum(const Config& config) {
+  const OptimizerConfig& optimizer = config.train.optimizer;
+  if (!optimizer.nesterov || (optimizer.name == "sgd" && optimizer.momentum > 0)) return std::nullopt;
+  return Fault{
+      "train.nesterov",
+      fmt::format("train.nesterov needs train.optimizer = \"sgd\" with train.momentum greater than 0, found "
+                  "\"{}\" with momentum {}; set those, or nesterov = false",
+                  optimizer.name, optimizer.momentum)};
+}
+
+MaybeFault smoothing_needs_cross_entropy(const Config& config) {
+  if (config.train.label_smoothing == 0 || config.train.loss == "cross_entropy") return std::nullopt;
+  return Fault{
+      "train.label_smoothing",
+      fmt::format(
+          "train.label_smoothing works with train.loss = \"cross_entropy\" only, found \"{}\"; set it to 0",
+          config.train.loss)};
+}
+
+MaybeFault min_lr_below_lr(const Config& config) {
+  const TrainConfig& train = config.train;
+  if (train.schedule.min_lr <= train.optimizer.lr) return std::nullopt;
+  return Fault{"train.min_lr", fmt::format("train.min_lr must not exceed train.lr, found {} and {}",
+                                           train.schedule.min_lr, train.optimizer.lr)};
+}
+
+MaybeFault stopping_needs_validation(const Config& config) {
+  const TrainConfig& train = config.train;
+  const bool stops = train.early_stop_patience > 0 || train.target_accuracy > 0;
+  if (!stops || train.validate_every > 0) return std::nullopt;
+  const std::string key =
+      train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target_accuracy";
+  return Fault{"train.validate_every",
+               key + " needs validation during training, but train.validate_every is 0; set it to 1 or more"};
+}
+
+MaybeFault lanes_for_all_threads(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.lanes == 0 || parallel.lanes >= parallel.workers * parallel.threads) return std::nullopt;
+  return Fault{
+      "parallel.lanes",
+      fmt::format(
+          "parallel.lanes must be 0 or at least workers times threads ({} x {}), so that each has one; "
+          "found {}",
+          parallel.workers, parallel.threads, parallel.lanes)};
+}
+
+MaybeFault samples_for_all_lanes(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t carried = parallel.lanes > 0 ? parallel.lanes : parallel.workers * parallel.threads;
+  const std::int64_t lanes = carried * config.train.accumulate;
+  if (config.train.batch_size >= lanes) return std::nullopt;
+  return Fault{
+      "train.batch_size",
+      fmt::format(
+          "train.batch_size must be at least the number of lanes, {} ({} times accumulate {}), or some "
+          "would never have a sample; found {}",
+          lanes, carried, config.train.accumulate, config.train.batch_size)};
+}
+
+MaybeFault early_update_needs_no_norms(const Config& config) {
+  if (config.parallel.overlap != "update") return std::nullopt;
+  const std::string& optimizer = config.train.optimizer.name;
+  std::string reason;
+  if (config.train.clip_norm > 0) {
+    reason = "train.clip_norm needs the norm of the whole gradient";
+  } else if (optimizer == "lars" || optimizer == "lamb") {
+    reason = fmt::format("train.optimizer = \"{}\" needs the norms of whole layers", optimizer);
+  } else {
+    return std::nullopt;
+  }
+  return Fault{
+      "parallel.overlap",
+      fmt::format("parallel.overlap = \"update\" changes weights while the backward pass still runs, but {} "
+                  "first; use overlap = \"reduce\" or \"auto\"",
+                  reason)};
+}
+
+MaybeFault ring_is_not_reproducible(const Config& config) {
+  if (!config.train.reproducible || config.parallel.algorithm != "ring") return std::nullopt;
+  return Fault{"parallel.algorithm",
+               "parallel.algorithm = \"ring\" adds in an order that depends on the number of hosts, which "
+               "train.reproducible = true rules out; use algorithm = \"direct\" (it moves the same bytes) or "
+               "reproducible = false"};
+}
+
+std::vector<Fault> impossible_mixes(const Config& config) {
+  std::vector<Fault> faults;
+  for (auto rule : {an_end, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
+                    stopping_needs_validation, lanes_for_all_threads, samples_for_all_lanes,
+                    early_update_needs_no_norms, ring_is_not_reproducible}) {
+    if (auto fault = rule(config)) faults.push_back(*std::move(fault));
+  }
+  return faults;
+}
+
+// A name that is nearer to a key of the section than to any option: "data.train_limt".
+void refuse_misspelt_key(const std::string& section, const std::string& name,
+                         const std::vector<OptionSpec>& specs) {
+  std::vector<std::string> names = key_names(section);
+  const std::size_t key_count = names.size();
+  for (const OptionSpec& spec : specs) names.push_back(spec.name);
+  const auto found = std::ranges::find(names, nearest(name, names));
+  if (found >= names.begin() + static_cast<std::ptrdiff_t>(key_count)) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("unknown key '{0}.{1}'; did you mean '{0}.{2}'?", section, name, *found));
+}
+
+std::string with_place(const Job& job, const std::string& key, const std::string& message) {
+  const auto place = job.places.find(key);
+  return place == job.places.end() ? message : fmt::format("{}: {}", to_string(place->second), message);
+}
+
+}  // namespace
+
+std::vector<Fault> find_faults(const Config& config) {
+  std::vector<Fault> faults = values_out_of_range(config);
+  std::ranges::move(unwritable_options(config), std::back_inserter(faults));
+  return faults.empty() ? impossible_mixes(config) : faults;
+}
+
+void validate(const Config& config) { validate(Job{config, {}}); }
+
+void validate(const Job& job) {
+  std::vector<std::string> lines;
+  for (const Fault& fault : find_faults(job.config))
+    lines.push_back(with_place(job, fault.key, fault.message));
+  if (!lines.empty()) throw Error(ErrorCode::kBadInput, fmt::format("{}", fmt::join(lines, "\n")));
+}
+
+void check_options(const Job& job, const std::string& section, const std::string& owner,
+                   const std::vector<OptionSpec>& specs) {
+  for (const auto& [name, value] : options_of(job.config, section)) {
+    try {
+      refuse_misspelt_key(section, name, specs);
+      resolve_options(owner, specs, {{name, value}});
+    } catch (const Error& error) {
+      rethrow_at(job, section + "." + name, error);
+    }
+  }
+}
+
+}  // namespace distbelief::cli

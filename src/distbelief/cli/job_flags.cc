@@ -1,0 +1,37 @@
+#include "distbelief/cli/job_flags.h"
+
+#include "distbelief/cli/job_check.h"
+#include "distbelief/data/registry.h"
+#include "distbelief/model/registry.h"
+
+namespace distbelief::cli {
+
+void JobFlags::add_to(CLI::App& command, bool job_required) {
+  auto* file = command.add_option("job", job_file, "job file (TOML); without one: a CNN on Fashion-MNIST");
+  if (job_required) file->required();
+  command.add_option("--set", sets, "override a key of the job file: --set train.lr=0.1 (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--data-dir", data_dir, "where the data is; short for --set data.path=DIR");
+}
+
+Job JobFlags::read() const {
+  Job job = job_file.empty() ? Job{default_job(), {}} : read_job_file(job_file);
+  for (const std::string& assignment : sets) apply_override(job, assignment);
+  if (!data_dir.empty()) job.config.data.path = data_dir;
+  return job;
+}
+
+void check_named(const Job& job) {
+  try {
+    check_options(job, "model", "model '" + job.config.model.name + "'", model::find_model(job.config.model.name).options);
+  } catch (const Error& error) {
+    if (job.places.contains("model.name") && error.message().find("unknown model") != std::string::npos)
+      rethrow_at(job, "model.name", error);
+    throw;
+  }
+  for (const data::DataSetEntry& entry : data::data_sets())
+    if (entry.name == job.config.data.name) check_options(job, "data", "data set '" + entry.name + "'", entry.options);
+}
+
+}  // namespace distbelief::cli

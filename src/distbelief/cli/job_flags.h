@@ -1,0 +1,25 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "distbelief/cli/job_file.h"
+
+namespace distbelief::cli {
+
+// The flags that several commands share, and the job they amount to.
+struct JobFlags {
+  std::string job_file;
+  std::string data_dir;
+  std::vector<std::string> sets;
+
+  void add_to(CLI::App& command, bool job_required);
+  // Read, overridden and checked as far as that needs neither model nor data.
+  Job read() const;
+};
+
+// Checks the free-form options of [model] and [data] against what they name, with file and line.
+void check_named(const Job& job);
+
+}  // namespace distbelief::cli

@@ -1,0 +1,267 @@
+#include "distbelief/cli/schema.h"
+
+#include <algorithm>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::cli {
+namespace {
+
+// clang-format off
+template <typename Section>
+struct Path;  // from a Config to its part of that type
+template <> struct Path<ModelConfig> { static auto& of(auto& config) { return config.model; } };
+template <> struct Path<DataConfig> { static auto& of(auto& config) { return config.data; } };
+template <> struct Path<TrainConfig> { static auto& of(auto& config) { return config.train; } };
+template <> struct Path<OptimizerConfig> { static auto& of(auto& config) { return config.train.optimizer; } };
+template <> struct Path<ScheduleConfig> { static auto& of(auto& config) { return config.train.schedule; } };
+template <> struct Path<ParallelConfig> { static auto& of(auto& config) { return config.parallel; } };
+template <> struct Path<CheckpointConfig> { static auto& of(auto& config) { return config.checkpoint; } };
+template <> struct Path<ReportConfig> { static auto& of(auto& config) { return config.report; } };
+// clang-format on
+
+template <auto kMember, typename Section, typename T>
+constexpr Field<T> field_of(T Section::*) {
+  return {[](Config& config) -> T& { return Path<Section>::of(config).*kMember; },
+          [](const Config& config) -> const T& { return Path<Section>::of(config).*kMember; }};
+}
+
+template <auto kMember>
+constexpr auto at() {
+  return field_of<kMember>(kMember);
+}
+
+using Choices = std::vector<std::string>;
+
+Key key(const std::string& full_name, AnyField field, std::optional<Limit> limit, Choices choices,
+        std::string help) {
+  const auto dot = full_name.find('.');
+  return {full_name.substr(0, dot), full_name.substr(dot + 1), field, limit, std::move(choices),
+          std::move(help)};
+}
+
+Key key(const std::string& full_name, AnyField field, std::string help) {
+  return key(full_name, field, std::nullopt, {}, std::move(help));
+}
+
+Key key(const std::string& full_name, AnyField field, Limit limit, std::string help) {
+  return key(full_name, field, limit, {}, std::move(help));
+}
+
+Key key(const std::string& full_name, AnyField field, Choices choices, std::string help) {
+  return key(full_name, field, std::nullopt, std::move(choices), std::move(help));
+}
+
+constexpr Limit kPositive{"greater than 0", [](double x) { return x > 0; }};
+constexpr Limit kNotNegative{"0 or more", [](double x) { return x >= 0; }};
+constexpr Limit kAtLeastOne{"1 or more", [](double x) { return x >= 1; }};
+constexpr Limit kBelowOne{"0 or more and below 1", [](double x) { return x >= 0 && x < 1; }};
+constexpr Limit kUnit{"from 0 to 1", [](double x) { return x >= 0 && x <= 1; }};
+constexpr Limit kFactor{"greater than 0 and at most 1", [](double x) { return x > 0 && x <= 1; }};
+constexpr Limit kPixels{"from 0 to 1024", [](double x) { return x >= 0 && x <= 1024; }};
+constexpr Limit kThreads{"from 1 to 1024", [](double x) { return x >= 1 && x <= 1024; }};
+constexpr Limit kCount{"from 1 to 65536", [](double x) { return x >= 1 && x <= 65536; }};
+constexpr Limit kCountOrZero{"from 0 to 65536", [](double x) { return x >= 0 && x <= 65536; }};
+constexpr Limit kMegabytes{"greater than 0 and at most 4096", [](double x) { return x > 0 && x <= 4096; }};
+constexpr Limit kSeconds{"greater than 0 and at most 1e9", [](double x) { return x > 0 && x <= 1e9; }};
+constexpr Limit kSecondsOrZero{"from 0 to 1e9", [](double x) { return x >= 0 && x <= 1e9; }};
+
+std::vector<Key> model_and_data_keys() {
+  return {
+      key("model.name", at<&ModelConfig::name>(),
+          "the network; `distbelief models` lists them. Other keys of this section are that model's own "
+          "options"),
+      key("data.name", at<&DataConfig::name>(),
+          "the data set; `distbelief datasets` lists them. Other keys of this section are that data set's "
+          "own options"),
+      key("data.path", at<&DataConfig::path>(),
+          "folder of the data set's files, relative to the working directory; empty: where it is usually "
+          "found"),
+      key("data.train_limit", at<&DataConfig::train_limit>(), kNotNegative,
+          "train on the first so many samples only; 0: all"),
+      key("data.test_limit", at<&DataConfig::test_limit>(), kNotNegative,
+          "test on the first so many samples only; 0: all"),
+      key("data.normalize", at<&DataConfig::normalize>(),
+          "subtract the data set's mean and divide by its deviation, per channel"),
+      key("data.augment", at<&DataConfig::augment>(), Choices{"pad_crop", "flip"},
+          "random changes to training images: `pad_crop` shifts by up to `pad` pixels, `flip` mirrors left "
+          "and right"),
+      key("data.pad", at<&DataConfig::pad>(), kPixels, "pixels added at each side for `pad_crop`"),
+      key("data.loader_threads", at<&DataConfig::loader_threads>(), kThreads,
+          "threads of each worker that prepare batches"),
+      key("data.prefetch", at<&DataConfig::prefetch>(), kCount, "batches that each worker keeps ready"),
+  };
+}
+
+std::vector<Key> train_keys() {
+  return {
+      key("train.epochs", at<&TrainConfig::epochs>(), kNotNegative,
+          "passes over the training samples; 0: until `max_steps`"),
+      key("train.max_steps", at<&TrainConfig::max_steps>(), kNotNegative,
+          "end after so many steps, even within an epoch; 0: no limit"),
+      key("train.batch_size", at<&TrainConfig::batch_size>(), kAtLeastOne,
+          "samples of one step, over all workers together"),
+      key("train.accumulate", at<&TrainConfig::accumulate>(), kCount,
+          "micro-batches that each lane's share of a step is cut into; multiplies the lanes"),
+      key("train.seed", at<&TrainConfig::seed>(), kNotNegative,
+          "root of all randomness: initial weights, order of samples, augmentation, dropout"),
+      key("train.loss", at<&TrainConfig::loss>(), Choices{"cross_entropy", "nll", "mse"},
+          "what is minimised: cross entropy of the softmax of the outputs, the negative log-likelihood of "
+          "outputs that are log-probabilities, or the mean square distance to the one-hot class"),
+      key("train.label_smoothing", at<&TrainConfig::label_smoothing>(), kBelowOne,
+          "share of the target spread over all classes; `cross_entropy` only"),
+      key("train.clip_norm", at<&TrainConfig::clip_norm>(), kNotNegative,
+          "scale the gradient down to this norm when it is longer; 0: off"),
+      key("train.reproducible", at<&TrainConfig::reproducible>(),
+          "same bits for any number of workers, and after any failure; refuses what would break that"),
+      key("train.early_stop_patience", at<&TrainConfig::early_stop_patience>(), kNotNegative,
+          "end after so many epochs without a better validation loss; 0: off"),
+      key("train.target_accuracy", at<&TrainConfig::target_accuracy>(), kUnit,
+          "end when the test accuracy (a fraction) reaches it; 0: off"),
+      key("train.validate_every", at<&TrainConfig::validate_every>(), kNotNegative,
+          "epochs between validations on the test samples; 0: only at the end"),
+  };
+}
+
+std::vector<Key> optimizer_keys() {
+  return {
+      key("train.optimizer", at<&OptimizerConfig::name>(),
+          Choices{"sgd", "adam", "adamw", "adagrad", "lars", "lamb"}, "how weights follow gradients"),
+      key("train.lr", at<&OptimizerConfig::lr>(), kPositive, "learning rate, after the warm-up"),
+      key("train.momentum", at<&OptimizerConfig::momentum>(), kBelowOne,
+          "`sgd`, `lars`: share of the last update's direction that the next one keeps"),
+      key("train.nesterov", at<&OptimizerConfig::nesterov>(), "`sgd`: Nesterov's momentum; needs `momentum`"),
+      key("train.weight_decay", at<&OptimizerConfig::weight_decay>(), kNotNegative,
+          "pull of the weights towards 0: added to the gradient; `adamw`, `lamb`: applied to the weights"),
+      key("train.beta1", at<&OptimizerConfig::beta1>(), kBelowOne,
+          "`adam`, `adamw`, `lamb`: decay of the gradient's mean"),
+      key("train.beta2", at<&OptimizerConfig::beta2>(), kBelowOne,
+          "`adam`, `adamw`, `lamb`: decay of the gradient's mean square"),
+      key("train.eps", at<&OptimizerConfig::eps>(), kPositive,
+          "`adam`, `adamw`, `adagrad`, `lars`, `lamb`: added to denominators"),
+      key("train.trust", at<&OptimizerConfig::trust>(), kPositive, "`lars`: trust coefficient"),
+      key("train.schedule", at<&ScheduleConfig::name>(), Choices{"constant", "step", "cosine"},
+          "how the learning rate changes over the run"),
+      key("train.warmup_steps", at<&ScheduleConfig::warmup_steps>(), kNotNegative,
+          "steps over which the learning rate first grows linearly to `lr`; 0: none"),
+      key("train.lr_step_epochs", at<&ScheduleConfig::step_epochs>(), kAtLeastOne,
+          "`step`: multiply the learning rate by `lr_gamma` every so many epochs"),
+      key("train.lr_gamma", at<&ScheduleConfig::gamma>(), kFactor, "`step`: the factor"),
+      key("train.min_lr", at<&ScheduleConfig::min_lr>(), kNotNegative,
+          "`cosine`: learning rate at the end of the run"),
+  };
+}
+
+std::vector<Key> parallel_keys() {
+  return {
+      key("parallel.workers", at<&ParallelConfig::workers>(), kCount,
+          "processes; `--workers` and `--hosts` override it"),
+      key("parallel.lanes", at<&ParallelConfig::lanes>(), kCountOrZero,
+          "slices of every batch, fixed for the job's life: they define its arithmetic; 0: workers times "
+          "threads"),
+      key("parallel.threads", at<&ParallelConfig::threads>(), kThreads,
+          "lanes that a worker carries at a time, each on its own thread"),
+      key("parallel.sync", at<&ParallelConfig::sync>(), Choices{"allreduce"}, "how workers share a step"),
+      key("parallel.algorithm", at<&ParallelConfig::algorithm>(),
+          Choices{"auto", "direct", "ring", "central"}, "how gradients are summed between hosts"),
+      key("parallel.overlap", at<&ParallelConfig::overlap>(), Choices{"auto", "update", "reduce", "off"},
+          "what runs while the backward pass still does: the exchange and the weights' `update`, the "
+          "`reduce` alone, or nothing; `auto`: as much as the job allows"),
+      key("parallel.bucket_mb", at<&ParallelConfig::bucket_mb>(), kMegabytes,
+          "MiB of gradients exchanged together"),
+      key("parallel.deadline_seconds", at<&ParallelConfig::deadline_seconds>(), kSeconds,
+          "how long a worker waits for another before it gives up"),
+  };
+}
+
+std::vector<Key> checkpoint_and_report_keys() {
+  return {
+      key("checkpoint.every_epochs", at<&CheckpointConfig::every_epochs>(), kNotNegative,
+          "epochs between checkpoints; 0: off"),
+      key("checkpoint.every_steps", at<&CheckpointConfig::every_steps>(), kNotNegative,
+          "steps between checkpoints; 0: off"),
+      key("checkpoint.every_seconds", at<&CheckpointConfig::every_seconds>(), kSecondsOrZero,
+          "seconds between checkpoints; 0: off"),
+      key("checkpoint.keep", at<&CheckpointConfig::keep>(), kAtLeastOne,
+          "last checkpoints kept, besides the best"),
+      key("report.progress", at<&ReportConfig::progress>(), Choices{"auto", "bar", "plain", "none"},
+          "what the terminal shows; `auto`: a bar on a terminal, plain lines elsewhere"),
+      key("report.interval_seconds", at<&ReportConfig::interval_seconds>(), kSecondsOrZero,
+          "seconds between lines of `metrics.jsonl`, at most one line a step"),
+      key("report.trace", at<&ReportConfig::trace>(),
+          "file for a trace that Chrome and Perfetto show; empty: none"),
+  };
+}
+
+std::vector<Key> all_keys() {
+  std::vector<Key> all;
+  for (auto part :
+       {model_and_data_keys, train_keys, optimizer_keys, parallel_keys, checkpoint_and_report_keys}) {
+    std::ranges::move(part(), std::back_inserter(all));
+  }
+  return all;
+}
+
+// By the field's index in AnyField.
+constexpr std::string_view kTypeNames[] = {"true or false", "integer", "integer",
+                                           "number",        "string",  "list of strings"};
+static_assert(std::size(kTypeNames) == std::variant_size_v<AnyField>);
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all = all_keys();
+  return all;
+}
+
+const std::vector<std::string>& section_names() {
+  static const std::vector<std::string> names = {"model",    "data",       "train",
+                                                 "parallel", "checkpoint", "report"};
+  return names;
+}
+
+bool takes_options(const std::string& section) { return section == "model" || section == "data"; }
+
+const OptionMap& options_of(const Config& config, const std::string& section) {
+  static const OptionMap none;
+  if (section == "model") return config.model.options;
+  return section == "data" ? config.data.options : none;
+}
+
+OptionMap& options_of(Config& config, const std::string& section) {
+  DISTBELIEF_INVARIANT(takes_options(section));
+  return section == "model" ? config.model.options : config.data.options;
+}
+
+const Key* find_key(const std::string& section, const std::string& name) {
+  const auto found =
+      std::ranges::find_if(keys(), [&](const Key& k) { return k.section == section && k.name == name; });
+  return found == keys().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> key_names(const std::string& section) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) {
+    if (key.section == section) names.push_back(key.name);
+  }
+  return names;
+}
+
+std::string suggest_key(const std::string& section, const std::string& name) {
+  std::vector<std::string> all;
+  for (const std::string& other : section_names()) {
+    if (find_key(other, name)) return other + "." + name;
+    std::ranges::move(key_names(other), std::back_inserter(all));
+  }
+  if (const std::string near = nearest(name, key_names(section)); !near.empty()) return section + "." + near;
+  const std::string near = nearest(name, all);
+  const auto found = std::ranges::find(keys(), near, &Key::name);
+  return found == keys().end() ? "" : found->full_name();
+}
+
+std::string type_name(const AnyField& field) { return std::string(kTypeNames[field.index()]); }
+
+}  // namespace distbelief::cli

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "distbelief/cluster/isa.h"
+
+namespace distbelief::cluster {
+
+// What a launcher (mpirun, mpiexec, srun) told this process through its environment.
+struct LauncherPlace {
+  bool launched = false;
+  int rank = 0;
+  int size = 1;
+};
+LauncherPlace launcher_place();
+
+// The instruction set that this process was pinned to, if it was.
+bool is_pinned();
+Isa pinned_isa();
+
+// Starts the program anew with the environment of pinned_environment(); returns only where that fails.
+// Variables that the user has set are kept.
+void restart_pinned(Isa isa, char** argv);
+
+struct HostSlots {
+  std::string host;
+  int slots = 1;
+};
+std::vector<HostSlots> parse_hosts(const std::string& text);  // "a:2,b:2"; throws Error(kBadInput)
+
+struct LaunchOptions {
+  int workers = 1;
+  std::vector<HostSlots> hosts;  // empty: this machine
+  Isa isa = Isa::kBaseline;
+  std::vector<std::string> command;  // program and arguments of a worker
+};
+
+// The command line that starts the workers; pure.
+std::vector<std::string> launch_command(const LaunchOptions& options);
+
+// Starts the workers and waits for them to end. `interrupted` set by a signal: they are asked to stop
+// (SIGUSR1 through the launcher), ended after a second, killed after another half. Gives the exit code:
+// theirs, or 130 when interrupted. All of them are gone when it returns.
+int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted);
+
+// The weakest instruction set among the hosts, asked of each. Throws Error(kUnavailable) naming a host
+// that does not answer.
+Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path& program,
+                const std::atomic<bool>& interrupted);
+
+}  // namespace distbelief::cluster

@@ -1,0 +1,58 @@
+#include "distbelief/cluster/launch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::cluster {
+namespace {
+
+TEST(Hosts, AreParsedWithTheirWorkers) {
+  const auto hosts = parse_hosts("a:2,b,c.example:16");
+  ASSERT_EQ(hosts.size(), 3U);
+  EXPECT_EQ(hosts[0].host, "a");
+  EXPECT_EQ(hosts[0].slots, 2);
+  EXPECT_EQ(hosts[1].slots, 1);
+  EXPECT_EQ(hosts[2].host, "c.example");
+  EXPECT_EQ(hosts[2].slots, 16);
+}
+
+TEST(Hosts, AreRefusedWhenTheyMakeNoSense) {
+  for (const char* text : {"", "a:0", "a:x", ":2", "a:2,,b:1", "a:2x", "a:-1"})
+    EXPECT_THROW(parse_hosts(text), Error) << text;
+}
+
+TEST(LaunchCommand, NamesHostsWorkersAndThePinnedEnvironment) {
+  const auto command = launch_command(
+      {.workers = 4, .hosts = {{"a", 2}, {"b", 2}}, .isa = Isa::kAvx2, .command = {"program", "worker"}});
+  const auto has = [&](const std::string& word) {
+    return std::any_of(command.begin(), command.end(), [&](const auto& part) { return part.find(word) != std::string::npos; });
+  };
+  EXPECT_TRUE(has("a:2,b:2"));
+  EXPECT_TRUE(has("OMP_NUM_THREADS"));
+  EXPECT_TRUE(has("OPENBLAS_CORETYPE"));
+  EXPECT_EQ(command.back(), "worker");
+}
+
+TEST(Isa, NamesRoundTripAndOthersAreRefused) {
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) EXPECT_EQ(parse_isa(std::string(to_string(isa))), isa);
+  EXPECT_THROW(parse_isa("avx1024"), Error);
+}
+
+TEST(RunWorkers, GivesTheWorkersExitCode) {
+  const std::atomic<bool> interrupted{false};
+  EXPECT_EQ(run_workers({.workers = 1, .hosts = {}, .isa = detect_isa(), .command = {"true"}}, interrupted), 0);
+  EXPECT_EQ(run_workers({.workers = 1, .hosts = {}, .isa = detect_isa(), .command = {"sh", "-c", "exit 3"}}, interrupted), 3);
+}
+
+TEST(RunWorkers, EndsThemWhenInterrupted) {
+  const std::atomic<bool> interrupted{true};
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(run_workers({.workers = 2, .hosts = {}, .isa = detect_isa(), .command = {"sleep", "60"}}, interrupted), 130);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+}  // namespace
+}  // namespace distbelief::cluster

@@ -1,0 +1,63 @@
+#include "distbelief/comm/communicator.h"
+
+#include <fmt/format.h>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/vector.h"
+#include "distbelief/comm/self_communicator.h"
+
+namespace distbelief::comm {
+
+std::string_view to_string(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kDirect: return "direct";
+    case Algorithm::kRing: return "ring";
+    case Algorithm::kCentral: return "central";
+  }
+  return "unknown";
+}
+
+Part part_of(std::size_t count, int size, int rank) {
+  // Multiples of 16 elements keep parts on cache lines of their own; the last part takes the rest.
+  constexpr std::size_t kGrain = 16;
+  const std::size_t grains = (count + kGrain - 1) / kGrain;
+  const auto at = [&](std::size_t i) { return std::min(count, grains * i / size * kGrain); };
+  return {at(rank), rank + 1 == size ? count : at(rank + 1)};
+}
+
+void require_reducible(const View& values, ReduceOp op) {
+  const bool floating = values.type == ElementType::kFloat32 || values.type == ElementType::kFloat64;
+  if (floating || (values.type == ElementType::kInt64 && op == ReduceOp::kSum)) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("cannot take the {} of {} values; use float32 or float64, or int64 sums",
+                          op == ReduceOp::kSum ? "sum" : "mean", distbelief::to_string(values.type)));
+}
+
+void finish_mean(const View& values, ReduceOp op, int size) {
+  if (op != ReduceOp::kMean || size == 1) return;
+  if (values.type == ElementType::kFloat32)
+    scale(static_cast<float*>(values.data), 1.0F / static_cast<float>(size), values.count);
+  else
+    scale(static_cast<double*>(values.data), 1.0 / size, values.count);
+}
+
+void accumulate(const View& out, const void* in) {
+  switch (out.type) {
+    case ElementType::kFloat32:
+      return add(static_cast<float*>(out.data), static_cast<float*>(out.data), static_cast<const float*>(in), out.count);
+    case ElementType::kFloat64:
+      return add(static_cast<double*>(out.data), static_cast<double*>(out.data), static_cast<const double*>(in),
+                 out.count);
+    case ElementType::kInt64:
+      return add(static_cast<std::int64_t*>(out.data), static_cast<std::int64_t*>(out.data),
+                 static_cast<const std::int64_t*>(in), out.count);
+    case ElementType::kUint8: break;
+  }
+  DISTBELIEF_INVARIANT(!"bytes cannot be added");
+}
+
+void SelfCommunicator::refuse(int rank) {
+  throw Error(ErrorCode::kBadInput, fmt::format("a world of one has nobody to talk to at rank {}", rank));
+}
+
+}  // namespace distbelief::comm

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "distbelief/comm/communicator.h"
+#include "distbelief/comm/host/domain.h"
+
+namespace distbelief::comm {
+
+// One piece of memory per rank of a host, each readable and writable by all of them. Collectives on
+// memory inside it move nothing but the sum.
+class HostWindow {
+ public:
+  HostWindow(SharedSegment segment, std::size_t bytes_per_rank, int rank)
+      : segment_(std::move(segment)), stride_(bytes_per_rank), rank_(rank) {}
+  std::byte* own() const { return of(rank_); }
+  std::byte* of(int rank) const { return segment_.data() + std::size_t(rank) * stride_; }
+  std::size_t bytes() const { return stride_; }
+  bool holds(const View& values) const {
+    const auto* begin = static_cast<const std::byte*>(values.data);
+    return begin >= own() && begin + values.bytes() <= own() + stride_;
+  }
+
+ private:
+  SharedSegment segment_;
+  std::size_t stride_;
+  int rank_;
+};
+
+// Ranks of one host over shared memory. Sums are in tree order over the ranks. A window must be made by
+// all, and all must pass the same place of it; other memory travels through a staging area.
+//   allreduce of V bytes over n ranks: each rank reads V and writes V in a window (V/n of every rank's
+//   copy); outside a window V is copied in and out besides.
+// Point-to-point messages and the first meeting go over `transport`.
+class HostCommunicator final : public Communicator {
+ public:
+  // `first_rank`: the world rank of this host's first rank, for messages.
+  HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline, int first_rank = 0);
+  ~HostCommunicator() override;
+
+  // Collective. The window lives as long as the communicator.
+  HostWindow& allocate(std::size_t bytes_per_rank);
+
+  void allreduce(View values, ReduceOp op) override;
+  void reduce_scatter(View values, ReduceOp op) override;
+  void allgather(View values) override;
+  void broadcast(View values, int root) override;
+  void barrier() override;
+  void send(View values, int to, int tag) override { transport_->send(values, to, tag); }
+  void receive(View values, int from, int tag) override { transport_->receive(values, from, tag); }
+
+  HostDomain& domain() { return *domain_; }
+  Communicator& transport() { return *transport_; }
+
+ private:
+  const HostWindow* window_of(const View& values) const;
+  std::byte* staging(int rank, int half) const;
+  std::byte* result(int half) const { return staging(size(), half); }
+  void reduce_staged(View chunk, ReduceOp op, int half);
+
+  std::unique_ptr<Communicator> transport_;
+  SharedSegment segment_;
+  std::unique_ptr<HostDomain> domain_;
+  std::vector<std::unique_ptr<HostWindow>> windows_;
+  int half_ = 0;
+};
+
+}  // namespace distbelief::comm

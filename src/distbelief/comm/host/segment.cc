@@ -1,0 +1,124 @@
+#include "distbelief/comm/host/segment.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::comm {
+namespace {
+
+constexpr std::size_t kNameBytes = 64;
+using Name = std::array<char, kNameBytes>;
+
+[[noreturn]] void fail(const std::string& what, int error) {
+  throw Error(ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(error)));
+}
+
+std::byte* map(int file, std::size_t bytes) {
+  void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const int error = errno;
+  close(file);
+  if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes of shared memory", bytes), error);
+  madvise(place, bytes, MADV_HUGEPAGE);  // a hint: refused where the system does not have them for shared memory
+  return static_cast<std::byte*>(place);
+}
+
+Name create_named(std::size_t bytes, int& file) {
+  std::random_device random;
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    Name name{};
+    fmt::format_to_n(name.data(), kNameBytes - 1, "/distbelief-{}-{:08x}{:08x}", getpid(), random(), random());
+    file = shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0 && errno == EEXIST) continue;
+    if (file < 0) fail("cannot create shared memory in /dev/shm", errno);
+    if (ftruncate(file, static_cast<off_t>(bytes)) == 0) return name;
+    const int error = errno;
+    close(file);
+    shm_unlink(name.data());
+    fail(fmt::format("cannot make a shared-memory segment of {} bytes", bytes), error);
+  }
+  fail("cannot find a free name in /dev/shm", EEXIST);
+}
+
+// Whether the first process succeeded, known to all before anyone goes on: nobody waits for a name
+// that never comes.
+struct Invitation {
+  Name name{};
+  char failure[256] = {};
+};
+
+}  // namespace
+
+void require_shared_memory(std::size_t bytes, const std::string& purpose) {
+  struct statvfs room {};
+  if (statvfs("/dev/shm", &room) != 0) fail("cannot look at /dev/shm", errno);
+  const std::size_t free_bytes = room.f_bavail * room.f_frsize;
+  if (free_bytes >= bytes) return;
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("/dev/shm has {:.1f} MB free, {} needs {:.1f} MB; give it more room "
+                          "(mount -o remount,size=...; containers: --shm-size={}m) or use fewer workers",
+                          free_bytes / 1e6, purpose, bytes / 1e6, bytes / 1'000'000 + 1));
+}
+
+SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes) {
+  if (host.size() == 1) return map_private(bytes);
+  Invitation invitation;
+  int file = -1;
+  if (host.rank() == 0) {
+    try {
+      require_shared_memory(bytes, "this job");
+      invitation.name = create_named(bytes, file);
+    } catch (const Error& error) {
+      std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
+    }
+  }
+  host.broadcast(view(reinterpret_cast<std::byte*>(&invitation), sizeof(invitation)), 0);
+  if (invitation.failure[0] != '\0') throw Error(ErrorCode::kUnavailable, invitation.failure);
+  if (host.rank() != 0) file = shm_open(invitation.name.data(), O_RDWR | O_CLOEXEC, 0);
+  const int open_error = errno;
+  host.barrier();
+  if (host.rank() == 0) shm_unlink(invitation.name.data());
+  if (file < 0)
+    fail(fmt::format("cannot open the host's shared memory {}; do all workers of this host see the same /dev/shm?",
+                     invitation.name.data()),
+         open_error);
+  SharedSegment segment;
+  segment.data_ = map(file, bytes);
+  segment.size_ = bytes;
+  return segment;
+}
+
+SharedSegment SharedSegment::map_private(std::size_t bytes) {
+  void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes", bytes), errno);
+  madvise(place, bytes, MADV_HUGEPAGE);
+  SharedSegment segment;
+  segment.data_ = static_cast<std::byte*>(place);
+  segment.size_ = bytes;
+  return segment;
+}
+
+SharedSegment::~SharedSegment() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+SharedSegment::SharedSegment(SharedSegment&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace distbelief::comm

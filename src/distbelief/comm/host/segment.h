@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "distbelief/comm/communicator.h"
+
+namespace distbelief::comm {
+
+// A shared-memory mapping. Its name exists only while the processes of a host find each other: once all
+// have mapped it the name is removed, so nothing is left behind whatever happens to them.
+class SharedSegment {
+ public:
+  SharedSegment() = default;
+  ~SharedSegment();
+  SharedSegment(SharedSegment&& other) noexcept;
+  SharedSegment& operator=(SharedSegment&& other) noexcept;
+
+  // Collective over the processes of one host: every one of them maps the same zeroed `bytes`.
+  // Throws Error(kUnavailable) when the host's shared memory has no room, saying how much is needed.
+  static SharedSegment map_together(Communicator& host, std::size_t bytes);
+  // For one process alone.
+  static SharedSegment map_private(std::size_t bytes);
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Throws Error(kUnavailable) unless /dev/shm has `bytes` free; `purpose` says what they are for.
+void require_shared_memory(std::size_t bytes, const std::string& purpose);
+
+}  // namespace distbelief::comm

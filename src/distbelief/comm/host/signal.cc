@@ -1,0 +1,89 @@
+#include "distbelief/comm/host/signal.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+
+#include "distbelief/base/error.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace distbelief::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// std::atomic::wait is for threads of one process; between processes the futex must not be private.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::milliseconds at_most) {
+  const timespec timeout{.tv_sec = at_most.count() / 1000, .tv_nsec = at_most.count() % 1000 * 1'000'000};
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen, &timeout, nullptr, 0);
+}
+
+void futex_wake(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+bool spin_until(const Signal& signal, std::uint32_t wanted, std::chrono::nanoseconds spin) {
+  if (spin.count() <= 0) return false;
+  const auto end = Clock::now() + spin;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (signal.reached(wanted)) return true;
+      relax();
+    }
+  } while (Clock::now() < end);
+  return false;
+}
+
+}  // namespace
+
+void Signal::raise(std::uint32_t new_value) {
+  value.store(new_value, std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake(value);
+}
+
+bool AbortRecord::set(int failed_rank, const std::string& text) {
+  std::int32_t expected = 0;
+  if (!state.compare_exchange_strong(expected, 1)) return false;
+  rank = failed_rank;
+  std::strncpy(message, text.c_str(), sizeof(message) - 1);
+  state.store(2, std::memory_order_release);
+  return true;
+}
+
+void AbortRecord::check() const {
+  if (is_set()) throw Error(ErrorCode::kAborted, fmt::format("stopped because worker {} failed: {}", rank, message));
+}
+
+void Waiter::wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason& reason) const {
+  constexpr std::chrono::milliseconds kLook{50};  // how often a sleeper looks for an abort and the time
+  if (spin_until(signal, wanted, spin_)) return;
+  const auto start = Clock::now();
+  while (!signal.reached(wanted)) {
+    abort_->check();
+    if (Clock::now() - start > deadline_)
+      throw Error(ErrorCode::kTimeout,
+                  fmt::format("worker {} did not get to '{}' within {:.1f} s; it may have died, hung, or be much slower "
+                              "(parallel.deadline_seconds sets how long to wait)",
+                              reason.rank, reason.operation, std::chrono::duration<double>(deadline_).count()),
+                  {.rank = reason.rank, .operation = reason.operation, .step = reason.step});
+    signal.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = signal.value.load(std::memory_order_seq_cst);
+    if (static_cast<std::int32_t>(seen - wanted) < 0) futex_wait(signal.value, seen, kLook);
+    signal.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+}  // namespace distbelief::comm

@@ -1,0 +1,64 @@
+#include "distbelief/comm/link_communicator.h"
+
+#include "distbelief/comm/algorithms.h"
+
+namespace distbelief::comm {
+namespace {
+
+constexpr int kFirstUserTag = 1024;
+
+}  // namespace
+
+LinkCommunicator::LinkCommunicator(std::unique_ptr<Link> link, Algorithm algorithm)
+    : Communicator(link->rank(), link->size()), link_(std::move(link)), algorithm_(algorithm) {}
+
+void LinkCommunicator::allreduce(View values, ReduceOp op) {
+  if (algorithm_ == Algorithm::kCentral) {
+    require_reducible(values, op);
+    central_reduce(*link_, values);
+    if (rank() == 0) finish_mean(values, op, size());
+    comm::broadcast(*link_, values, 0);
+    return;
+  }
+  reduce_scatter(values, op);
+  allgather(values);
+}
+
+void LinkCommunicator::reduce_scatter(View values, ReduceOp op) {
+  require_reducible(values, op);
+  if (algorithm_ == Algorithm::kRing) {
+    ring_reduce_scatter(*link_, values, even_parts(values.count, size()));
+  } else if (algorithm_ == Algorithm::kDirect) {
+    direct_reduce_scatter(*link_, values, even_parts(values.count, size()));
+  } else {
+    central_reduce(*link_, values);
+    comm::broadcast(*link_, values, 0);
+  }
+  const Part own = part_of(values.count, size(), rank());
+  finish_mean(values.part(own.begin, own.end), op, size());
+}
+
+void LinkCommunicator::allgather(View values) {
+  if (algorithm_ == Algorithm::kRing)
+    ring_allgather(*link_, values, even_parts(values.count, size()));
+  else
+    direct_allgather(*link_, values, even_parts(values.count, size()));
+}
+
+void LinkCommunicator::broadcast(View values, int root) { comm::broadcast(*link_, values, root); }
+
+void LinkCommunicator::barrier() { comm::barrier(*link_); }
+
+void LinkCommunicator::send(View values, int to, int tag) {
+  Link::Request requests[] = {
+      link_->start_send(static_cast<const std::byte*>(values.data), values.bytes(), to, kFirstUserTag + tag)};
+  link_->wait(requests, "send");
+}
+
+void LinkCommunicator::receive(View values, int from, int tag) {
+  Link::Request requests[] = {
+      link_->start_receive(static_cast<std::byte*>(values.data), values.bytes(), from, kFirstUserTag + tag)};
+  link_->wait(requests, "receive");
+}
+
+}  // namespace distbelief::comm

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "distbelief/comm/communicator.h"
+#include "distbelief/comm/link.h"
+
+namespace distbelief::comm {
+
+// A communicator whose collectives run one named algorithm over a link: the way between hosts.
+class LinkCommunicator final : public Communicator {
+ public:
+  LinkCommunicator(std::unique_ptr<Link> link, Algorithm algorithm);
+
+  void allreduce(View values, ReduceOp op) override;
+  void reduce_scatter(View values, ReduceOp op) override;
+  void allgather(View values) override;
+  void broadcast(View values, int root) override;
+  void barrier() override;
+  void send(View values, int to, int tag) override;
+  void receive(View values, int from, int tag) override;
+
+  Link& link() { return *link_; }
+  Algorithm algorithm() const { return algorithm_; }
+
+ private:
+  std::unique_ptr<Link> link_;
+  Algorithm algorithm_;
+};
+
+}  // namespace distbelief::comm

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "distbelief/comm/communicator.h"
+
+namespace distbelief::comm {
+
+// MPI's own MPI_Allreduce over all processes, in place: what the benchmark is held against.
+void native_allreduce(float* values, std::size_t count);
+
+}  // namespace distbelief::comm

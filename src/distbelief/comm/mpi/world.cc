@@ -1,0 +1,172 @@
+#include "distbelief/comm/mpi/world.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "distbelief/base/error.h"
+#include "distbelief/comm/mpi/check.h"
+#include "distbelief/comm/mpi/link.h"
+#include "distbelief/comm/two_level.h"
+
+namespace distbelief {
+
+using comm::check_mpi;
+
+struct World::State {
+  Options options;
+  bool owns_mpi = false;
+  bool closed = false;
+  int host = 0;
+  int local_rank = 0;
+  std::vector<int> workers_per_host;
+  std::unique_ptr<comm::LinkCommunicator> world;
+  std::unique_ptr<comm::HostCommunicator> host_group;
+  std::unique_ptr<comm::LinkCommunicator> leaders;
+  std::unique_ptr<comm::Communicator> two_level;
+};
+
+namespace {
+
+std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, const World::Options& options, std::vector<int> names) {
+  return std::make_unique<comm::LinkCommunicator>(
+      std::make_unique<comm::MpiLink>(comm, options.deadline, std::move(names)), options.algorithm);
+}
+
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+int size_of(MPI_Comm comm) {
+  int size = 0;
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  return size;
+}
+
+MPI_Comm split(MPI_Comm comm, int color, int key) {
+  MPI_Comm part = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(comm, color, key, &part), "MPI_Comm_split");
+  return part;
+}
+
+// Hosts in the order of their first rank; returns each rank's host index.
+std::vector<int> hosts_of_ranks(MPI_Comm comm, MPI_Comm same_host) {
+  int first = rank_in(comm);
+  check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, same_host), "MPI_Bcast");
+  std::vector<int> firsts(std::size_t(size_of(comm)));
+  check_mpi(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, comm), "MPI_Allgather");
+  std::vector<int> order = firsts;
+  std::sort(order.begin(), order.end());
+  order.erase(std::unique(order.begin(), order.end()), order.end());
+  for (int& value : firsts) value = int(std::lower_bound(order.begin(), order.end(), value) - order.begin());
+  return firsts;
+}
+
+void require_threads(int provided, int hosts) {
+  if (hosts > 1 && provided < MPI_THREAD_SERIALIZED)
+    throw Error(ErrorCode::kBadInput,
+                "MPI was initialised without MPI_THREAD_SERIALIZED, which training over several hosts needs; call "
+                "MPI_Init_thread(..., MPI_THREAD_SERIALIZED, ...) or let World::create() do it");
+}
+
+World make_world(MPI_Comm comm, World::Options options, bool owns_mpi) {
+  auto state = std::make_unique<World::State>();
+  state->options = options;
+  state->owns_mpi = owns_mpi;
+  MPI_Comm same_host = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank_in(comm), MPI_INFO_NULL, &same_host),
+            "MPI_Comm_split_type");
+  const std::vector<int> hosts = hosts_of_ranks(comm, same_host);
+  state->host = hosts[std::size_t(rank_in(comm))];
+  state->local_rank = rank_in(same_host);
+  state->workers_per_host.resize(std::size_t(*std::max_element(hosts.begin(), hosts.end()) + 1));
+  for (int host : hosts) ++state->workers_per_host[std::size_t(host)];
+  int provided = 0;
+  check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
+  require_threads(provided, int(state->workers_per_host.size()));
+
+  MPI_Comm ordered = split(comm, 0, state->host * size_of(comm) + state->local_rank);
+  MPI_Comm leaders = split(ordered, state->local_rank == 0 ? 0 : MPI_UNDEFINED, rank_in(ordered));
+  const std::vector<int>& counts = state->workers_per_host;
+  std::vector<int> firsts(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), firsts.begin(), 0);
+  const int first = firsts[std::size_t(state->host)];
+  std::vector<int> neighbours(static_cast<std::size_t>(counts[static_cast<std::size_t>(state->host)]));
+  std::iota(neighbours.begin(), neighbours.end(), first);
+  state->world = over(ordered, options, {});
+  state->host_group =
+      std::make_unique<comm::HostCommunicator>(over(same_host, options, neighbours), options.deadline, first);
+  if (leaders != MPI_COMM_NULL) state->leaders = over(leaders, options, firsts);
+  if (state->workers_per_host.size() > 1) {
+    state->two_level = std::make_unique<comm::TwoLevelCommunicator>(
+        comm::TwoLevelCommunicator::Options{.first_rank = first,
+                                            .ranks_per_host = state->workers_per_host,
+                                            .host = state->host_group.get(),
+                                            .leaders = state->leaders.get(),
+                                            .world = state->world.get()});
+  }
+  return World(std::move(state));
+}
+
+}  // namespace
+
+World World::create(Options options) {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  if (!initialised) {
+    int provided = 0;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  }
+  return make_world(MPI_COMM_WORLD, options, !initialised);
+}
+
+World world_from(MPI_Comm comm, World::Options options) { return make_world(comm, options, false); }
+
+World::World(std::unique_ptr<State> state) : state_(std::move(state)) {}
+World::World(World&&) noexcept = default;
+World::~World() = default;
+
+int World::rank() const { return state_->world->rank(); }
+int World::size() const { return state_->world->size(); }
+int World::host() const { return state_->host; }
+int World::hosts() const { return int(state_->workers_per_host.size()); }
+int World::local_rank() const { return state_->local_rank; }
+int World::local_size() const { return state_->workers_per_host[std::size_t(state_->host)]; }
+const std::vector<int>& World::workers_per_host() const { return state_->workers_per_host; }
+const World::Options& World::options() const { return state_->options; }
+
+std::string World::mpi_version() const {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string full(text, std::size_t(length));
+  return full.substr(0, full.find_first_of("\n,"));
+}
+
+comm::Communicator& World::communicator() {
+  if (state_->two_level) return *state_->two_level;
+  return *state_->host_group;
+}
+comm::HostCommunicator& World::host_group() { return *state_->host_group; }
+comm::LinkCommunicator* World::leaders() { return state_->leaders.get(); }
+
+bool World::abort(const std::string& message) { return state_->host_group->domain().abort().set(rank(), message); }
+
+void World::abort_job(int exit_code) {
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);  // MPI_Abort of some implementations may return
+}
+
+void World::close() {
+  if (state_->closed) return;
+  state_->closed = true;
+  communicator().barrier();
+  if (state_->owns_mpi) check_mpi(MPI_Finalize(), "MPI_Finalize");
+}
+
+}  // namespace distbelief

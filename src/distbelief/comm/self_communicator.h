@@ -1,0 +1,23 @@
+#pragma once
+
+#include "distbelief/comm/communicator.h"
+
+namespace distbelief::comm {
+
+// A world of one: everything is done before it begins. For programs that need no MPI.
+class SelfCommunicator final : public Communicator {
+ public:
+  SelfCommunicator() : Communicator(0, 1) {}
+  void allreduce(View values, ReduceOp op) override { require_reducible(values, op); }
+  void reduce_scatter(View values, ReduceOp op) override { require_reducible(values, op); }
+  void allgather(View) override {}
+  void broadcast(View, int) override {}
+  void barrier() override {}
+  void send(View, int to, int) override { refuse(to); }
+  void receive(View, int from, int) override { refuse(from); }
+
+ private:
+  [[noreturn]] static void refuse(int rank);
+};
+
+}  // namespace distbelief::comm

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace distbelief::compute {
+
+// The buffers of a module (running statistics) as one run of floats, so that lanes can start from the
+// same ones and their results be averaged. Floating buffers are taken as they are; integer counters as
+// two floats each, exact up to 2^44 as long as the lanes agree on them.
+class BufferSet {
+ public:
+  explicit BufferSet(const torch::nn::Module& module);
+
+  std::size_t size() const { return size_; }  // floats
+  void read(std::span<float> out) const;
+  void write(std::span<const float> in);
+
+ private:
+  std::vector<torch::Tensor> floating_;
+  std::vector<torch::Tensor> counters_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace distbelief::compute

@@ -1,0 +1,99 @@
+#include "distbelief/compute/replica.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstring>
+#include <unordered_set>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::compute {
+namespace {
+
+// A tensor that is registered under several names counts once, under the first.
+std::vector<std::pair<std::string, torch::Tensor>> trainable(const torch::nn::Module& module) {
+  std::vector<std::pair<std::string, torch::Tensor>> found;
+  std::unordered_set<const c10::TensorImpl*> known;
+  for (const auto& item : module.named_parameters())
+    if (item.value().requires_grad() && known.insert(item.value().unsafeGetTensorImpl()).second)
+      found.emplace_back(item.key(), item.value());
+  return found;
+}
+
+}  // namespace
+
+std::vector<Layout::Parameter> trainable_parameters(const torch::nn::Module& module) {
+  std::vector<Layout::Parameter> parameters;
+  for (const auto& [name, tensor] : trainable(module)) {
+    if (tensor.scalar_type() != torch::kFloat32 || !tensor.device().is_cpu())
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("parameter '{}' is {} on {}; this version trains float32 on the CPU", name,
+                              torch::toString(tensor.scalar_type()), tensor.device().str()));
+    parameters.push_back({name, tensor.sizes().vec()});
+  }
+  return parameters;
+}
+
+void copy_parameters(const torch::nn::Module& module, const Layout& layout, float* arena) {
+  const auto parameters = trainable(module);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Entry& entry = layout.entries()[i];
+    const torch::Tensor values = parameters[i].second.detach().contiguous();
+    std::memcpy(arena + entry.offset, values.data_ptr<float>(), entry.count * sizeof(float));
+  }
+}
+
+// Called when autograd has put the final gradient of this backward into parameter.grad. A graph that is
+// still alive keeps the accumulators, and so the hooks, beyond the replica: they share what they need.
+class Replica::Hook final : public torch::autograd::FunctionPostHook {
+ public:
+  Hook(std::shared_ptr<const Route> route, torch::Tensor tensor, int parameter)
+      : route_(std::move(route)), tensor_(std::move(tensor)), parameter_(parameter) {}
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    torch::Tensor& gradient = tensor_.mutable_grad();
+    if (route_->sink != nullptr && gradient.defined()) {
+      const torch::Tensor values = gradient.contiguous();
+      (*route_->sink)(parameter_, values.data_ptr<float>());
+      gradient.reset();  // its memory serves the next layer's gradient while it is still in the cache
+    }
+    return outputs;
+  }
+
+ private:
+  std::shared_ptr<const Route> route_;
+  torch::Tensor tensor_;
+  int parameter_;
+};
+
+Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout, float* arena)
+    : module_(std::move(module)), route_(std::make_shared<Route>()) {
+  const torch::NoGradGuard no_grad;
+  for (auto& [name, tensor] : trainable(*module_)) {
+    const Entry& entry = layout.entries()[parameters_.size()];
+    if (arena != nullptr) tensor.set_data(torch::from_blob(arena + entry.offset, entry.shape, torch::kFloat32));
+    parameters_.push_back(tensor);
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameters_[i]));
+    accumulators_.back()->add_post_hook(std::make_unique<Hook>(route_, parameters_[i], int(i)));
+  }
+}
+
+Replica::~Replica() = default;
+
+void Replica::backward(const torch::Tensor& loss, const GradientSink& sink) {
+  route_->sink = &sink;
+  try {
+    loss.backward();
+  } catch (...) {
+    route_->sink = nullptr;
+    throw;
+  }
+  route_->sink = nullptr;
+}
+
+}  // namespace distbelief::compute

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "distbelief/compute/layout.h"
+
+namespace distbelief::compute {
+
+// The trainable parameters of a module in registration order, as the layout wants them.
+// Throws Error(kBadInput) for a parameter that is not float32 on the CPU.
+std::vector<Layout::Parameter> trainable_parameters(const torch::nn::Module& module);
+
+// Copies a module's parameters into an arena of this layout.
+void copy_parameters(const torch::nn::Module& module, const Layout& layout, float* arena);
+
+// A module whose parameters are views into an arena, and whose gradients are handed on one by one as
+// backward finishes them; it keeps no gradients itself. The arena outlives it. The module stays usable
+// as it was; the views end with the arena. Used by one thread.
+class Replica {
+ public:
+  // `values` are the gradient's elements in the parameter's own order; valid during the call.
+  using GradientSink = std::function<void(int parameter, const float* values)>;
+
+  // A null arena leaves the parameters where they are.
+  Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout, float* arena);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  torch::nn::Module& module() { return *module_; }
+  std::vector<torch::Tensor>& parameters() { return parameters_; }  // the trainable ones, in order
+  // Runs backward from `loss`; every parameter that gets a gradient is given to `sink` once.
+  void backward(const torch::Tensor& loss, const GradientSink& sink);
+
+ private:
+  class Hook;
+  struct Route {
+    const GradientSink* sink = nullptr;  // of the backward that runs now
+  };
+  std::shared_ptr<torch::nn::Module> module_;
+  std::vector<torch::Tensor> parameters_;
+  // Gradient accumulators live only as long as somebody holds them.
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::shared_ptr<Route> route_;  // shared with the hooks
+};
+
+}  // namespace distbelief::compute

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "distbelief/data/source.h"
+
+// IDX, the format of MNIST and its kin: bytes 0 0 type rank, then a big-endian uint32 for each
+// dimension, then the elements. Only unsigned bytes (type 8) are read. Plain or gzip.
+namespace distbelief::data {
+
+struct IdxArray {
+  Shape shape;
+  std::vector<std::uint8_t> elements;
+  std::uint64_t elements_offset = 0;  // of the first one in the file's content
+};
+
+// Throws Error(kUnavailable) when the file cannot be read, Error(kBadInput) with file and byte offset when
+// it is not IDX, has another rank, or is shorter or longer than its dimensions say. Memory follows the
+// bytes that are really there, never the header's claim alone.
+IdxArray read_idx(const std::filesystem::path& path, std::size_t rank);
+
+// What the files do not tell.
+struct IdxTraits {
+  std::int64_t classes = 10;
+  float mean = 0.0F;
+  float deviation = 1.0F;
+};
+
+// Grey images and their classes, decoded into memory.
+class IdxSource : public Source {
+ public:
+  IdxSource(const std::filesystem::path& images, const std::filesystem::path& labels,
+            const IdxTraits& traits);
+
+  std::uint64_t size() const override { return labels_.elements.size(); }
+  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override;
+
+ private:
+  IdxArray images_;
+  IdxArray labels_;
+  std::size_t image_bytes_;
+};
+
+// Opens the usual four files (train-images-idx3-ubyte and so on, each plain or .gz) of `folder`. A missing
+// one is Error(kUnavailable), ending in `advice` on where to get it.
+DataSet open_idx_folder(const std::filesystem::path& folder, const IdxTraits& traits,
+                        const std::string& advice);
+
+}  // namespace distbelief::data

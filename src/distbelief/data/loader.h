@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "distbelief/data/batch.h"
+#include "distbelief/data/sampling.h"
+
+namespace distbelief::data {
+
+// Delivers the batches of lanes [first_lane, end_lane) of each step, in order (step by step, lane by
+// lane), from (epoch, step) on and for ever (epoch after epoch). Loader threads work ahead by at most
+// `prefetch` batches and sleep when that is full; next() blocks until its batch is there. An exception
+// on a loader thread is thrown by next(), in the failed batch's turn and again by every later call. One
+// consumer thread. Borrows the maker; destruction waits for the batches being filled, no longer.
+class Loader {
+ public:
+  struct Options {
+    EpochPlan plan;
+    std::uint64_t seed = 0;
+    std::uint64_t first_lane = 0;
+    std::uint64_t end_lane = 1;
+    std::uint64_t epoch = 0;  // where to start
+    std::uint64_t step = 0;   // plan.steps() means the next epoch's first
+    int threads = 1;          // 0: next() fills its batch on the caller's thread
+    int prefetch = 8;
+    std::chrono::milliseconds deadline{120'000};  // for one batch; then next() throws Error(kTimeout)
+  };
+  // Throws Error(kBadInput) when there is nothing to deliver, or threads or prefetch make no sense.
+  Loader(const BatchMaker& maker, Options options);
+  ~Loader();
+
+  // The next batch; valid until the call after it.
+  const Batch& next();
+
+ private:
+  class Ring;
+  std::unique_ptr<Ring> ring_;
+};
+
+}  // namespace distbelief::data

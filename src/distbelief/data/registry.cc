@@ -1,0 +1,137 @@
+#include "distbelief/data/registry.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "distbelief/base/error.h"
+#include "distbelief/data/idx.h"
+#include "distbelief/data/synthetic.h"
+
+namespace distbelief::data {
+namespace {
+
+// The first `limit` samples of another source.
+class LimitedSource : public Source {
+ public:
+  LimitedSource(std::unique_ptr<Source> whole, std::uint64_t limit)
+      : whole_(std::move(whole)),
+        size_(std::min(limit, whole_->size())) {
+    spec_ = whole_->spec();
+  }
+
+  std::uint64_t size() const override { return size_; }
+  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override {
+    DISTBELIEF_INVARIANT(index < size_);
+    whole_->read(index, input, target);
+  }
+
+ private:
+  std::unique_ptr<Source> whole_;
+  std::uint64_t size_;
+};
+
+std::unique_ptr<Source> limited(std::unique_ptr<Source> source, const char* key, std::int64_t limit) {
+  if (limit < 0) {
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("data.{} must be 0 (all samples) or more, it is {}", key, limit));
+  }
+  if (limit == 0) return source;
+  return std::make_unique<LimitedSource>(std::move(source), static_cast<std::uint64_t>(limit));
+}
+
+DataSet open_mnist(const DataConfig& config, const OptionMap&) {
+  return open_idx_folder(config.path.empty() ? "/usr/share/datasets/mnist" : config.path,
+                         {.classes = 10, .mean = 0.1307F, .deviation = 0.3081F},
+                         "set data.path to the folder that has MNIST's four IDX files");
+}
+
+DataSet open_fashion_mnist(const DataConfig& config, const OptionMap&) {
+  return open_idx_folder(
+      config.path.empty() ? "/usr/share/datasets/fashion-mnist" : config.path,
+      {.classes = 10, .mean = 0.2860F, .deviation = 0.3530F},
+      "on Debian: apt-get install dataset-fashion-mnist; or set data.path to the folder that "
+      "has the four IDX files");
+}
+
+DataSet open_synthetic(const DataConfig&, const OptionMap& options) {
+  SyntheticImages::Options wanted{.samples = option<std::int64_t>(options, "samples"),
+                                  .channels = option<std::int64_t>(options, "channels"),
+                                  .height = option<std::int64_t>(options, "height"),
+                                  .width = option<std::int64_t>(options, "width"),
+                                  .classes = option<std::int64_t>(options, "classes"),
+                                  .noise = option<double>(options, "noise")};
+  auto train = std::make_unique<SyntheticImages>(Part::kTrain, wanted);
+  wanted.samples = option<std::int64_t>(options, "test_samples");
+  return {std::move(train), std::make_unique<SyntheticImages>(Part::kTest, wanted)};
+}
+
+DataSet open_synthetic_tokens(const DataConfig&, const OptionMap& options) {
+  SyntheticTokens::Options wanted{.samples = option<std::int64_t>(options, "samples"),
+                                  .length = option<std::int64_t>(options, "length"),
+                                  .vocabulary = option<std::int64_t>(options, "vocabulary")};
+  auto train = std::make_unique<SyntheticTokens>(Part::kTrain, wanted);
+  wanted.samples = option<std::int64_t>(options, "test_samples");
+  return {std::move(train), std::make_unique<SyntheticTokens>(Part::kTest, wanted)};
+}
+
+std::vector<DataSetEntry> make_table() {
+  const SyntheticImages::Options images;
+  const SyntheticTokens::Options tokens;
+  return {
+      {"mnist", "handwritten digits, 60,000 + 10,000 grey images of 28 x 28, 10 classes", {}, open_mnist},
+      {"fashion_mnist",
+       "articles of clothing, 60,000 + 10,000 grey images of 28 x 28, 10 classes",
+       {},
+       open_fashion_mnist},
+      {"synthetic",
+       "generated images: a smooth pattern for each class, and noise; no files",
+       {{"samples", images.samples, "training images"},
+        {"test_samples", std::int64_t{10'000}, "test images"},
+        {"channels", images.channels, "of an image"},
+        {"height", images.height, "pixels"},
+        {"width", images.width, "pixels"},
+        {"classes", images.classes, "how many"},
+        {"noise", images.noise, "0 to 1: the most a pixel is changed, as a share of its range"}},
+       open_synthetic},
+      {"synthetic_tokens",
+       "generated sequences of tokens that a model can learn to continue; no files",
+       {{"samples", tokens.samples, "training sequences"},
+        {"test_samples", std::int64_t{1'000}, "test sequences"},
+        {"length", tokens.length, "tokens in a sequence"},
+        {"vocabulary", tokens.vocabulary, "how many different tokens"}},
+       open_synthetic_tokens},
+  };
+}
+
+const DataSetEntry& find_data_set(const std::string& name) {
+  std::vector<std::string> names;
+  for (const DataSetEntry& entry : data_sets()) {
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
+  }
+  const std::string near = nearest(name, names);
+  throw Error(ErrorCode::kBadInput, fmt::format("there is no data set '{}'{}; known are {}", name,
+                                                near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+                                                fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+const std::vector<DataSetEntry>& data_sets() {
+  static const std::vector<DataSetEntry> table = make_table();
+  return table;
+}
+
+DataSet open_data_set(const DataConfig& config) {
+  const DataSetEntry& entry = find_data_set(config.name);
+  const OptionMap options =
+      resolve_options(fmt::format("data set '{}'", entry.name), entry.options, config.options);
+  DataSet set = entry.open(config, options);
+  set.train = limited(std::move(set.train), "train_limit", config.train_limit);
+  set.test = limited(std::move(set.test), "test_limit", config.test_limit);
+  return set;
+}
+
+}  // namespace distbelief::data

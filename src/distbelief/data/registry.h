@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "distbelief/base/options.h"
+#include "distbelief/data/source.h"
+
+namespace distbelief::data {
+
+struct DataSetEntry {
+  std::string name;
+  std::string description;
+  std::vector<OptionSpec> options;
+  // Opens both parts. Throws Error(kUnavailable) when files are missing (says which and where to get
+  // them), Error(kBadInput) with file and offset when they are damaged.
+  DataSet (*open)(const DataConfig& config, const OptionMap& options);
+};
+
+// All data sets known by name: "mnist", "fashion_mnist", "synthetic", "synthetic_tokens".
+const std::vector<DataSetEntry>& data_sets();
+
+// Opens what [data] names, with train_limit and test_limit applied. Throws Error(kBadInput) for an
+// unknown name (with the nearest one) or option.
+DataSet open_data_set(const DataConfig& config);
+
+}  // namespace distbelief::data

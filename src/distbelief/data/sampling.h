@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+// Which samples make which batch. Everything here is a pure function of its arguments: no memory per
+// sample, and any position can be reached at once.
+namespace distbelief::data {
+
+// A permutation of [0, size) fixed by (seed, epoch): a Feistel network walked until it lands inside.
+// size is at most 2^62. Cheap to make, and safe to use from any number of threads.
+class Permutation {
+ public:
+  Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch);
+  std::uint64_t operator()(std::uint64_t index) const;  // index < size
+  std::uint64_t size() const { return size_; }
+
+ private:
+  std::uint64_t size_;
+  std::uint64_t rows_;  // the network works on rows_ * columns_ positions, hardly more than size_
+  std::uint64_t columns_;
+  std::array<std::uint64_t, 4> keys_;
+};
+
+struct Range {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t size() const { return end - begin; }
+};
+
+// How an epoch of `samples` is cut: steps of `batch` (the last may be shorter, never dropped), each cut
+// over `lanes` in order, sizes differing by at most one; a lane of a short last batch may be empty.
+struct EpochPlan {
+  std::uint64_t samples = 0;
+  std::uint64_t batch = 0;
+  std::uint64_t lanes = 1;
+
+  std::uint64_t steps() const;
+  Range step_range(std::uint64_t step) const;                      // positions in the epoch's order
+  Range lane_range(std::uint64_t step, std::uint64_t lane) const;  // part of step_range
+};
+
+}  // namespace distbelief::data

@@ -1,0 +1,143 @@
+#include "distbelief/data/synthetic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/random.h"
+
+namespace distbelief::data {
+namespace {
+
+constexpr int kGridSide = 4;
+constexpr int kOne = 256;  // 1 in the fixed-point arithmetic of the patterns
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 62;
+constexpr std::int64_t kMostSide = 1 << 14;
+constexpr std::int64_t kMostSampleBytes = 1 << 28;
+constexpr std::int64_t kMostLength = 1 << 20;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+constexpr std::uint64_t kMostStride = 4;
+constexpr std::uint64_t kTokensPerJump = 16;
+
+// Keep the streams of randomness apart.
+constexpr std::uint64_t kPatternStream = 1;
+constexpr std::uint64_t kNoiseStream = 2;
+constexpr std::uint64_t kTokenStream = 3;
+
+using PatternGrid = std::array<std::array<int, kGridSide>, kGridSide>;
+
+std::uint64_t number_of(Part part) { return part == Part::kTrain ? 0 : 1; }
+
+void check_range(std::string_view name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("option '{}' of a generated data set must be {} to {}, it is {}", name, least, most,
+                          value));
+}
+
+void check(const SyntheticImages::Options& options) {
+  check_range("samples", options.samples, 1, kMostSamples);
+  check_range("channels", options.channels, 1, kMostSide);
+  check_range("height", options.height, 1, kMostSide);
+  check_range("width", options.width, 1, kMostSide);
+  check_range("classes", options.classes, 2, kMostTokens);
+  check_range("channels * height * width", options.channels * options.height * options.width, 1,
+              kMostSampleBytes);
+  if (!(options.noise >= 0.0 && options.noise <= 1.0)) {
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("option 'noise' of a generated data set must be 0 to 1, it is {}", options.noise));
+  }
+}
+
+PatternGrid pattern_grid(std::uint64_t label, std::uint64_t channel) {
+  SplitMix64 random(derive_seed({kPatternStream, label, channel}));
+  PatternGrid grid;
+  for (auto& row : grid) {
+    for (int& value : row) value = static_cast<int>(random.below(kOne));
+  }
+  return grid;
+}
+
+int blend(int from, int to, int fraction) { return (from * (kOne - fraction) + to * fraction) / kOne; }
+
+}  // namespace
+
+SyntheticImages::SyntheticImages(Part part, const Options& options) : part_(part) {
+  check(options);
+  size_ = static_cast<std::uint64_t>(options.samples);
+  noise_amplitude_ = static_cast<int>(std::lround(options.noise * 255.0));
+  rows_ = grid_positions(options.height);
+  columns_ = grid_positions(options.width);
+  spec_.input_type = ElementType::kUint8;
+  spec_.input_shape = {options.channels, options.height, options.width};
+  spec_.classes = options.classes;
+  spec_.mean.assign(static_cast<std::size_t>(options.channels), 0.5F);
+  spec_.deviation.assign(static_cast<std::size_t>(options.channels), 0.25F);
+}
+
+std::vector<SyntheticImages::GridPosition> SyntheticImages::grid_positions(std::int64_t count) {
+  std::vector<GridPosition> positions;
+  for (std::int64_t i = 0; i < count; ++i) {
+    // Up to the last cell's end but not onto it, so that cell + 1 always exists.
+    const auto place = static_cast<int>(i * (kGridSide - 1) * kOne / count);
+    positions.push_back({place / kOne, place % kOne});
+  }
+  return positions;
+}
+
+void SyntheticImages::read(std::uint64_t index, std::byte* input, std::int64_t* target) const {
+  DISTBELIEF_INVARIANT(index < size_);
+  const std::uint64_t label = index % static_cast<std::uint64_t>(spec_.classes);
+  *target = static_cast<std::int64_t>(label);
+  SplitMix64 noise(derive_seed({kNoiseStream, number_of(part_), index}));
+  for (std::int64_t channel = 0; channel < spec_.input_shape[0]; ++channel) {
+    const PatternGrid grid = pattern_grid(label, static_cast<std::uint64_t>(channel));
+    for (const GridPosition& row : rows_) {
+      std::array<int, kGridSide> line;
+      for (int i = 0; i < kGridSide; ++i)
+        line[i] = blend(grid[row.cell][i], grid[row.cell + 1][i], row.fraction);
+      std::uint64_t bits = 0;
+      for (std::size_t x = 0; x < columns_.size(); ++x, bits >>= 8) {
+        if (x % 8 == 0) bits = noise();
+        const GridPosition& column = columns_[x];
+        const int clean = blend(line[column.cell], line[column.cell + 1], column.fraction);
+        const int change = (2 * static_cast<int>(bits & 255) - 255) * noise_amplitude_ / 255;
+        *input++ = static_cast<std::byte>(std::clamp(clean + change, 0, 255));
+      }
+    }
+  }
+}
+
+SyntheticTokens::SyntheticTokens(Part part, const Options& options) : part_(part) {
+  check_range("samples", options.samples, 1, kMostSamples);
+  check_range("length", options.length, 1, kMostLength);
+  check_range("vocabulary", options.vocabulary, 2, kMostTokens);
+  size_ = static_cast<std::uint64_t>(options.samples);
+  length_ = static_cast<std::uint64_t>(options.length);
+  vocabulary_ = static_cast<std::uint64_t>(options.vocabulary);
+  spec_.input_type = ElementType::kInt64;
+  spec_.input_shape = {options.length};
+  spec_.target_shape = {options.length};
+  spec_.classes = options.vocabulary;
+}
+
+void SyntheticTokens::read(std::uint64_t index, std::byte* input, std::int64_t* target) const {
+  DISTBELIEF_INVARIANT(index < size_);
+  SplitMix64 random(derive_seed({kTokenStream, number_of(part_), index}));
+  auto* tokens = reinterpret_cast<std::int64_t*>(input);
+  const std::uint64_t stride = 1 + random.below(std::min(kMostStride, vocabulary_));
+  std::uint64_t token = random.below(vocabulary_);
+  for (std::uint64_t i = 0; i < length_; ++i) {
+    tokens[i] = static_cast<std::int64_t>(token);
+    const bool jump = random.below(kTokensPerJump) == 0;
+    token = jump ? random.below(vocabulary_) : (token + stride) % vocabulary_;
+    target[i] = static_cast<std::int64_t>(token);
+  }
+}
+
+}  // namespace distbelief::data

@@ -1,0 +1,12 @@
+#pragma once
+
+// Everything that a training program of one's own needs:
+//   World            the workers, from MPI                      (comm/world.h)
+//   DataParallel     a module trained by all workers            (train/data_parallel.h)
+//   GradientAverager gradients averaged, torch::optim kept
+//   EpochSampler     every sample exactly once, for torch::data
+//   train::save_model, train::load_model                        (train/state_file.h)
+// A world from an MPI_Comm of yours: distbelief/comm/mpi/world.h.
+#include "distbelief/comm/world.h"
+#include "distbelief/train/data_parallel.h"
+#include "distbelief/train/state_file.h"

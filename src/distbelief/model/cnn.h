@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "distbelief/base/options.h"
+#include "distbelief/model/data_shape.h"
+#include "distbelief/model/network.h"
+
+namespace distbelief::model {
+
+// Per entry of `channels` a 3x3 convolution, activation and 2x2 max-pool; then one hidden linear layer with
+// activation and dropout, and a linear layer to the classes.
+std::vector<OptionSpec> cnn_options();
+std::shared_ptr<Network> build_cnn(const OptionMap& options, const DataShape& shape);
+
+}  // namespace distbelief::model

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "distbelief/base/options.h"
+#include "distbelief/model/data_shape.h"
+#include "distbelief/model/network.h"
+
+namespace distbelief::model {
+
+// Flatten; a linear layer, activation and dropout per width in `hidden`; a linear layer to the classes.
+std::vector<OptionSpec> mlp_options();
+std::shared_ptr<Network> build_mlp(const OptionMap& options, const DataShape& shape);
+
+}  // namespace distbelief::model

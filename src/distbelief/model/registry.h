@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distbelief/base/config.h"
+#include "distbelief/base/options.h"
+#include "distbelief/model/data_shape.h"
+#include "distbelief/model/network.h"
+
+namespace distbelief::model {
+
+struct ModelEntry {
+  std::string name;
+  std::string description;
+  std::vector<OptionSpec> options;
+  DataShape typical;  // what `distbelief models NAME` describes it for
+  DataShape bench;    // what `distbelief bench step` runs it on
+  // `options` are resolved ones. Throws Error(kBadInput) when the data's shape does not fit, saying what
+  // would.
+  std::shared_ptr<Network> (*build)(const OptionMap& options, const DataShape& shape);
+};
+
+// All models known by name.
+const std::vector<ModelEntry>& models();
+const ModelEntry& find_model(const std::string& name);  // throws Error(kBadInput) with the nearest name
+
+// Builds what [model] names, with torch's default initialisation drawn from `seed`. Reseeds torch's default
+// generator, so one thread of a process builds at a time.
+std::shared_ptr<Network> build_model(const ModelConfig& config, const DataShape& shape, std::uint64_t seed);
+
+}  // namespace distbelief::model

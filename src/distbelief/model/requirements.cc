@@ -1,0 +1,70 @@
+#include "distbelief/model/requirements.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace distbelief::model {
+namespace {
+
+Error misfit(std::string_view model, std::string_view wanted, const DataShape& shape,
+             std::string_view advice) {
+  return Error(ErrorCode::kBadInput, fmt::format("model '{}' wants {}, found {} {} with {} classes; {}",
+                                                 model, wanted, shape.tokens ? "tokens" : "images",
+                                                 to_string(shape.input), shape.classes, advice));
+}
+
+bool all_positive(const std::vector<std::int64_t>& values) {
+  return std::all_of(values.begin(), values.end(), [](std::int64_t value) { return value > 0; });
+}
+
+Error out_of_range(std::string_view model, const std::string& name, const std::string& wanted,
+                   const OptionMap& options) {
+  return Error(ErrorCode::kBadInput, fmt::format("model '{}': option '{}' must be {}, found {}", model, name,
+                                                 wanted, to_string(options.at(name))));
+}
+
+}  // namespace
+
+void require_images(std::string_view model, const DataShape& shape) {
+  if (shape.tokens || shape.input.size() != 3 || !all_positive(shape.input) || shape.classes < 1) {
+    throw misfit(model, "images [channels, height, width] and at least one class", shape,
+                 "choose data of images, or a model for tokens such as gpt");
+  }
+}
+
+void require_tokens(std::string_view model, const DataShape& shape) {
+  if (!shape.tokens || shape.input.size() != 1 || !all_positive(shape.input) || shape.classes < 1) {
+    throw misfit(model, "tokens [length] and a vocabulary", shape,
+                 "choose data of tokens, or a model for images such as cnn");
+  }
+}
+
+std::int64_t positive_option(std::string_view model, const OptionMap& options, const std::string& name) {
+  const auto value = option<std::int64_t>(options, name);
+  if (value < 1) throw out_of_range(model, name, "at least 1", options);
+  return value;
+}
+
+std::vector<std::int64_t> positive_list_option(std::string_view model, const OptionMap& options,
+                                               const std::string& name) {
+  const auto& values = option<std::vector<std::int64_t>>(options, name);
+  if (!all_positive(values)) throw out_of_range(model, name, "a list of integers of at least 1", options);
+  return values;
+}
+
+double dropout_option(std::string_view model, const OptionMap& options) {
+  const auto value = option<double>(options, "dropout");
+  if (!(value >= 0.0 && value < 1.0)) throw out_of_range(model, "dropout", "at least 0 and below 1", options);
+  return value;
+}
+
+Error unknown_name(std::string_view kind, const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = nearest(name, known);
+  const std::string hint = near.empty() ? "." : fmt::format("; did you mean '{}'?", near);
+  return Error(ErrorCode::kBadInput,
+               fmt::format("no {} is named '{}'{} Known: {}", kind, name, hint, fmt::join(known, ", ")));
+}
+
+}  // namespace distbelief::model

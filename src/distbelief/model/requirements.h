@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/options.h"
+#include "distbelief/model/data_shape.h"
+
+// What models ask of their data and options. Each throws Error(kBadInput) that names the model, what was
+// found and what would fit.
+namespace distbelief::model {
+
+void require_images(std::string_view model, const DataShape& shape);  // [channels, height, width] and classes
+void require_tokens(std::string_view model, const DataShape& shape);  // [length] and a vocabulary
+
+// Resolved options, checked for their range.
+std::int64_t positive_option(std::string_view model, const OptionMap& options, const std::string& name);
+std::vector<std::int64_t> positive_list_option(std::string_view model, const OptionMap& options,
+                                               const std::string& name);
+double dropout_option(std::string_view model, const OptionMap& options);  // "dropout", in [0, 1)
+
+// The error for a name that no table has: the nearest one, and all that exist.
+Error unknown_name(std::string_view kind, const std::string& name, const std::vector<std::string>& known);
+
+}  // namespace distbelief::model

@@ -1,0 +1,36 @@
+#include "distbelief/report/memory.h"
+
+#include <sys/resource.h>
+
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace distbelief::report {
+namespace {
+
+// The value of a line "Key:   123 kB", in bytes; 0 when there is none.
+std::uint64_t kilobyte_field(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  std::string word;
+  while (file >> word) {
+    std::uint64_t kilobytes = 0;
+    if (word == key && file >> kilobytes) return kilobytes * 1024;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::uint64_t peak_rss_bytes() {
+  // getrusage also counts what the process was before exec, so it comes second.
+  if (const std::uint64_t bytes = kilobyte_field("/proc/self/status", "VmHWM:"); bytes > 0) return bytes;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::uint64_t pss_bytes() { return kilobyte_field("/proc/self/smaps_rollup", "Pss:"); }
+
+}  // namespace distbelief::report

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+// What this process holds of the machine's memory, as the kernel counts it.
+namespace distbelief::report {
+
+// The most that was ever resident. Memory shared with other processes counts fully in each.
+std::uint64_t peak_rss_bytes();
+
+// Resident now, shared pages divided among those that share them: what may be added up over workers.
+// 0 where the kernel does not tell. Walks the page tables: not for every step.
+std::uint64_t pss_bytes();
+
+}  // namespace distbelief::report

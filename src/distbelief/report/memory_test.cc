@@ -1,0 +1,38 @@
+#include "distbelief/report/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace distbelief::report {
+namespace {
+
+constexpr std::size_t kMegabyte = 1 << 20;
+
+// Memory that was written to, whatever the optimiser thinks of it.
+std::vector<char> touched(std::size_t bytes) {
+  std::vector<char> memory(bytes);
+  volatile char* const page = memory.data();
+  for (std::size_t at = 0; at < bytes; at += 4096) page[at] = 1;
+  return memory;
+}
+
+TEST(Memory, PeakGrowsWithWhatIsTouchedAndStays) {
+  const std::uint64_t before = peak_rss_bytes();
+  EXPECT_GT(before, kMegabyte / 4);
+  EXPECT_LT(before, std::uint64_t{1} << 40);
+  touched(before + 32 * kMegabyte);
+  EXPECT_GE(peak_rss_bytes(), before + 24 * kMegabyte);
+}
+
+TEST(Memory, ProportionalShareIsPositiveAndAtMostThePeak) {
+  const std::uint64_t share = pss_bytes();
+  if (share == 0) GTEST_SKIP() << "this kernel has no /proc/self/smaps_rollup";
+  const std::vector<char> memory = touched(64 * kMegabyte);
+  const std::uint64_t grown = pss_bytes();
+  EXPECT_GE(grown, share + 48 * kMegabyte);
+  EXPECT_LE(grown, peak_rss_bytes() + kMegabyte);
+}
+
+}  // namespace
+}  // namespace distbelief::report

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+namespace distbelief::report {
+
+// A file of one JSON object per line: metrics.jsonl, events.jsonl. Continues what is there. A line
+// reaches the system in one append before append() returns, so it outlives a killed process, and several
+// processes may write the same file. Not thread-safe. Throws Error(kUnavailable) naming the file. After a
+// full disk or a power cut one torn line may stand in the file: readers skip what does not parse.
+class MetricsLog {
+ public:
+  explicit MetricsLog(std::filesystem::path path);
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+
+  void append(const nlohmann::json& object);
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void write_whole(std::string_view text);
+  bool ends_torn() const;
+  [[noreturn]] void fail(int error) const;
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  bool torn_ = false;  // the file ends inside a line
+};
+
+}  // namespace distbelief::report

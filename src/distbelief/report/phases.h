@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+
+namespace distbelief::report {
+
+// What a worker's main thread spends a step on.
+enum class Phase { kData, kForward, kBackward, kExchange, kUpdate, kOther };
+inline constexpr std::size_t kPhaseCount = 6;
+using PhaseSeconds = std::array<double, kPhaseCount>;
+
+std::string_view to_string(Phase phase);  // "data", "forward", ...
+
+// Adds up the time spent in each phase. Exactly one phase runs at any time, kOther at first, so the
+// totals cover everything. One clock reading per switch; not thread-safe.
+class PhaseClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit PhaseClock(Clock::time_point now = Clock::now()) : since_(now) {}
+
+  // Ends the running phase and begins another. Gives back the reading, so that a trace can use it.
+  Clock::time_point start(Phase phase) { return start(phase, Clock::now()); }
+  Clock::time_point start(Phase phase, Clock::time_point now) {
+    totals_[index(running_)] += now - since_;
+    running_ = phase;
+    since_ = now;
+    return now;
+  }
+
+  // Totals since the last reset, the running phase included.
+  PhaseSeconds seconds() const { return seconds(Clock::now()); }
+  PhaseSeconds seconds(Clock::time_point now) const {
+    PhaseSeconds result;
+    for (std::size_t i = 0; i < kPhaseCount; ++i)
+      result[i] = std::chrono::duration<double>(totals_[i]).count();
+    result[index(running_)] += std::chrono::duration<double>(now - since_).count();
+    return result;
+  }
+
+  // Starts counting anew; the running phase goes on.
+  void reset() { reset(Clock::now()); }
+  void reset(Clock::time_point now) {
+    totals_ = {};
+    since_ = now;
+  }
+
+ private:
+  static constexpr std::size_t index(Phase phase) { return static_cast<std::size_t>(phase); }
+
+  std::array<Clock::duration, kPhaseCount> totals_{};
+  Phase running_ = Phase::kOther;
+  Clock::time_point since_;
+};
+
+}  // namespace distbelief::report

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distbelief/report/phases.h"
+
+namespace distbelief::report {
+
+struct WorkerSummary {
+  int rank = 0;
+  std::int64_t pid = 0;
+  std::string host;
+  std::vector<std::int64_t> lanes;
+  std::int64_t parameters = 0;   // that this worker reduces and updates
+  std::uint64_t bytes_held = 0;  // training state: parameters, gradients, optimizer state
+  std::uint64_t peak_rss_bytes = 0;
+  PhaseSeconds phase_seconds{};
+};
+
+// How a run ended. What is not known stays empty and becomes null.
+struct Summary {
+  std::string status = "done";  // done, stopped early, interrupted, failed
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;
+  std::int64_t samples = 0;
+  std::optional<double> final_train_loss;
+  std::optional<double> test_accuracy;  // 0 to 1
+  std::optional<double> test_loss;
+  std::optional<double> best_test_accuracy;
+  double samples_per_second = 0.0;
+  double wall_seconds = 0.0;
+  double step_seconds_median = 0.0;
+  std::int64_t workers = 0;
+  std::int64_t lanes = 0;
+  std::int64_t threads = 1;
+  std::int64_t parameters = 0;
+  std::string weights_sha256;
+  std::int64_t generations = 1;
+  std::int64_t recoveries = 0;
+  std::uint64_t peak_rss_bytes = 0;  // of the largest worker
+  bool reproducible = false;
+  std::string reproducible_note;
+  std::string algorithm;
+  std::string overlap;
+  double hidden_exchange_share = 0.0;  // of the exchange, behind backward
+  std::string isa;
+  std::string libtorch_version;
+  std::string mpi_version;
+  PhaseSeconds phase_seconds{};  // of the root worker
+  std::vector<WorkerSummary> per_worker;
+};
+
+nlohmann::json to_json(const PhaseSeconds& seconds);  // {"data": 1.5, ...}
+nlohmann::json to_json(const WorkerSummary& worker);
+WorkerSummary worker_summary_from_json(const nlohmann::json& value);
+nlohmann::json to_json(const Summary& summary);
+
+// Throws Error(kUnavailable) with file and reason; then the old file is still there.
+void write_json_atomically(const std::filesystem::path& path, const nlohmann::json& value);
+
+}  // namespace distbelief::report

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace distbelief::report {
+
+// What a worker did when, in the JSON that chrome://tracing and ui.perfetto.dev read. Kept in memory and
+// bounded: what does not fit is counted. Every member may be called from any thread; none blocks on a disk.
+class Trace {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  struct Options {
+    int rank = 0;  // the process in the picture
+    std::string process_name;
+    Time origin;  // zero of the picture; workers on other hosts give their own reading of the same moment
+    std::size_t max_events = 200'000;
+  };
+  explicit Trace(Options options);
+
+  void name_thread(int thread, std::string name);
+
+  // `args` is a JSON object in text form, shown with the span; any other text is shown as a note.
+  void span(std::string_view name, std::string_view category, Time begin, Time end, int thread,
+            std::string_view args = {});
+
+  std::size_t size() const;
+  std::uint64_t dropped() const;
+
+  // A JSON array of all events: what a worker sends to the root.
+  std::string json() const;
+
+  // One file from the arrays of several workers. Throws Error(kBadInput) when a text is not a JSON array,
+  // Error(kUnavailable) when the file cannot be written.
+  static void write_merged(const std::filesystem::path& path, const std::vector<std::string>& per_rank_json);
+
+ private:
+  struct Event {
+    std::string name;
+    std::string category;
+    Time begin;
+    Time end;
+    int thread;
+    std::string args;
+  };
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::vector<Event> events_;
+  std::map<int, std::string> thread_names_;
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace distbelief::report

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "distbelief/comm/host/domain.h"
+#include "distbelief/compute/layout.h"
+#include "distbelief/compute/optimizer.h"
+#include "distbelief/strategy/host_exchange.h"
+#include "distbelief/strategy/observer.h"
+#include "distbelief/strategy/shared_state.h"
+#include "distbelief/strategy/sharing.h"
+
+namespace distbelief::strategy {
+
+// What may happen while backward still runs. kUpdate: a bucket that is final on all carriers is summed
+// and its parameters updated at once; kReduce: it is summed, and updated after backward; kOff: neither.
+enum class Overlap { kUpdate, kReduce, kOff };
+
+// Synchronous data parallelism (S3.1): all carriers compute gradients of their lanes, each carrier owns
+// a slice of every bucket, adds it up over all lanes in the fixed tree, applies the optimizer to it and
+// writes the new parameters, which exist once per host, in one pass over memory.
+class AllreduceSharing final : public Sharing {
+ public:
+  struct Options {
+    const compute::Layout* layout = nullptr;
+    const LanePlan* plan = nullptr;
+    SharedState* state = nullptr;
+    comm::HostDomain* domain = nullptr;
+    const compute::Optimizer* optimizer = nullptr;
+    HostExchange* exchange = nullptr;  // on the first carrier of each host's leader, when there are several hosts
+    comm::Algorithm algorithm = comm::Algorithm::kDirect;  // between hosts
+    int host = 0;
+    double clip_norm = 0;
+    Overlap overlap = Overlap::kOff;
+    std::size_t buffers = 0;
+    std::vector<std::int64_t> update_counts;  // per parameter, of a run that goes on; empty: zeros
+    Observer* observer = nullptr;
+  };
+
+  // Where the time of exchange and update went, since the start.
+  struct Times {
+    std::chrono::nanoseconds early{};     // during backward
+    std::chrono::nanoseconds late{};      // after it, waiting included
+    std::chrono::nanoseconds waiting{};   // for other carriers or hosts
+    std::chrono::nanoseconds updating{};  // summing, updating, publishing on this thread
+  };
+
+  explicit AllreduceSharing(Options options);
+
+  void begin_step(const StepPlan& plan) override;
+  void begin_lane(std::int64_t lane) override;
+  std::span<float> lane_buffers() override;
+  void gradient(int parameter, const float* values) override;
+  void end_lane() override;
+  void end_step() override;
+  std::span<const float> mean_buffers() const override { return mean_buffers_; }
+
+  const Times& times() const { return times_; }
+  // The norm of the whole gradient of the last step; only when clipping.
+  double gradient_norm() const { return gradient_norm_; }
+  const std::vector<std::int64_t>& update_counts() const { return options_.update_counts; }
+  // How many rounds of norms a step needs.
+  static int norm_rounds(const compute::Optimizer& optimizer, double clip_norm);
+  // Whether sums must be kept between reduce and update.
+  static bool keeps_sums(const Options& options);
+
+ private:
+  enum class Mode { kPoll, kBlock };
+  void store(int parameter, const float* values);
+  void filled(int parameter);
+  void advance(Mode mode);
+  bool enter(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what, Mode mode);
+  bool enter_host(comm::Signal HostSignals::*signal, std::uint32_t wanted, const char* what, Mode mode);
+  void reduce_bucket(int bucket);
+  void update_bucket(int bucket);
+  void update_block(std::size_t begin, std::size_t end, const float* gradients);
+  template <typename Visit> void for_each_segment(int bucket, const Visit& visit) const;
+  compute::UpdateRange range_of(const compute::Segment& segment, const float* gradients) const;
+  void measure_gradients();
+  void measure_layers();
+  void meet_measures(const char* what);
+  bool touched(int parameter) const;
+  void count_updates();
+  void average_buffers();
+  compute::Span reduce_slice(int bucket) const;
+  compute::Span update_slice(int bucket) const;
+  std::uint32_t count_of(int buckets) const;
+  CarrierSignals& own() const { return options_.state->carrier(options_.domain->member()); }
+  const Carrier& carrier() const;
+  const Host& host() const { return options_.plan->hosts[std::size_t(options_.host)]; }
+  bool several_hosts() const { return options_.plan->hosts.size() > 1; }
+
+  Options options_;
+  const compute::LayerwiseOptimizer* layerwise_;
+  bool fused_;         // sum and update in one pass
+  bool early_update_;  // during backward
+  int buckets_;
+  std::size_t states_;  // optimizer arrays
+  std::vector<NodeSource> sources_;  // fused: everything to add
+  std::vector<int> merges_;
+
+  std::int64_t round_ = -1;  // steps taken by this object
+  StepPlan step_;
+  std::vector<std::int64_t> lane_samples_;
+  std::int64_t lane_ = 0;
+  int lane_slot_ = 0;    // where this lane's gradient goes on the stack of buffers
+  int lane_merges_ = 0;  // and how often it is merged downwards
+  std::vector<std::uint8_t> seen_;  // parameters with a gradient in this lane
+  std::vector<int> pending_;        // per bucket, in the last lane
+  int filled_ = 0, reduced_ = 0, updated_ = 0;
+  bool in_backward_ = false;
+  std::uint32_t measures_ = 0;
+  float gradient_scale_ = 1;
+  double gradient_norm_ = 0;
+  std::vector<double> trust_;
+  std::vector<float> mean_buffers_;
+  std::vector<float> scratch_;
+  std::vector<const float*> inputs_;
+  Times times_;
+};
+
+}  // namespace distbelief::strategy

@@ -1,0 +1,131 @@
+#include "distbelief/strategy/allreduce_group.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace distbelief::strategy {
+namespace {
+
+std::int64_t lanes_or_default(const AllreduceGroup::Options& options, const std::vector<int>& workers_per_host) {
+  if (options.lanes > 0) return options.lanes;
+  return options.threads * std::accumulate(workers_per_host.begin(), workers_per_host.end(), std::int64_t{0});
+}
+
+SharedState::Shape shape_of(const compute::Layout& layout, const LanePlan& plan, const compute::Optimizer& optimizer,
+                            const AllreduceGroup::Options& options, int host) {
+  AllreduceSharing::Options sharing;
+  sharing.plan = &plan;
+  sharing.optimizer = &optimizer;
+  sharing.clip_norm = options.clip_norm;
+  sharing.overlap = options.overlap;
+  return {.layout = &layout,
+          .plan = &plan,
+          .host = host,
+          .states = int(optimizer.state_names().size()),
+          .buffers = options.lane_values,
+          .keeps_sums = AllreduceSharing::keeps_sums(sharing)};
+}
+
+Observer* observer_at(const AllreduceGroup::Options& options, int index) {
+  return std::size_t(index) < options.observers.size() ? options.observers[std::size_t(index)] : nullptr;
+}
+
+}  // namespace
+
+std::size_t AllreduceGroup::bytes_needed(const std::vector<compute::Layout::Parameter>& parameters,
+                                         const Options& options, const std::vector<int>& workers_per_host, int host) {
+  const compute::Layout layout(parameters, options.bucket_bytes);
+  const LanePlan plan = plan_lanes(lanes_or_default(options, workers_per_host), workers_per_host, options.threads);
+  return SharedState::bytes_needed(shape_of(layout, plan, *compute::make_optimizer(options.optimizer), options, host));
+}
+
+AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::Parameter>& parameters, Options options)
+    : world_(world),
+      options_(std::move(options)),
+      layout_(parameters, options_.bucket_bytes),
+      plan_(plan_lanes(lanes_or_default(options_, world.workers_per_host()), world.workers_per_host(), options_.threads)),
+      optimizer_(compute::make_optimizer(options_.optimizer)) {
+  const SharedState::Shape shape = this->shape();
+  state_ = std::make_unique<SharedState>(
+      shape, comm::SharedSegment::map_together(world.host_group().transport(), SharedState::bytes_needed(shape)));
+  const int members = world.local_size() * options_.threads;
+  const int first_rank = world.rank() - world.local_rank();
+  const bool several_hosts = world.hosts() > 1;
+  const AllreduceSharing::Options common{
+      .layout = &layout_, .plan = &plan_, .state = state_.get(), .domain = nullptr, .optimizer = optimizer_.get(),
+      .exchange = nullptr, .algorithm = world.options().algorithm, .host = world.host(),
+      .clip_norm = options_.clip_norm, .overlap = options_.overlap, .buffers = options_.lane_values,
+      .update_counts = options_.update_counts, .observer = nullptr};
+  for (int t = 0; t < options_.threads; ++t) {
+    domains_.push_back(std::make_unique<comm::HostDomain>(
+        state_->domain(), comm::HostDomain::Options{.member = world.local_rank() * options_.threads + t,
+                                                    .members = members,
+                                                    .first_rank = first_rank,
+                                                    .members_per_rank = options_.threads,
+                                                    .deadline = world.options().deadline}));
+  }
+  if (several_hosts && world.leaders() != nullptr)
+    exchange_ = std::make_unique<HostExchange>(HostExchange::Options{
+        .layout = &layout_, .plan = &plan_, .state = state_.get(), .abort = &domains_[0]->abort(),
+        .leaders = world.leaders(), .first_rank = first_rank, .threads = options_.threads,
+        .buffers = options_.lane_values,
+        .early_update = options_.overlap == Overlap::kUpdate &&
+                        AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm) == 0,
+        .norm_rounds = AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm),
+        .deadline = world.options().deadline, .observer = observer_at(options_, options_.threads)});
+  for (int t = 0; t < options_.threads; ++t) {
+    AllreduceSharing::Options sharing = common;
+    sharing.domain = domains_[std::size_t(t)].get();
+    sharing.exchange = t == 0 ? exchange_.get() : nullptr;
+    sharing.observer = observer_at(options_, t);
+    sharings_.push_back(std::make_unique<AllreduceSharing>(std::move(sharing)));
+  }
+}
+
+AllreduceGroup::~AllreduceGroup() = default;
+
+SharedState::Shape AllreduceGroup::shape() const {
+  return shape_of(layout_, plan_, *optimizer_, options_, world_.host());
+}
+
+const Carrier& AllreduceGroup::carrier(int thread) const {
+  return plan_.carriers[std::size_t(world_.rank() * options_.threads + thread)];
+}
+
+void AllreduceGroup::gather_state() {
+  if (world_.hosts() == 1) return;
+  for (int i = 0; exchange_ && i < int(state_names().size()); ++i) exchange_->gather(state(i));
+}
+
+void AllreduceGroup::spread_state() {
+  if (world_.hosts() > 1 && world_.leaders() != nullptr) {
+    world_.leaders()->broadcast(comm::view(parameters(), layout_.size()), 0);
+    for (int i = 0; i < int(state_names().size()); ++i)
+      world_.leaders()->broadcast(comm::view(state(i), layout_.size()), 0);
+  }
+  barrier();
+}
+
+std::size_t AllreduceGroup::parameters_held() const {
+  std::size_t count = 0;
+  for (int t = 0; t < options_.threads; ++t)
+    for (const compute::Bucket& bucket : layout_.buckets()) {
+      const compute::Span chunk = host_chunk(bucket.span, world_.options().algorithm, world_.hosts(), world_.host());
+      const compute::Span slice =
+          compute::slice_of(chunk, domains_[std::size_t(t)]->members(), domains_[std::size_t(t)]->member());
+      const std::size_t end = layout_.first_segment(slice.end / compute::kBlock);
+      for (std::size_t i = layout_.first_segment(slice.begin / compute::kBlock); i < end; ++i)
+        count += layout_.segments()[i].span.size();
+    }
+  return count;
+}
+
+// Its own gradients, and its slices of parameters, state and sums.
+std::size_t AllreduceGroup::bytes_held() const {
+  std::size_t arrays = 1 + state_names().size() + (shape().keeps_sums ? 1 : 0);
+  std::size_t gradients = 0;
+  for (int t = 0; t < options_.threads; ++t) gradients += std::size_t(carrier(t).program.depth) * layout_.size();
+  return (gradients + arrays * parameters_held()) * sizeof(float);
+}
+
+}  // namespace distbelief::strategy

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distbelief/base/config.h"
+#include "distbelief/comm/world.h"
+#include "distbelief/strategy/allreduce.h"
+
+namespace distbelief::strategy {
+
+// Everything that a worker needs to take part in synchronous training: the plan of lanes, the memory
+// shared with the other workers of its host, and one AllreduceSharing per thread. Made by all workers
+// together; the world outlives it.
+class AllreduceGroup {
+ public:
+  struct Options {
+    std::int64_t lanes = 0;  // 0: one for every carrier
+    int threads = 1;         // carriers per worker
+    OptimizerConfig optimizer;
+    double clip_norm = 0;
+    Overlap overlap = Overlap::kOff;
+    std::size_t bucket_bytes = std::size_t{4} << 20;
+    std::size_t lane_values = 0;  // floats that each lane hands to all, averaged
+    std::vector<std::int64_t> update_counts;
+    std::vector<Observer*> observers;  // per thread, then one for the exchange between hosts; may be empty
+  };
+
+  AllreduceGroup(World& world, const std::vector<compute::Layout::Parameter>& parameters, Options options);
+  ~AllreduceGroup();
+
+  // Bytes of shared memory that a host with these workers will need. Pure.
+  static std::size_t bytes_needed(const std::vector<compute::Layout::Parameter>& parameters, const Options& options,
+                                  const std::vector<int>& workers_per_host, int host);
+
+  const compute::Layout& layout() const { return layout_; }
+  const LanePlan& plan() const { return plan_; }
+  AllreduceSharing& sharing(int thread) { return *sharings_[std::size_t(thread)]; }
+  int threads() const { return options_.threads; }
+  const Carrier& carrier(int thread) const;
+
+  float* parameters() const { return state_->parameters(); }
+  std::vector<std::string> state_names() const { return optimizer_->state_names(); }
+  float* state(int index) const { return state_->state(index); }
+  // Collective; nothing to do on one host. The first host then has all of the optimizer's state.
+  void gather_state();
+  // Collective: the first host's parameters and optimizer state go to all hosts.
+  void spread_state();
+  // All carriers of this host's main threads meet.
+  void barrier() { world_.communicator().barrier(); }
+
+  comm::AbortRecord& abort() { return domains_[0]->abort(); }
+
+  std::size_t bytes_held() const;       // of the shared memory, this worker's share
+  std::size_t parameters_held() const;  // that this worker updates
+  std::size_t shared_bytes() const { return state_->bytes(); }
+
+ private:
+  SharedState::Shape shape() const;
+
+  World& world_;
+  Options options_;
+  compute::Layout layout_;
+  LanePlan plan_;
+  std::unique_ptr<compute::Optimizer> optimizer_;
+  std::unique_ptr<SharedState> state_;
+  std::vector<std::unique_ptr<comm::HostDomain>> domains_;
+  std::unique_ptr<HostExchange> exchange_;
+  std::vector<std::unique_ptr<AllreduceSharing>> sharings_;
+};
+
+}  // namespace distbelief::strategy

@@ -1,0 +1,130 @@
+#include "distbelief/strategy/host_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "distbelief/base/error.h"
+#include "distbelief/comm/thread_link.h"
+#include "distbelief/strategy/thread_training.h"
+
+namespace distbelief::strategy {
+namespace {
+
+using comm::Algorithm;
+using Hosts = std::vector<int>;  // carriers on each
+
+const std::vector<Hosts>& worlds() {
+  static const std::vector<Hosts> all{{1, 1}, {2, 1}, {1, 3}, {1, 1, 1}, {1, 2, 1}};
+  return all;
+}
+
+TrainingJob job_with(const std::string& optimizer, double clip_norm, Overlap overlap, Algorithm algorithm) {
+  TrainingJob job;
+  job.optimizer.name = optimizer;
+  job.optimizer.weight_decay = 0.01;
+  job.clip_norm = clip_norm;
+  job.overlap = overlap;
+  job.algorithm = algorithm;
+  job.lanes = 8;
+  return job;
+}
+
+class SeveralHosts : public testing::TestWithParam<std::tuple<const char*, Overlap>> {};
+
+TEST_P(SeveralHosts, DirectAndCentralGiveTheBitsOfOneHost) {
+  const auto [optimizer, overlap] = GetParam();
+  for (double clip_norm : {0.0, 0.5}) {
+    const TrainingOutcome alone =
+        train_on_threads(job_with(optimizer, clip_norm, Overlap::kOff, Algorithm::kDirect), {1});
+    for (const Hosts& hosts : worlds())
+      for (Algorithm algorithm : {Algorithm::kDirect, Algorithm::kCentral})
+        EXPECT_EQ(train_on_threads(job_with(optimizer, clip_norm, overlap, algorithm), hosts), alone)
+            << to_string(algorithm) << " on " << hosts.size() << " hosts, clip " << clip_norm;
+  }
+}
+
+TEST_P(SeveralHosts, RingComesClose) {
+  const auto [optimizer, overlap] = GetParam();
+  const TrainingJob job = job_with(optimizer, 0.5, overlap, Algorithm::kRing);
+  const TrainingOutcome alone = train_on_threads(job, {1});
+  for (const Hosts& hosts : worlds()) {
+    const TrainingOutcome found = train_on_threads(job, hosts);
+    EXPECT_EQ(found.update_counts, alone.update_counts);
+    EXPECT_EQ(found.mean_buffers, alone.mean_buffers);
+    double worst = 0;
+    for (std::size_t i = 0; i < found.parameters.size(); ++i)
+      worst = std::max(worst, double(std::abs(found.parameters[i] - alone.parameters[i])));
+    // Adam and LAMB divide by the root of a second moment, which magnifies the last bits of small gradients.
+    EXPECT_LT(worst, 1e-3) << hosts.size() << " hosts";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(HostExchange, SeveralHosts,
+                         testing::Combine(testing::Values("sgd", "adam", "lars", "lamb"),
+                                          testing::Values(Overlap::kUpdate, Overlap::kReduce, Overlap::kOff)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_overlap_" +
+                                  to_string(std::get<1>(info.param));
+                         });
+
+TEST(HostExchange, AGradientFromAnotherHostAloneUpdatesTheParameterEverywhere) {
+  for (Overlap overlap : {Overlap::kUpdate, Overlap::kOff}) {
+    TrainingJob job = job_with("sgd", 0, overlap, Algorithm::kDirect);
+    job.gives = [](auto, std::int64_t lane, int parameter) {
+      return parameter == 1 ? lane == 7 : parameter != 4;
+    };
+    const TrainingOutcome alone = train_on_threads(job, {1});
+    EXPECT_EQ(alone.update_counts, (std::vector<std::int64_t>{4, 4, 4, 4, 0, 4}));
+    for (const Hosts& hosts : worlds()) EXPECT_EQ(train_on_threads(job, hosts), alone);
+  }
+}
+
+// The second host's only carrier fails in its step 1; the first host must say who it waited for.
+TEST(HostExchange, AHostThatGoesSilentIsNamedByTheOthers) {
+  TrainingJob job = job_with("sgd", 0, Overlap::kOff, Algorithm::kDirect);
+  job.deadline = std::chrono::milliseconds(150);
+  job.gives = [](std::int64_t step, std::int64_t lane, int) {
+    if (step == 1 && lane == 7) throw Error(ErrorCode::kInternal, "the last lane broke");
+    return true;
+  };
+  try {
+    train_on_threads(job, {1, 1});
+    FAIL() << "the last lane broke";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 did not send"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HostExchange, StopsPublishTwoSumsLateWithEarlyUpdate) {
+  using Kind = ExchangeStop::Kind;
+  const auto kinds = [](const std::vector<ExchangeStop>& stops) {
+    std::string text;
+    for (const ExchangeStop& stop : stops) {
+      const char* names[] = {"s", "n", "p", "b"};
+      text += names[int(stop.kind)];
+      if (stop.kind == Kind::kSum || stop.kind == Kind::kPublish) text += std::to_string(stop.bucket);
+    }
+    return text;
+  };
+  EXPECT_EQ(kinds(exchange_stops(4, true, 0)), "s0s1s2p0s3p1bp2p3");
+  EXPECT_EQ(kinds(exchange_stops(3, false, 2)), "s0s1s2nnbp0p1p2");
+  EXPECT_EQ(kinds(exchange_stops(1, true, 0)), "s0bp0");
+}
+
+TEST(HostExchange, CentralGivesAllToTheFirstHostAndOthersShareInBlocks) {
+  const compute::Span bucket{2048, 2048 + 5 * compute::kBlock};
+  EXPECT_EQ(host_chunk(bucket, Algorithm::kCentral, 2, 0).size(), bucket.size());
+  EXPECT_EQ(host_chunk(bucket, Algorithm::kCentral, 2, 1).size(), 0U);
+  std::size_t next = bucket.begin;
+  for (int h = 0; h < 3; ++h) {
+    const compute::Span chunk = host_chunk(bucket, Algorithm::kDirect, 3, h);
+    EXPECT_EQ(chunk.begin, next);
+    EXPECT_EQ(chunk.begin % compute::kBlock, 0U);
+    next = chunk.end;
+  }
+  EXPECT_EQ(next, bucket.end);
+}
+
+}  // namespace
+}  // namespace distbelief::strategy

@@ -1,0 +1,113 @@
+#include "distbelief/strategy/lane_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::strategy {
+namespace {
+
+// What a node of the plan adds up to, written out: "((0+1)+2)".
+using Sums = std::vector<std::string>;
+
+Sums run_stack(const Sums& inputs, const std::vector<int>& merges) {
+  Sums stack;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    stack.push_back(inputs[i]);
+    for (int merge = 0; merge < merges[i]; ++merge) {
+      const std::string right = stack.back();
+      stack.pop_back();
+      stack.back() = "(" + stack.back() + "+" + right + ")";
+    }
+  }
+  return stack;
+}
+
+Sums carrier_sums(const Carrier& carrier) {
+  Sums lanes;
+  for (std::int64_t lane = carrier.first_lane; lane < carrier.end_lane; ++lane)
+    lanes.push_back(std::to_string(lane));
+  return run_stack(lanes, carrier.program.merges);
+}
+
+Sums host_sums(const LanePlan& plan, const Host& host) {
+  Sums nodes;
+  for (const HostNode& node : host.nodes) {
+    Sums inputs;
+    for (const NodeSource& source : node.sources)
+      inputs.push_back(carrier_sums(
+          plan.carriers[std::size_t(host.first_carrier + source.carrier)])[std::size_t(source.slot)]);
+    const Sums whole = run_stack(inputs, node.merges);
+    EXPECT_EQ(whole.size(), 1U);
+    nodes.push_back(whole[0]);
+  }
+  return nodes;
+}
+
+std::string whole_sum(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads) {
+  const LanePlan plan = plan_lanes(lanes, workers_per_host, threads);
+  Sums nodes;
+  for (const Host& host : plan.hosts)
+    for (const std::string& node : host_sums(plan, host)) nodes.push_back(node);
+  const Sums whole = run_stack(nodes, plan.merges_of_hosts);
+  EXPECT_EQ(whole.size(), 1U);
+  return whole[0];
+}
+
+TEST(LanePlan, DealsOutEveryLaneOnceInOrder) {
+  for (std::int64_t lanes : {1, 4, 5, 8, 13, 64})
+    for (int workers = 1; workers <= std::min<std::int64_t>(lanes, 7); ++workers) {
+      const LanePlan plan = plan_lanes(lanes, {workers}, 1);
+      std::int64_t next = 0;
+      for (const Carrier& carrier : plan.carriers) {
+        EXPECT_EQ(carrier.first_lane, next);
+        EXPECT_GE(carrier.end_lane - carrier.first_lane, lanes / workers);
+        EXPECT_LE(carrier.end_lane - carrier.first_lane, (lanes + workers - 1) / workers);
+        next = carrier.end_lane;
+      }
+      EXPECT_EQ(next, lanes);
+    }
+}
+
+TEST(LanePlan, AddsInOneOrderHoweverLanesAreSpread) {
+  EXPECT_EQ(whole_sum(4, {1}, 1), "((0+1)+(2+3))");
+  EXPECT_EQ(whole_sum(6, {1}, 1), "(((0+1)+(2+3))+(4+5))");
+  for (std::int64_t lanes = 1; lanes <= 17; ++lanes) {
+    const std::string alone = whole_sum(lanes, {1}, 1);
+    const std::vector<std::vector<int>> spreads{{2}, {3}, {4}, {1, 1}, {1, 2}, {3, 1}, {1, 1, 1}, {2, 1, 4}};
+    for (const auto& workers_per_host : spreads)
+      for (int threads = 1; threads <= 3; ++threads) {
+        int carriers = 0;
+        for (int workers : workers_per_host) carriers += workers * threads;
+        if (carriers > lanes) continue;
+        EXPECT_EQ(whole_sum(lanes, workers_per_host, threads), alone) << carriers << " carriers";
+      }
+  }
+}
+
+TEST(LanePlan, OneHostAlwaysAddsUpToOneNode) {
+  for (std::int64_t lanes = 1; lanes <= 9; ++lanes)
+    for (int workers = 1; workers <= lanes; ++workers)
+      EXPECT_EQ(plan_lanes(lanes, {workers}, 1).hosts[0].nodes.size(), 1U);
+}
+
+TEST(LanePlan, CountsThreadsAsCarriers) {
+  const LanePlan plan = plan_lanes(8, {1, 2}, 2);
+  ASSERT_EQ(plan.carriers.size(), 6U);
+  EXPECT_EQ(plan.hosts[0].carriers, 2);
+  EXPECT_EQ(plan.hosts[1].first_carrier, 2);
+  EXPECT_EQ(plan.hosts[1].carriers, 4);
+}
+
+TEST(LanePlan, RefusesMoreCarriersThanLanesAndSaysWhatToSet) {
+  try {
+    plan_lanes(3, {2}, 2);
+    FAIL() << "four carriers on three lanes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadInput);
+    EXPECT_NE(std::string(error.what()).find("parallel.lanes to 4"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace distbelief::strategy

@@ -1,0 +1,63 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "distbelief/comm/mpi/native_allreduce.h"
+#include "distbelief/train/step_bench.h"
+
+namespace distbelief::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The slowest rank's time of one run of `body`.
+template <typename Body>
+double timed(World& world, const Body& body) {
+  world.communicator().barrier();
+  const auto begin = Clock::now();
+  body();
+  double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  std::vector<double> all(std::size_t(world.size()));
+  all[std::size_t(world.rank())] = seconds;
+  world.communicator().allreduce(comm::view(all.data(), all.size()), comm::ReduceOp::kSum);
+  return *std::max_element(all.begin(), all.end());
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+nlohmann::json bench_allreduce(World& world, const std::vector<std::size_t>& sizes, int repeats) {
+  const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
+  comm::HostWindow& window = world.host_group().allocate(largest);
+  auto* values = reinterpret_cast<float*>(window.own());
+  std::vector<float> plain(largest / sizeof(float)), copy(largest / sizeof(float));
+  std::fill(values, values + largest / sizeof(float), 1.0F);
+  std::fill(plain.begin(), plain.end(), 1.0F);
+  std::fill(copy.begin(), copy.end(), 0.0F);
+  nlohmann::json rows = nlohmann::json::array();
+  for (const std::size_t bytes : sizes) {
+    const std::size_t count = bytes / sizeof(float);
+    std::vector<double> ours, mpi, memory;
+    for (int i = 0; i < repeats + 2; ++i) {  // interleaved; the first two warm up
+      const double a = timed(world, [&] { world.communicator().allreduce(comm::view(values, count), comm::ReduceOp::kMean); });
+      const double b = timed(world, [&] { comm::native_allreduce(plain.data(), count); });
+      const double c = timed(world, [&] { std::memcpy(copy.data(), plain.data(), bytes); });
+      std::fill(plain.begin(), plain.begin() + std::ptrdiff_t(count), 1.0F);
+      if (i < 2) continue;
+      ours.push_back(a);
+      mpi.push_back(b);
+      memory.push_back(c);
+    }
+    rows.push_back({{"bytes", bytes},
+                    {"seconds_median", median(ours)},
+                    {"mpi_seconds_median", median(mpi)},
+                    {"memcpy_seconds_median", median(memory)}});
+  }
+  return rows;
+}
+
+}  // namespace distbelief::train

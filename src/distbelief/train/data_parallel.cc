@@ -1,0 +1,186 @@
+#include "distbelief/train/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "distbelief/base/error.h"
+#include "distbelief/compute/buffers.h"
+#include "distbelief/compute/replica.h"
+
+namespace distbelief {
+namespace {
+
+strategy::AllreduceGroup::Options group_options(const DataParallel::Options& options, std::size_t buffers) {
+  strategy::AllreduceGroup::Options group;
+  group.optimizer = options.optimizer;
+  group.clip_norm = options.clip_norm;
+  group.overlap = options.overlap;
+  group.lane_values = buffers;
+  return group;
+}
+
+// Rank 0's values, wherever they lie.
+void broadcast_module(World& world, torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  const auto share = [&](torch::Tensor& tensor) {
+    torch::Tensor values = tensor.contiguous();
+    world.communicator().broadcast(comm::view(static_cast<std::byte*>(values.data_ptr()), values.nbytes()), 0);
+    if (!values.is_same(tensor)) tensor.copy_(values);
+  };
+  for (torch::Tensor& parameter : module.parameters()) share(parameter);
+  for (torch::Tensor& buffer : module.buffers()) share(buffer);
+}
+
+torch::Tensor weighted(const torch::Tensor& loss, BatchShare share, int workers) {
+  if (share.global_samples == 0) return loss / double(workers);
+  return loss * (double(share.samples) / double(share.global_samples));
+}
+
+// What both ways have in common: a lane per worker, gradients handed over as backward finishes them.
+struct Exchange {
+  Exchange(World& w, std::shared_ptr<torch::nn::Module> module, const DataParallel::Options& options)
+      : world(w),
+        buffers(*module),
+        group(w, compute::trainable_parameters(*module), group_options(options, buffers.size())),
+        samples(std::size_t(w.size()), 1) {}
+
+  void backward(compute::Replica& replica, const torch::Tensor& loss, std::int64_t step, double lr) {
+    strategy::AllreduceSharing& sharing = group.sharing(0);
+    sharing.begin_step({step, lr, samples});
+    sharing.begin_lane(world.rank());
+    buffers.read(sharing.lane_buffers());
+    replica.backward(loss, [&](int parameter, const float* values) { sharing.gradient(parameter, values); });
+    sharing.end_lane();
+  }
+
+  void finish() {
+    group.sharing(0).end_step();
+    buffers.write(group.sharing(0).mean_buffers());
+  }
+
+  World& world;
+  compute::BufferSet buffers;
+  strategy::AllreduceGroup group;
+  std::vector<std::int64_t> samples;
+};
+
+}  // namespace
+
+struct DataParallel::State {
+  State(World& world, const std::shared_ptr<torch::nn::Module>& module, const Options& options)
+      : exchange(world, module, options) {
+    if (world.local_rank() == 0)
+      compute::copy_parameters(*module, exchange.group.layout(), exchange.group.parameters());
+    exchange.group.barrier();
+    replica.emplace(module, exchange.group.layout(), exchange.group.parameters());
+  }
+  Exchange exchange;
+  std::optional<compute::Replica> replica;
+  bool backward_done = false;
+};
+
+DataParallel::DataParallel(World& world, std::shared_ptr<torch::nn::Module> module, Options options)
+    : lr_(options.optimizer.lr) {
+  broadcast_module(world, *module);
+  state_ = std::make_unique<State>(world, module, options);
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::backward(const torch::Tensor& loss, BatchShare share) {
+  if (state_->backward_done)
+    throw Error(ErrorCode::kBadInput, "DataParallel::backward was called twice without step() between");
+  state_->exchange.backward(*state_->replica, weighted(loss, share, state_->exchange.world.size()), step_, lr_);
+  state_->backward_done = true;
+}
+
+void DataParallel::step() {
+  if (!state_->backward_done) throw Error(ErrorCode::kBadInput, "DataParallel::step needs a backward before it");
+  state_->exchange.finish();
+  state_->backward_done = false;
+  ++step_;
+}
+
+struct GradientAverager::State {
+  State(World& world, const std::shared_ptr<torch::nn::Module>& module, const DataParallel::Options& options)
+      : exchange(world, module, options), replica(module, exchange.group.layout(), nullptr) {}
+  Exchange exchange;
+  compute::Replica replica;
+};
+
+GradientAverager::GradientAverager(World& world, std::shared_ptr<torch::nn::Module> module) {
+  broadcast_module(world, *module);
+  DataParallel::Options options;
+  options.optimizer.name = compute::kKeepGradient;
+  state_ = std::make_unique<State>(world, module, options);
+}
+
+GradientAverager::~GradientAverager() = default;
+
+void GradientAverager::backward(const torch::Tensor& loss, BatchShare share) {
+  Exchange& exchange = state_->exchange;
+  for (torch::Tensor& parameter : state_->replica.parameters()) parameter.mutable_grad().reset();
+  const std::vector<std::int64_t> before = exchange.group.sharing(0).update_counts();
+  exchange.backward(state_->replica, weighted(loss, share, exchange.world.size()), step_++, 0.0);
+  exchange.finish();
+  const std::vector<std::int64_t>& after = exchange.group.sharing(0).update_counts();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (after[i] == before[i]) continue;  // no worker had a gradient for it
+    const compute::Entry& entry = exchange.group.layout().entries()[i];
+    torch::Tensor gradient = torch::empty(entry.shape);
+    std::memcpy(gradient.data_ptr<float>(), exchange.group.parameters() + entry.offset, entry.count * sizeof(float));
+    state_->replica.parameters()[i].mutable_grad() = gradient;
+  }
+}
+
+EpochSampler::EpochSampler(const World& world, std::size_t samples, std::size_t global_batch, std::uint64_t seed)
+    : rank_(std::size_t(world.rank())), workers_(std::size_t(world.size())), samples_(samples), batch_(global_batch), seed_(seed) {
+  if (samples < workers_ || global_batch < workers_)
+    throw Error(ErrorCode::kBadInput, fmt::format("{} samples in batches of {} do not go round {} workers", samples,
+                                                  global_batch, workers_));
+  steps_ = (samples + batch_ - 1) / batch_;
+  if (steps_ > 1 && samples - (steps_ - 1) * batch_ < workers_) --steps_;
+}
+
+void EpochSampler::reset(c10::optional<std::size_t> new_size) {
+  if (new_size && *new_size != samples_)
+    throw Error(ErrorCode::kBadInput, "an EpochSampler's number of samples is fixed; make a new one");
+  ++epoch_;
+  step_ = 0;
+}
+
+data::Range EpochSampler::range(std::size_t step) const {
+  return {step * batch_, step + 1 == steps_ ? samples_ : (step + 1) * batch_};
+}
+
+data::Range EpochSampler::own_range(std::size_t step) const {
+  const data::Range all = range(step);
+  return {all.begin + all.size() * rank_ / workers_, all.begin + all.size() * (rank_ + 1) / workers_};
+}
+
+BatchShare EpochSampler::share(std::size_t step) const {
+  return {std::int64_t(own_range(step).size()), std::int64_t(range(step).size())};
+}
+
+c10::optional<std::vector<std::size_t>> EpochSampler::next(std::size_t) {
+  if (step_ == steps_) return c10::nullopt;
+  const data::Permutation order(samples_, seed_, std::uint64_t(std::max<std::int64_t>(0, epoch_)));
+  const data::Range own = own_range(step_++);
+  std::vector<std::size_t> indices;
+  for (std::uint64_t at = own.begin; at < own.end; ++at) indices.push_back(std::size_t(order(at)));
+  return indices;
+}
+
+void EpochSampler::save(torch::serialize::OutputArchive& archive) const {
+  archive.write("position", torch::tensor({epoch_, std::int64_t(step_)}), /*is_buffer=*/true);
+}
+
+void EpochSampler::load(torch::serialize::InputArchive& archive) {
+  torch::Tensor position = torch::empty({2}, torch::kInt64);
+  archive.read("position", position, /*is_buffer=*/true);
+  epoch_ = position[0].item<std::int64_t>();
+  step_ = std::size_t(position[1].item<std::int64_t>());
+}
+
+}  // namespace distbelief

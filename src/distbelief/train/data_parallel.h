@@ -1,0 +1,94 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "distbelief/base/config.h"
+#include "distbelief/comm/world.h"
+#include "distbelief/data/sampling.h"
+#include "distbelief/strategy/allreduce_group.h"
+
+// Distributed training for a libtorch loop of one's own.
+namespace distbelief {
+
+// How much of a global batch a loss stands for.
+struct BatchShare {
+  std::int64_t samples = 1;         // that the loss is the mean of
+  std::int64_t global_samples = 0;  // of all workers together; 0: every worker has as many
+};
+
+// A module trained by all workers together, with an optimizer of ours: gradients are exchanged while
+// backward runs, and each host keeps the parameters and the optimizer's state once. The module's
+// parameters become views into shared memory; they start as rank 0's. Collective; one thread.
+class DataParallel {
+ public:
+  struct Options {
+    OptimizerConfig optimizer;
+    double clip_norm = 0;
+    // kUpdate is faster, but wrong for a module that also uses a parameter detached from autograd.
+    strategy::Overlap overlap = strategy::Overlap::kReduce;
+  };
+  DataParallel(World& world, std::shared_ptr<torch::nn::Module> module, Options options);
+  ~DataParallel();
+
+  // Backward from the mean loss over this worker's part of the batch; one call per step.
+  void backward(const torch::Tensor& loss, BatchShare share = {});
+  // Updates the parameters from the gradients of all workers, and averages the module's buffers.
+  void step();
+  void set_lr(double lr) { lr_ = lr; }
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  double lr_;
+  std::int64_t step_ = 0;
+};
+
+// Only averages gradients: the module, its parameters and torch::optim stay the user's own. The
+// parameters start as rank 0's. Collective; one thread.
+class GradientAverager {
+ public:
+  GradientAverager(World& world, std::shared_ptr<torch::nn::Module> module);
+  ~GradientAverager();
+
+  // Backward from the mean loss over this worker's part of the batch, instead of loss.backward().
+  // Afterwards every parameter's grad is the mean over all samples of all workers.
+  void backward(const torch::Tensor& loss, BatchShare share = {});
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  std::int64_t step_ = 0;
+};
+
+// Deals out the samples of a data set to the workers: every sample exactly once per epoch, in an order
+// from (seed, epoch), the same number of batches for every worker, none empty (a remainder too small to
+// go round joins the last batch). For torch::data::make_data_loader, with DataLoaderOptions of any
+// batch size: the sampler decides. Needs at least as many samples as workers.
+class EpochSampler : public torch::data::samplers::Sampler<> {
+ public:
+  EpochSampler(const World& world, std::size_t samples, std::size_t global_batch, std::uint64_t seed);
+
+  void reset(c10::optional<std::size_t> new_size = c10::nullopt) override;  // begins the next epoch
+  c10::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+  std::size_t steps_per_epoch() const { return steps_; }
+  // What a loss over batch `step` of an epoch stands for.
+  BatchShare share(std::size_t step) const;
+
+ private:
+  data::Range range(std::size_t step) const;
+  data::Range own_range(std::size_t step) const;
+
+  std::size_t rank_, workers_, samples_, batch_, steps_;
+  std::uint64_t seed_;
+  std::int64_t epoch_ = -1;
+  std::size_t step_ = 0;
+};
+
+}  // namespace distbelief

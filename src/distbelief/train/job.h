@@ -1,0 +1,41 @@
+#pragma once
+
+#include "distbelief/base/config.h"
+#include "distbelief/compute/layout.h"
+#include "distbelief/data/registry.h"
+#include "distbelief/model/registry.h"
+#include "distbelief/strategy/allreduce_group.h"
+
+namespace distbelief::train {
+
+// A job whose data is open and whose model fits it.
+struct PreparedJob {
+  Config config;
+  data::DataSet data;
+  model::DataShape shape;
+  std::shared_ptr<model::Network> network;  // initial weights
+
+  std::int64_t steps_per_epoch() const;
+  std::int64_t total_steps() const;  // max_steps respected
+};
+
+// Opens the data and builds the model. Throws Error(kBadInput or kUnavailable).
+PreparedJob prepare_job(const Config& config);
+
+model::DataShape shape_of(const data::SampleSpec& spec);
+
+// Fills in what depends on the number of workers: lanes, overlap. A job's lanes are then fixed for its life.
+void resolve_for_workers(Config& config, int workers);
+
+// The strategy's options for a resolved job.
+strategy::AllreduceGroup::Options group_options(const Config& config);
+comm::Algorithm algorithm_of(const Config& config);
+
+// Whether weights_sha256 is the same for any number of workers, and why not.
+struct Reproducibility {
+  bool holds = true;
+  std::string note;
+};
+Reproducibility reproducibility(const Config& config, int hosts);
+
+}  // namespace distbelief::train

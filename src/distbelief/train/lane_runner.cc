@@ -1,0 +1,74 @@
+#include "distbelief/train/lane_runner.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "distbelief/base/random.h"
+#include "distbelief/model/random.h"
+
+namespace distbelief::train {
+
+using report::Phase;
+
+LaneRunner::LaneRunner(Options options)
+    : options_(std::move(options)),
+      replica_(options_.network, *options_.layout, options_.arena),
+      buffers_(*options_.network),
+      step_buffers_(buffers_.size()),
+      sink_([this](int parameter, const float* values) { options_.sharing->gradient(parameter, values); }) {}
+
+std::size_t LaneRunner::lane_values(const model::Network& network) {
+  return compute::BufferSet(network).size() + kNoteFloats;
+}
+
+LaneRunner::Outcome LaneRunner::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
+  std::int64_t samples = 0, filled_lanes = 0;
+  for (const std::int64_t n : plan.lane_samples) {
+    samples += n;
+    filled_lanes += n > 0 ? 1 : 0;
+  }
+  buffers_.read(step_buffers_);
+  options_.sharing->begin_step(plan);
+  const double items = double(samples * options_.task->items_per_sample());
+  for (std::int64_t lane = options_.first_lane; lane < options_.end_lane; ++lane) run_lane(lane, plan, wishes, items);
+  const auto begin = clock_.start(Phase::kExchange);
+  options_.sharing->end_step();
+  traced("exchange and update", begin, clock_.start(Phase::kOther));
+
+  const std::span<const float> mean = options_.sharing->mean_buffers();
+  buffers_.write(mean);
+  LaneNotes notes;
+  std::memcpy(static_cast<void*>(&notes), mean.data() + buffers_.size(), sizeof(notes));
+  return {.loss = double(notes.loss) * double(filled_lanes), .save = notes.save > 0, .stop = notes.stop > 0};
+}
+
+void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, const LaneNotes& wishes, double items) {
+  auto begin = clock_.start(Phase::kData);
+  options_.sharing->begin_lane(lane);
+  const data::Batch& batch = options_.next_batch();
+  auto now = clock_.start(Phase::kForward);
+  traced("data", begin, now);
+  if (batch.size > 0) {
+    begin = now;
+    const model::GeneratorScope randomness(
+        derive_seed({options_.seed, std::uint64_t(plan.step), std::uint64_t(lane)}));
+    buffers_.write(step_buffers_);
+    const torch::Tensor loss = options_.task->loss_sum(*options_.network, as_tensors(batch)).div(items);
+    const std::span<float> values = options_.sharing->lane_buffers();
+    buffers_.read(values);
+    const LaneNotes notes{loss.item<float>(), wishes.save, wishes.stop};
+    std::memcpy(values.data() + buffers_.size(), &notes, sizeof(notes));
+    now = clock_.start(Phase::kBackward);
+    traced("forward", begin, now);
+    replica_.backward(loss, sink_);
+    traced("backward", now, clock_.start(Phase::kOther));
+  }
+  options_.sharing->end_lane();
+}
+
+void LaneRunner::traced(const char* name, std::chrono::steady_clock::time_point begin,
+                        std::chrono::steady_clock::time_point end) {
+  if (options_.trace) options_.trace->span(name, "step", begin, end, options_.thread);
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,66 @@
+#include "distbelief/train/lane_team.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+namespace distbelief::train {
+
+LaneTeam::LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, comm::AbortRecord& abort, int rank)
+    : runners_(std::move(runners)), abort_(abort), rank_(rank) {
+  for (std::size_t i = 1; i < runners_.size(); ++i) {
+    threads_.emplace_back([this, i](const std::stop_token& stop) { run(*runners_[i], stop); });
+    pthread_setname_np(threads_.back().native_handle(), fmt::format("db-lane{}", i).c_str());
+  }
+}
+
+LaneTeam::~LaneTeam() {
+  for (std::jthread& thread : threads_) thread.request_stop();
+  changed_.notify_all();
+}
+
+void LaneTeam::run(LaneRunner& runner, const std::stop_token& stop) {
+  std::uint64_t done = 0;
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [&] { return wanted_ > done; })) {
+    done = wanted_;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      runner.step(plan_, wishes_);
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      abort_.set(rank_, error.what());
+    }
+    lock.lock();
+    if (failure && !failure_) failure_ = failure;
+    --running_;
+    changed_.notify_all();
+  }
+}
+
+LaneRunner::Outcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
+  if (threads_.empty()) return runners_[0]->step(plan, wishes);
+  {
+    const std::lock_guard lock(mutex_);
+    plan_ = plan;
+    wishes_ = wishes;
+    running_ = int(threads_.size());
+    ++wanted_;
+  }
+  changed_.notify_all();
+  LaneRunner::Outcome outcome;
+  std::exception_ptr failure;
+  try {
+    outcome = runners_[0]->step(plan, wishes);
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    abort_.set(rank_, error.what());
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return running_ == 0; });
+  if (failure_) std::rethrow_exception(failure_);  // the first cause, rather than what followed from it
+  if (failure) std::rethrow_exception(failure);
+  return outcome;
+}
+
+}  // namespace distbelief::train

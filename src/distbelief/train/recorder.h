@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "distbelief/base/config.h"
+#include "distbelief/report/metrics.h"
+#include "distbelief/report/phases.h"
+#include "distbelief/report/progress.h"
+#include "distbelief/report/summary.h"
+#include "distbelief/train/evaluation.h"
+#include "distbelief/train/run_progress.h"
+
+namespace distbelief::train {
+
+// What people see of a run while it goes on: metrics.jsonl, events.jsonl and the progress bar. Rank 0 has one.
+class Recorder {
+ public:
+  struct Options {
+    std::filesystem::path run_dir;
+    ReportConfig report;
+    report::Progress::Options progress;
+    std::int64_t epochs = 0;
+    std::int64_t total_steps = 0;
+    std::int64_t steps_per_epoch = 0;
+  };
+  explicit Recorder(Options options);
+
+  void step_done(const RunProgress& progress, std::int64_t samples, double lr, const report::PhaseSeconds& phases);
+  void evaluated(const RunProgress& progress, const Evaluation& evaluation, double seconds);
+  void event(const std::string& kind, nlohmann::json details);
+  void finish();
+
+  // Of the last few thousand steps.
+  double step_seconds_median() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  report::ProgressState shown(const RunProgress& progress) const;
+
+  Options options_;
+  report::MetricsLog metrics_;
+  report::MetricsLog events_;
+  report::Progress progress_;
+  Clock::time_point started_ = Clock::now();
+  Clock::time_point last_line_ = started_;
+  Clock::time_point last_step_ = started_;
+  std::int64_t samples_since_line_ = 0;
+  std::int64_t steps_since_line_ = 0;
+  double loss_since_line_ = 0;
+  double samples_per_second_ = 0;
+  std::optional<double> test_accuracy_;
+  std::vector<float> step_seconds_;
+  std::size_t next_step_slot_ = 0;
+};
+
+}  // namespace distbelief::train

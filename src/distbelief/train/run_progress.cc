@@ -1,0 +1,71 @@
+#include "distbelief/train/run_progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::train {
+
+nlohmann::json to_json(const RunProgress& p) {
+  nlohmann::json value = {{"step", p.step},
+                          {"epoch", p.epoch},
+                          {"step_in_epoch", p.step_in_epoch},
+                          {"samples", p.samples},
+                          {"last_loss", p.last_loss},
+                          {"epoch_loss", p.epoch_loss},
+                          {"best_accuracy", p.best_accuracy},
+                          {"epochs_without_gain", p.epochs_without_gain},
+                          {"evaluated", p.evaluated},
+                          {"test_loss", p.test_loss},
+                          {"test_accuracy", p.test_accuracy},
+                          {"finished", p.finished}};
+  if (p.best_loss < std::numeric_limits<double>::infinity()) value["best_loss"] = p.best_loss;
+  return value;
+}
+
+RunProgress run_progress_from_json(const nlohmann::json& value) try {
+  RunProgress p;
+  p.step = value.at("step");
+  p.epoch = value.at("epoch");
+  p.step_in_epoch = value.at("step_in_epoch");
+  p.samples = value.at("samples");
+  p.last_loss = value.at("last_loss");
+  p.epoch_loss = value.at("epoch_loss");
+  p.best_loss = value.value("best_loss", std::numeric_limits<double>::infinity());
+  p.best_accuracy = value.at("best_accuracy");
+  p.epochs_without_gain = value.at("epochs_without_gain");
+  p.evaluated = value.at("evaluated");
+  p.test_loss = value.at("test_loss");
+  p.test_accuracy = value.at("test_accuracy");
+  p.finished = value.at("finished");
+  return p;
+} catch (const nlohmann::json::exception& error) {
+  throw Error(ErrorCode::kBadInput, fmt::format("the checkpoint's progress cannot be read: {}", error.what()));
+}
+
+Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgress& progress) {
+  Verdict verdict;
+  verdict.is_best = !progress.evaluated || evaluation.accuracy > progress.best_accuracy ||
+                    (evaluation.accuracy == progress.best_accuracy && evaluation.loss < progress.best_loss);
+  const bool gained = evaluation.loss < progress.best_loss;
+  progress.epochs_without_gain = gained ? 0 : progress.epochs_without_gain + 1;
+  progress.best_loss = std::min(progress.best_loss, evaluation.loss);
+  progress.best_accuracy = std::max(progress.best_accuracy, evaluation.accuracy);
+  progress.evaluated = true;
+  progress.test_loss = evaluation.loss;
+  progress.test_accuracy = evaluation.accuracy;
+  if (config.target_accuracy > 0 && evaluation.accuracy >= config.target_accuracy) {
+    verdict.stop = true;
+    verdict.reason = fmt::format("test accuracy {:.4f} reached train.target_accuracy = {}", evaluation.accuracy,
+                                 config.target_accuracy);
+  } else if (config.early_stop_patience > 0 && progress.epochs_without_gain >= config.early_stop_patience) {
+    verdict.stop = true;
+    verdict.reason = fmt::format("no better test loss for {} validations (train.early_stop_patience)",
+                                 progress.epochs_without_gain);
+  }
+  return verdict;
+}
+
+}  // namespace distbelief::train

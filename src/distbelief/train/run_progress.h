@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "distbelief/base/config.h"
+#include "distbelief/train/evaluation.h"
+
+namespace distbelief::train {
+
+// How far a run has come: with the tensors, all that a resumed run needs to go on to the same bits.
+struct RunProgress {
+  std::int64_t step = 0;           // steps taken
+  std::int64_t epoch = 0;          // of the next step
+  std::int64_t step_in_epoch = 0;  // of the next step
+  std::int64_t samples = 0;
+  double last_loss = 0;
+  double epoch_loss = 0;           // sum over the epoch's steps so far
+  double best_loss = std::numeric_limits<double>::infinity();
+  double best_accuracy = 0;
+  std::int64_t epochs_without_gain = 0;
+  bool evaluated = false;          // whether there was a validation
+  double test_loss = 0;
+  double test_accuracy = 0;
+  bool finished = false;           // all epochs done, or a stopping rule took effect
+
+  bool operator==(const RunProgress&) const = default;
+};
+
+nlohmann::json to_json(const RunProgress& progress);
+RunProgress run_progress_from_json(const nlohmann::json& value);  // throws Error(kBadInput)
+
+// What a validation means for the run. Pure.
+struct Verdict {
+  bool is_best = false;
+  bool stop = false;
+  std::string reason;
+};
+Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgress& progress);
+
+}  // namespace distbelief::train

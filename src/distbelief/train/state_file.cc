@@ -1,0 +1,90 @@
+#include "distbelief/train/state_file.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::train {
+namespace {
+
+using checkpoint::TensorView;
+
+ElementType element_type(const std::string& name, const torch::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case torch::kFloat32: return ElementType::kFloat32;
+    case torch::kFloat64: return ElementType::kFloat64;
+    case torch::kInt64: return ElementType::kInt64;
+    case torch::kUInt8: return ElementType::kUint8;
+    default: break;
+  }
+  throw Error(ErrorCode::kBadInput, fmt::format("tensor '{}' has type {}, which cannot be saved; float32, float64, int64 "
+                                                "and uint8 can",
+                                                name, torch::toString(tensor.scalar_type())));
+}
+
+template <typename Items>
+std::vector<TensorView> views_of(const Items& items) {
+  std::vector<TensorView> views;
+  for (const auto& item : items) {
+    const torch::Tensor& tensor = item.value();
+    if (!tensor.is_contiguous())
+      throw Error(ErrorCode::kBadInput, fmt::format("tensor '{}' is not contiguous and cannot be saved", item.key()));
+    views.push_back({item.key(), element_type(item.key(), tensor), tensor.sizes().vec(),
+                     static_cast<const std::byte*>(tensor.data_ptr())});
+  }
+  return views;
+}
+
+std::string join_names(const std::vector<TensorView>& views) {
+  std::string names;
+  for (const TensorView& view : views) names += (names.empty() ? "" : ",") + view.name;
+  return names;
+}
+
+}  // namespace
+
+std::vector<TensorView> parameter_views(const torch::nn::Module& module) { return views_of(module.named_parameters()); }
+std::vector<TensorView> buffer_views(const torch::nn::Module& module) { return views_of(module.named_buffers()); }
+
+std::string weights_sha256(const torch::nn::Module& module) {
+  return checkpoint::sha256_by_name(parameter_views(module));
+}
+
+void save_model(const torch::nn::Module& module, const std::filesystem::path& path,
+                const checkpoint::Metadata& metadata) {
+  std::vector<TensorView> views = parameter_views(module);
+  const std::vector<TensorView> buffers = buffer_views(module);
+  views.insert(views.end(), buffers.begin(), buffers.end());
+  checkpoint::Metadata all = metadata;
+  all["format"] = "pt";
+  if (!buffers.empty()) all["buffers"] = join_names(buffers);
+  checkpoint::write_safetensors(path, views, all);
+}
+
+void load_model(torch::nn::Module& module, const std::filesystem::path& path) {
+  load_tensors(module, checkpoint::SafetensorsFile(path), "");
+}
+
+void load_tensors(torch::nn::Module& module, const checkpoint::SafetensorsFile& file, const std::string& prefix) {
+  std::vector<TensorView> wanted = parameter_views(module);
+  const std::vector<TensorView> buffers = buffer_views(module);
+  wanted.insert(wanted.end(), buffers.begin(), buffers.end());
+  for (const TensorView& view : wanted) {
+    const TensorView& found = file.tensor(prefix + view.name);
+    if (found.shape != view.shape || found.type != view.type)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{}: tensor '{}' is {} {}, the model wants {} {}; is it a checkpoint of another model?",
+                              file.path().string(), found.name, to_string(found.type), to_string(found.shape),
+                              to_string(view.type), to_string(view.shape)));
+  }
+  if (prefix.empty() && file.tensors().size() != wanted.size())
+    for (const TensorView& found : file.tensors())
+      if (std::none_of(wanted.begin(), wanted.end(), [&](const TensorView& view) { return view.name == found.name; }))
+        throw Error(ErrorCode::kBadInput, fmt::format("{}: tensor '{}' is not part of the model", file.path().string(), found.name));
+  for (const TensorView& view : wanted)  // the views point at the module's own memory
+    std::memcpy(const_cast<std::byte*>(view.data), file.tensor(prefix + view.name).data, view.byte_count());
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "distbelief/checkpoint/safetensors.h"
+#include "distbelief/checkpoint/store.h"
+#include "distbelief/compute/layout.h"
+#include "distbelief/model/registry.h"
+
+namespace distbelief::train {
+
+// A module's tensors as views for a safetensors file: parameters and buffers under their own names.
+// The views borrow the module's memory.
+std::vector<checkpoint::TensorView> parameter_views(const torch::nn::Module& module);
+std::vector<checkpoint::TensorView> buffer_views(const torch::nn::Module& module);
+
+// SHA-256 over the parameters' bytes in name order.
+std::string weights_sha256(const torch::nn::Module& module);
+
+// Writes model.safetensors: parameters and buffers, with the model's description as metadata.
+void save_model(const torch::nn::Module& module, const std::filesystem::path& path,
+                const checkpoint::Metadata& metadata = {});
+// Reads one into a module of the same structure. Throws Error(kBadInput) naming the first tensor that
+// is missing, superfluous or of another shape; then the module is unchanged.
+void load_model(torch::nn::Module& module, const std::filesystem::path& path);
+void load_tensors(torch::nn::Module& module, const checkpoint::SafetensorsFile& file, const std::string& prefix);
+
+}  // namespace distbelief::train

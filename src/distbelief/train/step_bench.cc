@@ -1,0 +1,117 @@
+#include "distbelief/train/step_bench.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "distbelief/base/random.h"
+#include "distbelief/report/memory.h"
+#include "distbelief/train/job.h"
+#include "distbelief/train/lane_team.h"
+
+namespace distbelief::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+data::Batch random_batch(const model::DataShape& shape, std::int64_t size) {
+  data::Batch batch;
+  batch.size = std::uint64_t(size);
+  SplitMix64 random(derive_seed({1, 2}));
+  Shape input{size}, target{size};
+  input.insert(input.end(), shape.input.begin(), shape.input.end());
+  if (shape.tokens) target.insert(target.end(), shape.input.begin(), shape.input.end());
+  batch.input.resize(shape.tokens ? ElementType::kInt64 : ElementType::kFloat32, input);
+  batch.target.resize(ElementType::kInt64, target);
+  for (std::int64_t i = 0; i < element_count(input); ++i) {
+    if (shape.tokens)
+      batch.input.as<std::int64_t>()[i] = std::int64_t(random.below(std::uint64_t(shape.classes)));
+    else
+      batch.input.as<float>()[i] = float(random.uniform() * 3.4 - 1.7);
+  }
+  for (std::int64_t i = 0; i < element_count(target); ++i)
+    batch.target.as<std::int64_t>()[i] = std::int64_t(random.below(std::uint64_t(shape.classes)));
+  return batch;
+}
+
+data::SampleSpec spec_of(const model::DataShape& shape) {
+  data::SampleSpec spec;
+  spec.input_type = shape.tokens ? ElementType::kInt64 : ElementType::kUint8;
+  spec.input_shape = shape.input;
+  if (shape.tokens) spec.target_shape = shape.input;
+  spec.classes = shape.classes;
+  return spec;
+}
+
+std::int64_t sum_over_workers(World& world, std::uint64_t value) {
+  auto sum = std::int64_t(value);
+  world.communicator().allreduce(comm::view(&sum, 1), comm::ReduceOp::kSum);
+  return sum;
+}
+
+}  // namespace
+
+nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
+  const Config& config = options.config;
+  const model::DataShape shape = model::find_model(config.model.name).bench;
+  const std::int64_t lanes = config.parallel.lanes;
+  const data::Batch batch = random_batch(shape, config.train.batch_size / lanes);
+  const std::unique_ptr<Task> task = make_classification(config.train, spec_of(shape));
+  std::vector<std::shared_ptr<model::Network>> networks;
+  for (std::int64_t t = 0; t < config.parallel.threads; ++t)
+    networks.push_back(model::build_model(config.model, shape, config.train.seed));
+  auto group_settings = group_options(config);
+  group_settings.lane_values = LaneRunner::lane_values(*networks[0]);
+  strategy::AllreduceGroup group(world, compute::trainable_parameters(*networks[0]), group_settings);
+  if (world.local_rank() == 0) compute::copy_parameters(*networks[0], group.layout(), group.parameters());
+  group.barrier();
+  std::vector<std::unique_ptr<LaneRunner>> runners;
+  for (int t = 0; t < group.threads(); ++t)
+    runners.push_back(std::make_unique<LaneRunner>(LaneRunner::Options{
+        .network = networks[std::size_t(t)], .layout = &group.layout(), .arena = group.parameters(), .task = task.get(),
+        .sharing = &group.sharing(t), .next_batch = [&batch]() -> const data::Batch& { return batch; },
+        .first_lane = group.carrier(t).first_lane, .end_lane = group.carrier(t).end_lane, .lanes = lanes,
+        .seed = config.train.seed, .trace = nullptr, .thread = t}));
+  LaneTeam team(std::move(runners), group.abort(), world.rank());
+
+  constexpr std::int64_t kWarmUp = 3;
+  const std::vector<std::int64_t> samples(std::size_t(lanes), std::int64_t(batch.size));
+  std::vector<double> seconds;
+  LaneRunner::Outcome outcome;
+  for (std::int64_t step = 0; step < options.steps + kWarmUp; ++step) {
+    const auto begin = Clock::now();
+    outcome = team.step({step, config.train.optimizer.lr, samples}, {});
+    if (step >= kWarmUp) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  world.communicator().barrier();
+  const std::int64_t pss = sum_over_workers(world, report::pss_bytes());
+  const std::int64_t rss = sum_over_workers(world, report::peak_rss_bytes());
+  const auto& times = group.sharing(0).times();
+  const double all = std::chrono::duration<double>(times.early + times.late).count();
+  double total = 0;
+  for (const double value : seconds) total += value;
+  return {{"model", config.model.name},
+          {"workers", world.size()},
+          {"threads", config.parallel.threads},
+          {"lanes", lanes},
+          {"batch_per_worker", config.train.batch_size / world.size()},
+          {"optimizer", config.train.optimizer.name},
+          {"parameters", group.layout().parameter_count()},
+          {"steps", options.steps},
+          {"step_seconds_median", median(seconds)},
+          {"step_seconds_mean", total / double(seconds.size())},
+          {"step_seconds_min", *std::min_element(seconds.begin(), seconds.end())},
+          {"samples_per_second", double(config.train.batch_size) / median(seconds)},
+          {"final_loss", outcome.loss},
+          {"exchange_seconds", all / double(options.steps + kWarmUp)},
+          {"update_seconds", std::chrono::duration<double>(times.updating).count() / double(options.steps + kWarmUp)},
+          {"hidden_exchange_share", all > 0 ? std::chrono::duration<double>(times.early).count() / all : 0.0},
+          {"peak_rss_bytes", rss},
+          {"peak_pss_bytes", pss}};
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/config.h"
+#include "distbelief/comm/world.h"
+
+namespace distbelief::train {
+
+struct StepBenchOptions {
+  Config config;  // model, optimizer and parallel settings; batch_size is global
+  std::int64_t steps = 100;
+};
+
+// Times training steps of [model] on one fixed random batch, as `train` takes them. Collective; rank 0's
+// answer is complete: step_seconds_median and _mean, parameters, peak_rss_bytes, peak_pss_bytes, ...
+nlohmann::json bench_step(World& world, const StepBenchOptions& options);
+
+// Times allreduce of several sizes against MPI's own and against memcpy by all ranks at once.
+nlohmann::json bench_allreduce(World& world, const std::vector<std::size_t>& sizes, int repeats);
+
+}  // namespace distbelief::train

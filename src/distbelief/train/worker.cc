@@ -1,0 +1,94 @@
+#include "distbelief/train/worker.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/spdlog.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+
+#include "distbelief/base/error.h"
+#include "distbelief/train/checkpointer.h"
+#include "distbelief/train/trainer.h"
+
+namespace distbelief::train {
+namespace {
+
+void open_log(const std::filesystem::path& run_dir, int rank) {
+  const std::filesystem::path folder = run_dir / "logs";
+  try {
+    std::filesystem::create_directories(folder);
+    auto log = std::make_shared<spdlog::logger>(
+        "worker", std::make_shared<spdlog::sinks::basic_file_sink_mt>((folder / fmt::format("worker-{}.log", rank)).string()));
+    log->flush_on(spdlog::level::info);
+    spdlog::set_default_logger(log);
+  } catch (const std::exception& error) {
+    throw Error(ErrorCode::kUnavailable, fmt::format("cannot write logs to {}: {}", folder.string(), error.what()));
+  }
+}
+
+int train_in(World& world, const WorkerOptions& options) {
+  open_log(options.run_dir, world.rank());
+  spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(), world.hosts(),
+               options.isa);
+  require_same_build(world, options.isa);
+  Trainer trainer(world, prepare_job(options.config),
+                  {.run_dir = options.run_dir,
+                   .resume = options.resume,
+                   .progress = options.progress,
+                   .stop_requested = options.stop_requested,
+                   .isa = options.isa});
+  const report::Summary summary = trainer.run();
+  spdlog::info("{} after {} steps", summary.status, summary.steps);
+  return summary.status == "interrupted" ? 130 : 0;
+}
+
+void show(const World& world, const char* text) {
+  std::fprintf(stderr, "distbelief: worker %d: %s\n", world.rank(), text);
+  std::fflush(stderr);
+  spdlog::error("{}", text);
+}
+
+}  // namespace
+
+World::Options world_options(const Config& config) {
+  return {.algorithm = algorithm_of(config),
+          .deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
+              std::chrono::duration<double>(config.parallel.deadline_seconds))};
+}
+
+void require_same_build(World& world, const std::string& isa) {
+  const std::string own = fmt::format("instruction set {}, libtorch {}", isa, TORCH_VERSION);
+  const std::vector<std::string> all = exchange_texts(world.communicator(), own);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("workers would compute different bits: worker 0 has {}, worker {} has {}; start with "
+                              "DISTBELIEF_ISA set to the weakest (distbelief train does that by itself)",
+                              all[0], rank, all[rank]));
+}
+
+int run_in_world(const World::Options& options, const std::function<int(World&)>& body) {
+  World world = World::create(options);
+  torch::set_num_threads(1);
+  int code = 1;
+  try {
+    code = body(world);
+    world.close();
+    return code;
+  } catch (const Error& error) {
+    if (world.abort(error.what()) && error.code() != ErrorCode::kAborted) show(world, error.what());
+    code = exit_code(error.code());
+  } catch (const c10::Error& error) {
+    if (world.abort(error.what_without_backtrace())) show(world, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    if (world.abort(error.what())) show(world, error.what());
+  }
+  world.abort_job(code);
+}
+
+int run_worker(const WorkerOptions& options) {
+  return run_in_world(world_options(options.config), [&](World& world) { return train_in(world, options); });
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "distbelief/base/config.h"
+#include "distbelief/comm/world.h"
+#include "distbelief/report/progress.h"
+
+namespace distbelief::train {
+
+// A process of a run, from start to end.
+struct WorkerOptions {
+  Config config;
+  std::filesystem::path run_dir;
+  bool resume = false;
+  report::Progress::Options progress;
+  const std::atomic<bool>* stop_requested = nullptr;
+  std::string isa;
+};
+
+// Joins the world, runs `body` and leaves. What it throws is shown with its rank, once per host, told to
+// the other workers, and ends them all with the error's exit code. Gives body's own exit code.
+int run_in_world(const World::Options& options, const std::function<int(World&)>& body);
+
+// Trains; gives the exit code: 0, or 130 when a request stopped it.
+int run_worker(const WorkerOptions& options);
+
+World::Options world_options(const Config& config);
+
+// Throws Error(kBadInput) when workers disagree on something that decides the result's bits: the
+// instruction set, libtorch's version. Collective.
+void require_same_build(World& world, const std::string& isa);
+
+}  // namespace distbelief::train

@@ -1,0 +1,157 @@
+#include "conformance/backends.h"
+
+#include <mpi.h>
+
+#include "distbelief/comm/async.h"
+#include "distbelief/comm/mpi/link.h"
+#include "distbelief/comm/two_level.h"
+
+namespace distbelief::conformance {
+namespace {
+
+using comm::Algorithm;
+using comm::Communicator;
+using comm::ReduceOp;
+using comm::View;
+
+constexpr auto kDeadline = std::chrono::seconds(30);
+
+std::unique_ptr<comm::LinkCommunicator> link_over(MPI_Comm group, Algorithm algorithm,
+                                                  std::chrono::nanoseconds deadline) {
+  return std::make_unique<comm::LinkCommunicator>(std::make_unique<comm::MpiLink>(group, deadline),
+                                                  algorithm);
+}
+
+class Borrowed final : public Backend {
+ public:
+  Borrowed(std::string name, Communicator& communicator)
+      : Backend(std::move(name)),
+        communicator_(communicator) {}
+  Communicator& communicator() override { return communicator_; }
+
+ private:
+  Communicator& communicator_;
+};
+
+class OverLink final : public Backend {
+ public:
+  explicit OverLink(Algorithm algorithm)
+      : Backend(std::string(to_string(algorithm))),
+        communicator_(link_over(MPI_COMM_WORLD, algorithm, kDeadline)) {}
+  Communicator& communicator() override { return *communicator_; }
+  bool adds_in_tree_order() const override { return communicator_->algorithm() != Algorithm::kRing; }
+
+ private:
+  std::unique_ptr<comm::LinkCommunicator> communicator_;
+};
+
+// Memory inside the window: nothing is copied but the sum.
+class InWindow final : public Backend {
+ public:
+  explicit InWindow(comm::HostCommunicator& host)
+      : Backend("window"),
+        host_(host),
+        window_(host.allocate(kLargestBytes)) {}
+  Communicator& communicator() override { return host_; }
+  std::byte* memory(std::size_t) override { return window_.own(); }
+
+ private:
+  comm::HostCommunicator& host_;
+  comm::HostWindow& window_;
+};
+
+// The ranks of one machine taken for two hosts, the first with one rank more when they are odd.
+class TwoLevel final : public Backend {
+ public:
+  TwoLevel() : Backend("two_level"), world_(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline)) {
+    const int first_half = (world_->size() + 1) / 2;
+    const int host = world_->rank() < first_half ? 0 : 1;
+    MPI_Comm neighbours = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, host, world_->rank(), &neighbours);
+    const int first_rank = host == 0 ? 0 : first_half;
+    MPI_Comm_split(MPI_COMM_WORLD, world_->rank() == first_rank ? 0 : MPI_UNDEFINED, world_->rank(),
+                   &leaders);
+    host_ = std::make_unique<comm::HostCommunicator>(link_over(neighbours, Algorithm::kDirect, kDeadline),
+                                                     kDeadline, first_rank);
+    if (leaders != MPI_COMM_NULL) leaders_ = link_over(leaders, Algorithm::kDirect, kDeadline);
+    communicator_ = std::make_unique<comm::TwoLevelCommunicator>(
+        comm::TwoLevelCommunicator::Options{.first_rank = first_rank,
+                                            .ranks_per_host = {first_half, world_->size() - first_half},
+                                            .host = host_.get(),
+                                            .leaders = leaders_.get(),
+                                            .world = world_.get()});
+  }
+  Communicator& communicator() override { return *communicator_; }
+
+ private:
+  std::unique_ptr<comm::LinkCommunicator> world_;
+  std::unique_ptr<comm::HostCommunicator> host_;
+  std::unique_ptr<comm::LinkCommunicator> leaders_;
+  std::unique_ptr<comm::TwoLevelCommunicator> communicator_;
+};
+
+// Every operation as a handle that is waited for: the same results through the communicator's thread.
+class ThroughHandles final : public Communicator {
+ public:
+  explicit ThroughHandles(Communicator& below) : Communicator(below.rank(), below.size()), async_(below) {}
+
+  void allreduce(View values, ReduceOp op) override { async_.allreduce(values, op).wait(); }
+  void reduce_scatter(View values, ReduceOp op) override { async_.reduce_scatter(values, op).wait(); }
+  void allgather(View values) override { async_.allgather(values).wait(); }
+  void broadcast(View values, int root) override { async_.broadcast(values, root).wait(); }
+  void barrier() override { async_.barrier().wait(); }
+  void send(View values, int to, int tag) override { async_.send(values, to, tag).wait(); }
+  void receive(View values, int from, int tag) override { async_.receive(values, from, tag).wait(); }
+
+ private:
+  comm::AsyncCommunicator async_;
+};
+
+class Async final : public Backend {
+ public:
+  explicit Async(Backend& below) : Backend("async_" + below.name()), below_(below) {}
+  Communicator& communicator() override {
+    // Made anew for every test, because an operation that was refused is the last one of its thread.
+    communicator_ = std::make_unique<ThroughHandles>(below_.communicator());
+    return *communicator_;
+  }
+  std::byte* memory(std::size_t bytes) override { return below_.memory(bytes); }
+  bool adds_in_tree_order() const override { return below_.adds_in_tree_order(); }
+
+ private:
+  Backend& below_;
+  std::unique_ptr<ThroughHandles> communicator_;
+};
+
+}  // namespace
+
+std::byte* Backend::memory(std::size_t bytes) {
+  if (own_.size() < bytes) own_.resize(bytes);
+  return own_.data();
+}
+
+std::vector<std::unique_ptr<Backend>> make_backends(World& world) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect, Algorithm::kCentral})
+    backends.push_back(std::make_unique<OverLink>(algorithm));
+  backends.push_back(std::make_unique<Borrowed>("auto", world.communicator()));
+  if (world.hosts() == 1) {
+    backends.push_back(std::make_unique<Borrowed>("host", world.host_group()));
+    backends.push_back(std::make_unique<InWindow>(world.host_group()));
+    if (world.size() > 1) backends.push_back(std::make_unique<TwoLevel>());
+  }
+  for (std::size_t i = 0, blocking = backends.size(); i < blocking; ++i)
+    backends.push_back(std::make_unique<Async>(*backends[i]));
+  return backends;
+}
+
+std::unique_ptr<Communicator> make_impatient_link(std::chrono::nanoseconds deadline) {
+  return link_over(MPI_COMM_WORLD, Algorithm::kDirect, deadline);
+}
+
+std::unique_ptr<Communicator> make_impatient_host(std::chrono::nanoseconds deadline) {
+  return std::make_unique<comm::HostCommunicator>(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline),
+                                                  deadline);
+}
+
+}  // namespace distbelief::conformance

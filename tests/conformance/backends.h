@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distbelief/comm/communicator.h"
+#include "distbelief/comm/world.h"
+
+// Every way in which ranks can talk, under one roof. All of it is collective over all ranks.
+namespace distbelief::conformance {
+
+// A communicator under test and the memory that its operations should be given.
+class Backend {
+ public:
+  explicit Backend(std::string name) : name_(std::move(name)) {}
+  virtual ~Backend() = default;
+
+  const std::string& name() const { return name_; }
+  virtual comm::Communicator& communicator() = 0;
+  // Room for `bytes`, at the same place for all ranks; overwritten by the next call.
+  virtual std::byte* memory(std::size_t bytes);
+  // Whether the ranks' values are added in the fixed tree, so that results repeat bit for bit.
+  virtual bool adds_in_tree_order() const { return true; }
+
+ private:
+  std::string name_;
+  std::vector<std::byte> own_;
+};
+
+inline constexpr std::size_t kLargestBytes = std::size_t{3'000'000} * sizeof(float);
+
+// The backends that apply to this world: those over one host's shared memory only where there is one host.
+// The world outlives them.
+std::vector<std::unique_ptr<Backend>> make_backends(World& world);
+
+// One rank group whose waits end after `deadline`, for tests in which a rank is silent. Each is new.
+std::unique_ptr<comm::Communicator> make_impatient_link(std::chrono::nanoseconds deadline);
+std::unique_ptr<comm::Communicator> make_impatient_host(std::chrono::nanoseconds deadline);
+
+}  // namespace distbelief::conformance

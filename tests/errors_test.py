@@ -1,0 +1,282 @@
+"""Bad input and broken runs: a clear error, the right exit code, and nothing left behind."""
+import gzip
+import os
+import re
+import signal
+import struct
+import time
+
+import program
+from program import ENDLESS, MLP, PROGRAM, settings
+
+
+class ErrorsTest(program.ProgramTest):
+    """setUp and tearDown hold every test to leaving no process, segment or temporary file."""
+
+    def refused(self, *arguments, code=2):
+        """What `train` says about a job that it will not start; no run folder may appear."""
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", *arguments, code=code)
+        self.assertFalse((self.scratch / "run").exists(), "a run folder was made")
+        self.assertTrue(outcome.err.startswith("distbelief: "), outcome.err)
+        return outcome.err
+
+    def job_file(self, text):
+        path = self.scratch / "job.toml"
+        path.write_text(text)
+        return path
+
+    def idx_folder(self, samples=32):
+        folder = self.scratch / "idx"
+        folder.mkdir()
+        for part in ("train", "t10k"):
+            images = struct.pack(">4B3i", 0, 0, 8, 3, samples, 8, 8) + bytes(range(64)) * samples
+            labels = struct.pack(">4Bi", 0, 0, 8, 1, samples) + bytes(i % 10 for i in range(samples))
+            (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+            (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+        return folder
+
+    def idx_job(self, folder):
+        return ["--data-dir", folder, *settings({"model.name": "mlp", "data.name": "mnist", "train.batch_size": 8})]
+
+
+class JobFileTest(ErrorsTest):
+    def test_a_misspelt_key_names_file_line_and_the_nearest_key(self):
+        error = self.refused(self.job_file("[model]\nname = \"mlp\"\n\n[train]\nepcohs = 3\n"))
+        self.assertRegex(error, r"job\.toml:5\b")
+        self.assertIn("train.epcohs", error)
+        self.assertIn("train.epochs", error)
+
+    def test_a_misspelt_option_of_a_model_names_file_line_and_the_nearest(self):
+        error = self.refused(self.job_file("[model]\nname = \"mlp\"\nhiden = [3]\n"))
+        self.assertRegex(error, r"job\.toml:3\b")
+        self.assertIn("hidden", error)
+
+    def test_a_wrong_type(self):
+        error = self.refused(self.job_file("[train]\nlr = \"fast\"\n"))
+        self.assertRegex(error, r"job\.toml:2\b")
+        self.assertIn("train.lr", error)
+        self.assertIn("number", error)
+
+    def test_broken_toml_and_no_file(self):
+        self.assertRegex(self.refused(self.job_file("[train\n")), r"job\.toml:1\b")
+        self.assertIn("absent.toml", self.refused("absent.toml"))
+
+    def test_an_impossible_mix(self):
+        error = self.refused(self.job_file("[train]\nclip_norm = 1.0\n[parallel]\noverlap = \"update\"\n"))
+        self.assertRegex(error, r"job\.toml:4\b")
+        self.assertIn("clip_norm", error)
+
+    def test_more_workers_than_lanes(self):
+        error = self.refused(*settings({**MLP, "parallel.lanes": 2}), "--workers", 3)
+        self.assertIn("parallel.lanes", error)
+
+    def test_an_unknown_model_and_an_unknown_data_set(self):
+        self.assertIn("resnet18", self.refused(*settings({**MLP, "model.name": "resnet81"})))
+        error = self.refused(*settings({"model.name": "mlp", "data.name": "fashon_mnist"}))
+        self.assertIn("fashion_mnist", error)
+
+    def test_bad_flags(self):
+        for flags in (["--workers", "0"], ["--workers", "many"], ["--nonsense"], ["--hosts", "a:0"],
+                      ["--set", "train.lr"], ["--set", "train.lr=0.1x"]):
+            outcome = self.distbelief("train", "--run-dir", self.scratch / "run", *flags, code=2)
+            self.assertTrue(outcome.err or outcome.out)
+            self.assertFalse((self.scratch / "run").exists())
+
+    def test_check_gives_the_same_answers_and_starts_nothing(self):
+        outcome = self.distbelief("check", self.job_file("[train]\nepcohs = 3\n"), code=2)
+        self.assertRegex(outcome.err, r"job\.toml:2\b")
+        self.distbelief("check", *settings(MLP))
+        self.assertEqual(sorted(path.name for path in self.scratch.iterdir()), ["err", "job.toml", "out", "tmp"])
+
+
+class DataTest(ErrorsTest):
+    def test_a_missing_folder_is_named(self):
+        error = self.refused(*self.idx_job(self.scratch / "nowhere"), code=1)
+        self.assertIn(str(self.scratch / "nowhere"), error)
+        self.assertIn("train-images-idx3-ubyte", error)
+
+    def test_a_missing_file_is_named(self):
+        folder = self.idx_folder()
+        (folder / "t10k-labels-idx1-ubyte.gz").unlink()
+        self.assertIn("t10k-labels-idx1-ubyte", self.refused(*self.idx_job(folder), code=1))
+
+    def test_a_truncated_file_is_named_with_the_offset(self):
+        folder = self.idx_folder()
+        path = folder / "train-images-idx3-ubyte.gz"
+        path.write_bytes(path.read_bytes()[:-12])
+        error = self.refused(*self.idx_job(folder))
+        self.assertIn("train-images-idx3-ubyte.gz", error)
+        self.assertRegex(error, r"byte \d+")
+
+    def test_content_that_ends_early_is_named_with_the_offset(self):
+        folder = self.idx_folder()
+        path = folder / "train-images-idx3-ubyte.gz"
+        path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-5]))
+        error = self.refused(*self.idx_job(folder))
+        self.assertIn("train-images-idx3-ubyte.gz", error)
+        self.assertRegex(error, rf"byte {16 + 64 * 32 - 5}\b")
+
+    def test_lying_headers(self):
+        folder = self.idx_folder()
+        labels = folder / "train-labels-idx1-ubyte.gz"
+        content = bytearray(gzip.decompress(labels.read_bytes()))
+        for damage, offset in ((lambda c: c.__setitem__(8 + 3, 99), 8 + 3), (lambda c: c.__setitem__(2, 9), 2)):
+            damaged = bytearray(content)
+            damage(damaged)
+            labels.write_bytes(gzip.compress(damaged))
+            error = self.refused(*self.idx_job(folder))
+            self.assertIn("train-labels-idx1-ubyte.gz", error)
+            self.assertRegex(error, rf"byte {offset}\b")
+
+    def test_fewer_labels_than_images(self):
+        folder = self.idx_folder()
+        labels = folder / "train-labels-idx1-ubyte.gz"
+        labels.write_bytes(gzip.compress(struct.pack(">4Bi", 0, 0, 8, 1, 7) + bytes(7)))
+        error = self.refused(*self.idx_job(folder))
+        self.assertIn("32", error)
+        self.assertIn("7", error)
+
+    def test_a_model_that_does_not_fit_the_data(self):
+        self.assertIn("gpt", self.refused(*settings({"model.name": "gpt", "data.name": "synthetic"})))
+        error = self.refused(*settings({"model.name": "resnet18", "data.name": "synthetic", "data.height": 4,
+                                        "data.width": 4}))
+        self.assertIn("[1, 4, 4]", error)
+
+
+class RunFolderTest(ErrorsTest):
+    def test_a_folder_that_holds_a_run_already(self):
+        self.train("run", MLP)
+        before = (self.scratch / "run" / "summary.json").read_bytes()
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", *settings(MLP), code=2)
+        self.assertIn("holds a run already", outcome.err)
+        self.assertIn("resume", outcome.err)
+        self.assertEqual((self.scratch / "run" / "summary.json").read_bytes(), before)
+
+    def test_a_file_is_in_the_way(self):
+        (self.scratch / "file").write_text("mine")
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "file", *settings(MLP), code=1)
+        self.assertIn(str(self.scratch / "file"), outcome.err)
+        self.assertIn("--run-dir", outcome.err)
+        self.assertEqual((self.scratch / "file").read_text(), "mine")
+
+    def test_a_place_that_cannot_be_written(self):
+        # /proc takes no folders, not even root's.
+        outcome = self.distbelief("train", "--run-dir", "/proc/distbelief-run", *settings(MLP), code=1)
+        self.assertIn("/proc/distbelief-run", outcome.err)
+
+    def test_a_disk_that_is_full(self):
+        if os.geteuid() != 0:
+            program.cannot("mount a small file system without root")
+        script = ('mount -t tmpfs -o size=64k none "$1" && shift && exec "$@"')
+        (self.scratch / "disk").mkdir()
+        job = {**MLP, "model.hidden": [512]}
+        outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", self.scratch / "disk", PROGRAM, "train",
+                               "--run-dir", self.scratch / "disk" / "run", *settings(job), code=1)
+        self.assertRegex(outcome.err, "(?i)no space|no room")
+
+
+class SharedMemoryTest(ErrorsTest):
+    def test_too_little_is_said_before_the_start_with_what_is_needed(self):
+        if os.geteuid() != 0:
+            program.cannot("mount a small /dev/shm without root")
+        script = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"'
+        job = {**MLP, "model.hidden": [2048, 2048, 2048, 2048], "train.optimizer": "adam"}
+        outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "train", "--run-dir",
+                               self.scratch / "run", "--workers", 2, *settings(job), code=1)
+        self.assertIn("/dev/shm", outcome.err)
+        needed = [float(number) for number in re.findall(r"([\d.]+) MB", outcome.err)]
+        self.assertTrue(any(number > 64 for number in needed), outcome.err)
+        self.assertFalse((self.scratch / "run").exists())
+        self.command("unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "train", "--run-dir",
+                     self.scratch / "small", "--workers", 2, *settings(MLP))
+
+
+class FailureTest(ErrorsTest):
+    def test_a_killed_worker_ends_the_others_at_once(self):
+        for rank in (0, 1):
+            child = self.start_training(f"run{rank}", ENDLESS, "--workers", 2)
+            os.kill(self.workers()[rank], signal.SIGKILL)
+            began = time.monotonic()
+            outcome = self.finish(child, 20)
+            self.assertEqual(outcome.code, 1, outcome.err)
+            self.assertLess(time.monotonic() - began, 5)
+            self.assert_nothing_left()
+            self.assertTrue(program.lines_of(self.scratch / f"run{rank}" / "metrics.jsonl"))
+
+    def test_a_worker_that_stops_answering_is_named_with_operation_and_step(self):
+        job = {**ENDLESS, "parallel.deadline_seconds": 3}
+        child = self.start_training("run", job, "--workers", 2)
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        began = time.monotonic()
+        outcome = self.finish(child, 30)
+        self.assertEqual(outcome.code, 1, outcome.err)
+        self.assertTrue(2.5 < time.monotonic() - began < 12, time.monotonic() - began)
+        self.assertRegex(outcome.err, r"worker 0\b")
+        self.assertRegex(outcome.err, r"(worker|rank)s? 1\b")
+        self.assertRegex(outcome.err, r"step \d+")
+        self.assertRegex(outcome.err, r"3(\.0)? ?s")
+
+    def test_a_worker_that_throws_shows_rank_and_message(self):
+        # A learning rate that no network survives: the loss is no number any more.
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2,
+                                  *settings({**MLP, "train.epochs": 50, "train.lr": 1e30}), code=1)
+        self.assertRegex(outcome.err, r"distbelief: worker \d: ")
+        self.assertIn("loss", outcome.err)
+        self.assertRegex(outcome.err, r"step \d+")
+        self.assertIn("logs", outcome.err)
+
+    def test_a_killed_supervisor_takes_its_workers_along(self):
+        child = self.start_training("run", ENDLESS, "--workers", 2)
+        self.assertEqual(len(self.workers()), 2)
+        os.kill(child.pid, signal.SIGKILL)
+        self.finish(child, 5)
+        self.assert_all_gone(within=5)
+
+
+class InterruptTest(ErrorsTest):
+    def interrupt(self, send, name="run", **changes):
+        child = self.start_training(name, {**ENDLESS, **changes}, "--workers", 2)
+        began = time.monotonic()
+        send(child.pid)
+        outcome = self.finish(child, 10)
+        self.assert_all_gone(within=max(0.1, began + 2 - time.monotonic()))
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertLess(time.monotonic() - began, 2.1)
+        self.assertIn(f"distbelief resume {name}", outcome.err)
+        self.assertTrue(program.lines_of(self.scratch / name / "metrics.jsonl"))
+        summary = self.summary(name)
+        self.assertEqual(summary["status"], "interrupted")
+        self.assertGreater(summary["steps"], 0)
+        self.assertTrue(list((self.scratch / name / "checkpoints").glob("step-*/manifest.json")))
+        self.assert_nothing_left()
+
+    def test_ctrl_c_to_the_supervisor_alone(self):
+        self.interrupt(lambda pid: os.kill(pid, signal.SIGINT))
+
+    def test_ctrl_c_to_the_process_group(self):
+        self.interrupt(lambda pid: os.killpg(pid, signal.SIGINT))
+
+    def test_termination(self):
+        self.interrupt(lambda pid: os.kill(pid, signal.SIGTERM))
+
+    def test_ctrl_c_during_the_start(self):
+        child = self.start([PROGRAM, "train", "--run-dir", "run", *settings(ENDLESS), "--workers", "2"])
+        self.wait_until(lambda: len(self.workers()) == 2, "the workers were started")
+        began = time.monotonic()
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertLess(time.monotonic() - began, 2.1)
+
+    def test_ctrl_c_with_a_stopped_worker(self):
+        child = self.start_training("run", ENDLESS, "--workers", 2)
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        began = time.monotonic()
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assert_all_gone(within=max(0.1, began + 2 - time.monotonic()))
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,134 @@
+"""One job and seed give the same bits however many workers, threads and hosts carry its lanes."""
+import program
+from program import GPT, MLP, PROGRAM, RESNET, SOURCE, settings
+
+AUGMENTED_RESNET = {**RESNET, "data.augment": ["pad_crop", "flip"], "data.pad": 2, "train.momentum": 0.9,
+                    "train.weight_decay": 5e-4}
+NOISY_GPT = {**GPT, "model.dropout": 0.1, "train.optimizer": "lamb", "train.clip_norm": 0.5}
+ADAMW_MLP = {**MLP, "train.optimizer": "adamw", "train.lr": 0.001, "train.weight_decay": 0.01}
+
+
+class LanesTest(program.ProgramTest):
+    def sha(self, job, workers, **changes):
+        job = {**job, **{key.replace("__", "."): value for key, value in changes.items()}}
+        self.runs = getattr(self, "runs", 0) + 1
+        summary = self.train(f"run{self.runs}", job, "--workers", workers, "--progress", "none")
+        self.assertEqual(summary["workers"], workers)
+        self.assertTrue(summary["reproducible"])
+        return summary["weights_sha256"]
+
+    def assert_same_for_workers(self, job, workers):
+        reference = self.sha(job, workers[0])
+        for number in workers[1:]:
+            self.assertEqual(self.sha(job, number), reference, f"{number} workers")
+        return reference
+
+
+class WorkersTest(LanesTest):
+    # 19 samples in batches of 8: the last batch has 3 for 4 lanes, so one lane is empty.
+    def test_resnet18_with_augmentation_and_an_empty_lane(self):
+        reference = self.assert_same_for_workers(AUGMENTED_RESNET, (1, 2, 3, 4))
+        self.assertNotEqual(self.sha(AUGMENTED_RESNET, 2, data__augment=[]), reference, "augmentation has no effect")
+
+    def test_resnet18_with_8_lanes_on_3_workers(self):
+        self.assert_same_for_workers({**AUGMENTED_RESNET, "parallel.lanes": 8}, (2, 3))
+
+    def test_gpt_with_dropout_clipping_and_lamb(self):
+        reference = self.assert_same_for_workers(NOISY_GPT, (1, 2, 3, 4))
+        self.assertNotEqual(self.sha(NOISY_GPT, 1, model__dropout=0.0), reference, "dropout has no effect")
+        self.assertNotEqual(self.sha(NOISY_GPT, 1, train__clip_norm=0.0), reference, "clipping has no effect")
+
+    def test_gpt_with_8_lanes_on_3_workers(self):
+        self.assert_same_for_workers({**NOISY_GPT, "parallel.lanes": 8}, (1, 3))
+
+    def test_mlp_with_adamw(self):
+        reference = self.assert_same_for_workers(ADAMW_MLP, (1, 2, 3, 4))
+        self.assertNotEqual(self.sha(ADAMW_MLP, 2, train__seed=2), reference, "the seed has no effect")
+        self.assertNotEqual(self.sha(ADAMW_MLP, 2, parallel__lanes=2), reference, "lanes define the arithmetic")
+
+    def test_fewer_samples_than_lanes_in_the_only_batch(self):
+        self.assert_same_for_workers({**MLP, "data.samples": 3, "train.batch_size": 4}, (1, 2, 4))
+
+
+class OverlapTest(LanesTest):
+    def test_update_reduce_and_off_agree(self):
+        job = {**AUGMENTED_RESNET, "parallel.bucket_mb": 1, "train.epochs": 1}
+        reference = self.sha(job, 2, parallel__overlap="update")
+        for overlap in ("reduce", "off"):
+            self.assertEqual(self.sha(job, 2, parallel__overlap=overlap), reference, overlap)
+
+    def test_the_size_of_buckets_does_not_matter(self):
+        reference = self.sha(ADAMW_MLP, 2)
+        self.assertEqual(self.sha(ADAMW_MLP, 2, parallel__bucket_mb=0.001), reference)
+
+
+class ThreadsTest(LanesTest):
+    def test_resnet18_with_2_and_4_threads(self):
+        job = {**AUGMENTED_RESNET, "train.epochs": 1}
+        reference = self.sha(job, 1)
+        for workers, threads in ((1, 2), (1, 4), (2, 2)):
+            self.assertEqual(self.sha(job, workers, parallel__threads=threads), reference, f"{workers} x {threads}")
+
+    def test_gpt_with_dropout_on_threads(self):
+        reference = self.sha(NOISY_GPT, 1)
+        for workers, threads in ((1, 2), (1, 4), (2, 2)):
+            self.assertEqual(self.sha(NOISY_GPT, workers, parallel__threads=threads), reference, f"{workers} x {threads}")
+
+
+class AccumulationTest(LanesTest):
+    def test_two_micro_batches_equal_twice_the_lanes(self):
+        reference = self.sha(ADAMW_MLP, 2, parallel__lanes=4)
+        self.assertEqual(self.sha(ADAMW_MLP, 2, parallel__lanes=2, train__accumulate=2), reference)
+
+
+class HostsTest(LanesTest):
+    """Two emulated hosts: network, UTS and mount namespaces on one machine."""
+
+    emulated_hosts = SOURCE / "tools" / "emulated_hosts"
+
+    def setUp(self):
+        super().setUp()
+        if not program.OPEN_MPI:
+            self.skipTest("emulated hosts are for Open MPI")
+        check = self.finish(self.start([self.emulated_hosts, "check"]))
+        if check.code == 77:
+            program.cannot((check.out + check.err).strip().replace(program.EXCUSE, ""))
+        self.assertEqual(check.code, 0, check.err)
+
+    def train_on_hosts(self, name, hosts, job, code=0):
+        outcome = self.command(self.emulated_hosts, "run", 2, "--", PROGRAM, "train", "--run-dir",
+                               self.scratch / name, "--hosts", hosts, "--progress", "none", *settings(job), code=code)
+        return self.summary(name) if code == 0 else outcome
+
+    def assert_as_on_one_host(self, job, layouts):
+        reference = self.sha(job, 2)
+        for index, (hosts, algorithm) in enumerate(layouts):
+            with self.subTest(hosts=hosts, algorithm=algorithm):
+                summary = self.train_on_hosts(f"hosts{index}", hosts, {**job, "parallel.algorithm": algorithm})
+                self.assertEqual(summary["weights_sha256"], reference)
+                self.assertEqual(summary["algorithm"], algorithm)
+                self.assertTrue(summary["reproducible"])
+                self.assertEqual({worker["host"] for worker in summary["per_worker"]}, {"host0", "host1"})
+
+    def test_resnet18_direct_and_central(self):
+        job = {**AUGMENTED_RESNET, "train.epochs": 1}
+        self.assert_as_on_one_host(job, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "direct"),
+                                         ("host0:2,host1:1", "central")))
+
+    def test_gpt_with_lamb_direct_and_central(self):
+        self.assert_as_on_one_host(NOISY_GPT, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "central")))
+
+    def test_ring_trains_and_is_marked(self):
+        job = {**MLP, "parallel.algorithm": "ring"}
+        summary = self.train_on_hosts("ring", "host0:2,host1:2", {**job, "train.reproducible": False})
+        self.assertFalse(summary["reproducible"])
+        self.assertIn("ring", summary["reproducible_note"])
+        self.assertEqual(summary["steps"], 8)
+        refused = self.train_on_hosts("refused", "host0:2,host1:2", {**job, "train.reproducible": True}, code=2)
+        self.assertIn("ring", refused.err)
+        self.assertIn("train.reproducible", refused.err)
+        self.assertFalse((self.scratch / "refused").exists())
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,153 @@
+"""A resumed run ends with the bits of one that was never stopped; checkpoints come, stay and go as asked."""
+import json
+import os
+import signal
+
+import program
+from program import ENDLESS, MLP
+
+# 8 steps per epoch; long enough to be caught in the middle.
+JOB = {**MLP, "data.samples": 128, "train.epochs": 150, "train.optimizer": "adamw", "train.lr": 0.001,
+       "model.dropout": 0.2, "train.validate_every": 50, "checkpoint.every_epochs": 50,
+       "report.interval_seconds": 0.02}
+
+
+class ResumeTest(program.ProgramTest):
+    def resume(self, name, *arguments, **options):
+        return self.distbelief("resume", self.scratch / name, *arguments, **options)
+
+    def steps_kept(self, name):
+        return sorted(int(path.name.removeprefix("step-"))
+                      for path in (self.scratch / name / "checkpoints").glob("step-*"))
+
+    def events(self, name, kind):
+        return [event for event in program.lines_of(self.scratch / name / "events.jsonl") if event["event"] == kind]
+
+
+class SameBitsTest(ResumeTest):
+    def test_interrupted_and_resumed_with_other_numbers_of_workers(self):
+        whole = self.train("whole", JOB, "--workers", 2)
+        child = self.start_training("parts", JOB, "--workers", 2)
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertIn("distbelief resume", outcome.err)
+        stopped = self.summary("parts")
+        self.assertEqual(stopped["status"], "interrupted")
+        self.assertTrue(0 < stopped["steps"] < whole["steps"], stopped["steps"])
+        self.resume("parts", "--workers", 3)
+        resumed = self.summary("parts")
+        self.assertEqual(resumed["status"], "done")
+        self.assertEqual(resumed["workers"], 3)
+        for key in ("weights_sha256", "steps", "samples", "epochs", "test_accuracy", "final_train_loss"):
+            self.assertEqual(resumed[key], whole[key], key)
+        self.assertEqual(self.events("parts", "resumed")[0]["step"], stopped["steps"])
+
+    def test_resumed_in_the_middle_of_an_epoch_with_batch_norm(self):
+        job = {**program.RESNET, "data.augment": ["flip"], "train.epochs": 2, "checkpoint.every_steps": 2,
+               "checkpoint.keep": 9}
+        whole = self.train("whole", job, "--workers", 2)
+        self.assertEqual(self.steps_kept("whole"), [2, 4, 6])
+        for name in ("step-00000004", "step-00000006"):
+            for path in sorted((self.scratch / "whole" / "checkpoints" / name).iterdir()):
+                path.unlink()
+            (self.scratch / "whole" / "checkpoints" / name).rmdir()
+        self.resume("whole", "--workers", 1)
+        self.assertEqual(self.events("whole", "resumed")[0]["step"], 2)
+        self.assertEqual(self.summary("whole")["weights_sha256"], whole["weights_sha256"])
+
+    def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(self):
+        job = {**MLP, "checkpoint.every_steps": 3, "checkpoint.every_epochs": 0, "checkpoint.keep": 9}
+        whole = self.train("run", job)
+        self.assertEqual(self.steps_kept("run")[-2:], [6, 8])
+        state = self.scratch / "run" / "checkpoints" / "step-00000008" / "state.safetensors"
+        content = bytearray(state.read_bytes())
+        content[-5] ^= 1
+        state.write_bytes(content)
+        outcome = self.resume("run")
+        self.assertIn("step-00000008", outcome.err)
+        self.assertIn("damaged", outcome.err)
+        self.assertEqual(self.events("run", "resumed")[0]["step"], 6)
+        self.assertEqual(self.summary("run")["weights_sha256"], whole["weights_sha256"])
+
+    def test_no_whole_checkpoint_is_an_error(self):
+        self.train("run", MLP)
+        for state in (self.scratch / "run" / "checkpoints").glob("*/state.safetensors"):
+            state.write_bytes(b"")
+        outcome = self.resume("run", code=2)
+        self.assertIn("checkpoint", outcome.err)
+
+    def test_a_folder_that_is_no_run_is_refused(self):
+        outcome = self.resume("nothing", code=2)
+        self.assertIn("job.toml", outcome.err)
+        self.assertFalse((self.scratch / "nothing").exists())
+
+
+class FinishedTest(ResumeTest):
+    def contents(self, name):
+        return {path.relative_to(self.scratch): path.read_bytes()
+                for path in (self.scratch / name).rglob("*") if path.is_file()}
+
+    def test_a_finished_run_says_so_and_stays_as_it_is(self):
+        self.train("run", MLP)
+        before = self.contents("run")
+        outcome = self.resume("run")
+        self.assertIn("finished", outcome.out + outcome.err)
+        self.assertEqual(self.contents("run"), before)
+
+    def test_more_epochs_go_on_from_the_end(self):
+        job = {**MLP, "train.schedule": "constant"}
+        longer = self.train("longer", {**job, "train.epochs": 4})
+        self.train("run", job)
+        self.resume("run", "--set", "train.epochs=4")
+        resumed = self.summary("run")
+        self.assertEqual((resumed["steps"], resumed["status"]), (16, "done"))
+        self.assertEqual(resumed["weights_sha256"], longer["weights_sha256"])
+
+
+class CheckpointsTest(ResumeTest):
+    def test_every_few_steps_the_last_ones_and_the_best_are_kept(self):
+        job = {**MLP, "train.epochs": 3, "checkpoint.every_steps": 1, "checkpoint.keep": 3,
+               # The first validation is the best one: afterwards the weights are driven away.
+               "train.schedule": "step", "train.lr": 0.01, "train.lr_gamma": 1.0}
+        self.train("run", job)
+        best = json.loads((self.scratch / "run" / "checkpoints" / "best.json").read_text())
+        best_step = best["step"] if "step" in best else int(str(best).split("step-")[1][:8])
+        self.assertEqual(best_step % 4, 0, "a best one comes from a validation")
+        self.assertEqual(self.steps_kept("run"), sorted({10, 11, 12, best_step}))
+
+    def test_every_few_seconds(self):
+        job = {**ENDLESS, "checkpoint.every_seconds": 0.2, "checkpoint.keep": 2}
+        child = self.start_training("run", job)
+        self.wait_until(lambda: len(self.steps_kept("run")) >= 2, "two checkpoints were written")
+        os.kill(child.pid, signal.SIGINT)
+        self.assertEqual(self.finish(child).code, 130)
+        self.assertEqual(len(self.steps_kept("run")), 2)
+
+    def test_eval_of_the_best_checkpoint(self):
+        summary = self.train("run", MLP)
+        answer = json.loads(self.distbelief("eval", self.scratch / "run", "--best", "--json").out)
+        self.assertAlmostEqual(answer["test_accuracy"], summary["best_test_accuracy"], 6)
+
+
+class StoppingRulesTest(ResumeTest):
+    def test_a_target_accuracy_ends_the_run(self):
+        summary = self.train("run", {**MLP, "train.epochs": 50, "train.target_accuracy": 0.2, "data.noise": 0.1})
+        self.assertEqual(summary["status"], "stopped early")
+        self.assertGreaterEqual(summary["test_accuracy"], 0.2)
+        self.assertLess(summary["epochs"], 50)
+        self.assertIn("target_accuracy", self.events("run", "stopped early")[0]["reason"])
+        outcome = self.resume("run")
+        self.assertIn("finished", outcome.out + outcome.err)
+        self.assertEqual(self.summary("run"), summary)
+
+    def test_no_better_loss_ends_the_run(self):
+        # Without a learning rate to speak of, no validation after the first can be better by much.
+        summary = self.train("run", {**MLP, "train.epochs": 50, "train.lr": 1e-60, "train.early_stop_patience": 3})
+        self.assertEqual(summary["status"], "stopped early")
+        self.assertEqual(summary["epochs"], 4)
+        self.assertIn("early_stop_patience", self.events("run", "stopped early")[0]["reason"])
+
+
+if __name__ == "__main__":
+    program.main()
