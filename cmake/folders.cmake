@@ -1,8 +1,6 @@
 # A folder of src/distbelief is a library: distbelief_folder(NAME [TORCH] SOURCES a.cc ... LINKS dep ...).
-# Its LINKS are the only folders that it may include (tools/check_includes holds it to that).
+# tools/check_includes holds its sources to the same edges.
 # Unit tests stand beside their sources: distbelief_unit_tests(NAME [TORCH] SOURCES a_test.cc ... LINKS ...).
-
-set(DISTBELIEF_INSTALL_TARGETS distbelief_flags distbelief_torch CACHE INTERNAL "")
 
 # One precompiled <torch/torch.h> for all torch sources: about 17 s each without it.
 function(distbelief_torch_pch target)
@@ -27,6 +25,7 @@ function(distbelief_folder name)
   add_library(${target} STATIC ${ARG_SOURCES})
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PUBLIC ${ARG_LINKS} PRIVATE $<BUILD_INTERFACE:distbelief_flags>)
   if(ARG_TORCH)
     target_link_libraries(${target} PUBLIC distbelief_torch)
@@ -36,7 +35,6 @@ endfunction()
 
 function(distbelief_program_settings target)
   target_link_libraries(${target} PRIVATE distbelief_flags)
-  target_compile_options(${target} PRIVATE -fPIC)  # as the precompiled header was made
   if(OPENBLAS_OPENMP_DIR)
     # DT_RPATH, not DT_RUNPATH: it must also win for libtorch's own search for libopenblas and libblas.
     set_target_properties(${target} PROPERTIES BUILD_RPATH "${OPENBLAS_OPENMP_DIR}" INSTALL_RPATH "${OPENBLAS_OPENMP_DIR}")

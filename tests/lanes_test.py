@@ -50,6 +50,20 @@ class WorkersTest(LanesTest):
         self.assert_same_for_workers({**MLP, "data.samples": 3, "train.batch_size": 4}, (1, 2, 4))
 
 
+class MoreWorkersTest(LanesTest):
+    def test_resnet18_for_longer_with_weight_decay_and_nesterov(self):
+        job = {**AUGMENTED_RESNET, "train.nesterov": True, "train.epochs": 6}
+        self.assert_same_for_workers(job, (1, 2, 3, 4))
+
+    def test_every_optimizer(self):
+        for optimizer in ("sgd", "adam", "adamw", "adagrad", "lars", "lamb"):
+            with self.subTest(optimizer=optimizer):
+                self.assert_same_for_workers({**MLP, "train.optimizer": optimizer, "train.lr": 0.01}, (1, 3))
+
+    def test_more_workers_than_cores(self):
+        self.assert_same_for_workers({**NOISY_GPT, "parallel.lanes": 8}, (2, 8))
+
+
 class OverlapTest(LanesTest):
     def test_update_reduce_and_off_agree(self):
         job = {**AUGMENTED_RESNET, "parallel.bucket_mb": 1, "train.epochs": 1}

@@ -4,6 +4,7 @@ Paths come from the environment, which tests/CMakeLists.txt sets: DISTBELIEF_PRO
 DISTBELIEF_BUILD_DIR, DISTBELIEF_MPIEXEC, DISTBELIEF_OPEN_MPI.
 """
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -54,9 +55,9 @@ def cannot(reason):
 
 
 def lines_of(path):
-    """The objects of a .jsonl file; [] while there is none."""
+    """The objects of a .jsonl file; [] while there is none. A line still being written does not count."""
     try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
     except FileNotFoundError:
         return []
 
@@ -97,7 +98,8 @@ class ProgramTest(unittest.TestCase):
             self.assert_nothing_left()
         finally:
             for pid in self.processes():
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             for child in self.children:
                 child.wait(10)
             shutil.rmtree(self.scratch, ignore_errors=True)
@@ -106,10 +108,10 @@ class ProgramTest(unittest.TestCase):
 
     def start(self, command, **options):
         """Starts a command as leader of a session; its output goes to files."""
-        child = subprocess.Popen([str(part) for part in command], cwd=self.scratch, start_new_session=True,
-                                 stdin=subprocess.DEVNULL, stdout=open(self.scratch / "out", "wb"),
-                                 stderr=open(self.scratch / "err", "wb"),
-                                 **{"env": self.environment, **options})
+        with open(self.scratch / "out", "wb") as out, open(self.scratch / "err", "wb") as err:
+            child = subprocess.Popen([str(part) for part in command], cwd=self.scratch, start_new_session=True,
+                                     stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                     **{"env": self.environment, **options})
         child.began = time.monotonic()
         self.children.append(child)
         return child

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 
 #include <cstdio>
 #include <exception>
@@ -47,13 +46,14 @@ int run_program(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  for (const char* name : {"train", "resume", "worker", "bench"})  // the others end at once, as usual
+    if (app.got_subcommand(name)) catch_signals();
   return run();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  catch_signals();
   try {
     return run_program(argc, argv);
   } catch (const distbelief::Error& error) {

@@ -116,7 +116,7 @@ std::vector<Key> train_keys() {
       key("train.clip_norm", at<&TrainConfig::clip_norm>(), kNotNegative,
           "scale the gradient down to this norm when it is longer; 0: off"),
       key("train.reproducible", at<&TrainConfig::reproducible>(),
-          "same bits for any number of workers, and after any failure; refuses what would break that"),
+          "same bits for any number of workers; refuses what would break that"),
       key("train.early_stop_patience", at<&TrainConfig::early_stop_patience>(), kNotNegative,
           "end after so many epochs without a better validation loss; 0: off"),
       key("train.target_accuracy", at<&TrainConfig::target_accuracy>(), kUnit,

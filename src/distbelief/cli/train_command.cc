@@ -14,15 +14,17 @@
 #include <numeric>
 
 #include "distbelief/base/error.h"
+#include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cluster/launch.h"
-#include "distbelief/comm/host/segment.h"
+#include "distbelief/comm/host/communicator.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/lane_runner.h"
+#include "distbelief/train/run_progress.h"
 #include "distbelief/train/worker.h"
 
 namespace distbelief::cli {
@@ -119,25 +121,49 @@ report::Progress::Options progress_options(const std::string& style, int columns
   return options;
 }
 
-// Everything that can be known to fail is found before a process starts.
-void check_before_start(const Job& job, int workers, int local_workers) {
+// Everything that can be known to fail is found before a process starts. Gives the job's steps.
+std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_per_host) {
   check_named(job);
   const train::PreparedJob prepared = train::prepare_job(job.config);
   auto options = train::group_options(job.config);
   options.lane_values = train::LaneRunner::lane_values(*prepared.network);
-  if (local_workers > 1)
+  if (workers_per_host[0] > 1)  // this machine stands for all; each looks again when it starts
     comm::require_shared_memory(
         strategy::AllreduceGroup::bytes_needed(compute::trainable_parameters(*prepared.network), options,
-                                               {local_workers}, 0),
-        fmt::format("{} with {} workers", job.config.model.name, workers));
+                                               workers_per_host, 0) +
+            comm::HostCommunicator::staging_bytes(workers_per_host[0]),
+        fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
+  return prepared.total_steps();
+}
+
+nlohmann::json read_summary(const fs::path& run_dir) {
+  std::ifstream file(run_dir / "summary.json");
+  return nlohmann::json::parse(file, nullptr, false);
+}
+
+// Whether there is nothing left to do, and says so. Names damaged checkpoints.
+bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps) {
+  const auto loaded = checkpoint::Store(run_dir / "checkpoints").load_latest([](const checkpoint::Entry& entry, const Error& error) {
+    fmt::print(stderr, "distbelief: checkpoint {} is damaged and passed over: {}\n", entry.folder.string(), error.message());
+  });
+  if (!loaded)
+    throw Error(ErrorCode::kBadInput, fmt::format("{} has no whole checkpoint to resume from", run_dir.string()));
+  const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
+  const std::string reason = train::stop_reason(config.train, progress);
+  if (reason.empty() && progress.step < total_steps) return false;
+  const nlohmann::json summary = read_summary(run_dir);
+  if (summary.is_discarded() || summary.value("steps", std::int64_t{-1}) != progress.step) return false;  // its end was not recorded
+  fmt::print("{} is finished: {} of {} steps{}; to train on: distbelief resume {} --set {}=N\n",
+             run_dir.string(), progress.step, total_steps, reason.empty() ? "" : ", " + reason, run_dir.string(),
+             config.train.max_steps == total_steps ? "train.max_steps" : "train.epochs");
+  return true;
 }
 
 void show_end(const fs::path& run_dir) {
-  std::ifstream file(run_dir / "summary.json");
-  const nlohmann::json summary = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json summary = read_summary(run_dir);
   if (summary.is_discarded()) return;
   fmt::print("{}: {} steps, {} samples in {:.1f} s ({:.0f} samples/s)", summary.value("status", ""),
-             summary.value("steps", 0), summary.value("samples", 0), summary.value("wall_seconds", 0.0),
+             summary.value("steps", std::int64_t{0}), summary.value("samples", std::int64_t{0}), summary.value("wall_seconds", 0.0),
              summary.value("samples_per_second", 0.0));
   if (summary.contains("test_accuracy") && summary["test_accuracy"].is_number())
     fmt::print(", test accuracy {:.2f} %", 100 * summary["test_accuracy"].get<double>());
@@ -151,6 +177,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
   launch.workers = int(config.parallel.workers);
   launch.hosts = hosts;
   launch.isa = cluster::weakest_isa(hosts, own_path(), *invocation.interrupted);
+  if (invocation.interrupted->load()) return 130;
   launch.command = {own_path(), "worker", "--run-dir", fs::absolute(run_dir).string(), "--job-hex", to_hex(to_toml(config)),
                     "--progress", progress_style(config.report.progress), "--columns", std::to_string(terminal_columns())};
   if (resume) launch.command.emplace_back("--resume");
@@ -192,19 +219,46 @@ int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocati
       worker_options(job.config, run_dir, resume, progress_options(style, 80, false), invocation));
 }
 
+// Where the workers go, and how many there are: --hosts, --workers, or what the job says.
+std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& config) {
+  if (flags.workers > 0) config.parallel.workers = flags.workers;
+  if (flags.hosts.empty()) return {};
+  std::vector<cluster::HostSlots> hosts = cluster::parse_hosts(flags.hosts);
+  config.parallel.workers =
+      std::accumulate(hosts.begin(), hosts.end(), 0, [](int sum, const auto& host) { return sum + host.slots; });
+  if (flags.workers > 0 && flags.workers != config.parallel.workers)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("--workers {} and --hosts {} disagree; give one of them", flags.workers, flags.hosts));
+  return hosts;
+}
+
+std::vector<int> workers_per_host(const Config& config, const std::vector<cluster::HostSlots>& hosts) {
+  if (hosts.empty()) return {int(config.parallel.workers)};
+  std::vector<int> workers;
+  for (const cluster::HostSlots& host : hosts) workers.push_back(host.slots);
+  return workers;
+}
+
+// A run that goes on keeps what its bits are made of.
+void require_same_arithmetic(const Config& before, const Config& after) {
+  const std::pair<const char*, bool> kept[] = {{"model", before.model == after.model},
+                                               {"data.name", before.data.name == after.data.name},
+                                               {"train.seed", before.train.seed == after.train.seed},
+                                               {"train.batch_size", before.train.batch_size == after.train.batch_size},
+                                               {"train.accumulate", before.train.accumulate == after.train.accumulate},
+                                               {"train.optimizer", before.train.optimizer.name == after.train.optimizer.name},
+                                               {"parallel.lanes", before.parallel.lanes == after.parallel.lanes}};
+  for (const auto& [key, same] : kept)
+    if (!same)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("a resumed run cannot change {}: start a new one with distbelief train", key));
+}
+
 int train(const TrainFlags& flags, const Invocation& invocation) {
   Job job = flags.job.read();
-  const auto hosts = flags.hosts.empty() ? std::vector<cluster::HostSlots>{} : cluster::parse_hosts(flags.hosts);
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config);
   if (!flags.trace.empty()) job.config.report.trace = fs::absolute(flags.trace).string();
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
-  if (flags.workers > 0) job.config.parallel.workers = flags.workers;
-  if (!hosts.empty()) {
-    job.config.parallel.workers =
-        std::accumulate(hosts.begin(), hosts.end(), 0, [](int sum, const auto& host) { return sum + host.slots; });
-    if (flags.workers > 0 && flags.workers != job.config.parallel.workers)
-      throw Error(ErrorCode::kBadInput, fmt::format("--workers {} and --hosts {} disagree; give one of them",
-                                                    flags.workers, flags.hosts));
-  }
   if (cluster::launcher_place().launched) {
     job.config.parallel.workers = cluster::launcher_place().size;
     validate(job);
@@ -214,7 +268,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   }
   validate(job);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
-  check_before_start(job, int(job.config.parallel.workers), hosts.empty() ? int(job.config.parallel.workers) : hosts[0].slots);
+  check_before_start(job, workers_per_host(job.config, hosts));
   const fs::path run_dir = make_run_dir(flags.run_dir, job.config);
   write_job(run_dir, job.config);
   return supervise(job.config, hosts, run_dir, false, invocation);
@@ -225,19 +279,20 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   if (!fs::exists(run_dir / "job.toml"))
     throw Error(ErrorCode::kBadInput, fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
   Job job = read_job_file(run_dir / "job.toml");
+  const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
-  const auto hosts = flags.hosts.empty() ? std::vector<cluster::HostSlots>{} : cluster::parse_hosts(flags.hosts);
-  if (flags.workers > 0) job.config.parallel.workers = flags.workers;
-  if (!hosts.empty())
-    job.config.parallel.workers =
-        std::accumulate(hosts.begin(), hosts.end(), 0, [](int sum, const auto& host) { return sum + host.slots; });
+  require_same_arithmetic(before, job.config);
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config);
   if (cluster::launcher_place().launched) {
     job.config.parallel.workers = cluster::launcher_place().size;
     validate(job);
     return train_launched(std::move(job), run_dir, true, invocation);
   }
   validate(job);
-  check_before_start(job, int(job.config.parallel.workers), hosts.empty() ? int(job.config.parallel.workers) : hosts[0].slots);
+  train::resolve_for_workers(job.config, int(job.config.parallel.workers));
+  const std::int64_t total_steps = check_before_start(job, workers_per_host(job.config, hosts));
+  if (is_finished(run_dir, job.config, total_steps)) return 0;
+  write_job(run_dir, job.config);
   return supervise(job.config, hosts, run_dir, true, invocation);
 }
 

@@ -46,7 +46,8 @@ class Child {
     if (pid_ < 0) throw Error(ErrorCode::kUnavailable, fmt::format("cannot start a process: {}", std::strerror(errno)));
     if (pid_ == 0) {
       setpgid(0, 0);
-      prctl(PR_SET_PDEATHSIG, SIGKILL);  // when we die, however, the launcher and with it the workers go too
+      // When we die, however, the launcher ends the workers and removes its files and shared memory.
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(127);
       if (output >= 0) dup2(output, STDOUT_FILENO);
       const int null = open("/dev/null", O_RDONLY);
@@ -121,12 +122,10 @@ std::vector<std::string> mpiexec_command(const LaunchOptions& options) {
 
 void add_environment(std::vector<std::string>& command, Isa isa) {
   for (const Variable& variable : pinned_environment(isa)) {
-    const char* own = std::getenv(variable.name.c_str());
-    const std::string value = own == nullptr ? variable.value : own;
     if (kOpenMpi)
-      command.insert(command.end(), {"-x", variable.name + "=" + value});
+      command.insert(command.end(), {"-x", variable.name + "=" + variable.value});
     else
-      command.insert(command.end(), {"-genv", variable.name, value});
+      command.insert(command.end(), {"-genv", variable.name, variable.value});
   }
 }
 
@@ -138,21 +137,27 @@ LauncherPlace launcher_place() {
     const char* size;
   };
   for (const Names& names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, Names{"PMI_RANK", "PMI_SIZE"},
-                             Names{"PMIX_RANK", "SLURM_NTASKS"}, Names{"SLURM_PROCID", "SLURM_NTASKS"}})
+                             Names{"PMIX_RANK", "SLURM_NTASKS"}})
     if (std::getenv(names.rank) != nullptr)
       return {true, number_in(names.rank, 0), std::max(1, number_in(names.size, 1))};
   return {};
 }
 
-bool is_pinned() { return std::getenv("DISTBELIEF_ISA") != nullptr && std::getenv("OMP_NUM_THREADS") != nullptr; }
+bool is_pinned() {
+  for (const Variable& variable : pinned_environment(pinned_isa())) {
+    const char* value = std::getenv(variable.name.c_str());
+    if (value == nullptr || value != variable.value) return false;
+  }
+  return true;
+}
 
 Isa pinned_isa() {
   const char* name = std::getenv("DISTBELIEF_ISA");
-  return name == nullptr ? detect_isa() : parse_isa(name);
+  return name == nullptr ? detect_isa() : std::min(parse_isa(name), detect_isa());
 }
 
 void restart_pinned(Isa isa, char** argv) {
-  for (const Variable& variable : pinned_environment(isa)) setenv(variable.name.c_str(), variable.value.c_str(), 0);
+  for (const Variable& variable : pinned_environment(isa)) setenv(variable.name.c_str(), variable.value.c_str(), 1);
   execv("/proc/self/exe", argv);
 }
 
@@ -194,7 +199,7 @@ int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupt
 
 Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path& program,
                 const std::atomic<bool>& interrupted) {
-  Isa weakest = detect_isa();
+  Isa weakest = pinned_isa();
   if (hosts.empty()) return weakest;
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);

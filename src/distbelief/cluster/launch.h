@@ -17,12 +17,12 @@ struct LauncherPlace {
 };
 LauncherPlace launcher_place();
 
-// The instruction set that this process was pinned to, if it was.
-bool is_pinned();
+// The instruction set to use here: what DISTBELIEF_ISA names, or the machine's, whichever is weaker.
 Isa pinned_isa();
+// Whether this process runs with the whole environment of pinned_environment(pinned_isa()).
+bool is_pinned();
 
-// Starts the program anew with the environment of pinned_environment(); returns only where that fails.
-// Variables that the user has set are kept.
+// Starts the program anew with that environment, whatever its variables were; returns only where that fails.
 void restart_pinned(Isa isa, char** argv);
 
 struct HostSlots {
@@ -46,7 +46,7 @@ std::vector<std::string> launch_command(const LaunchOptions& options);
 // theirs, or 130 when interrupted. All of them are gone when it returns.
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted);
 
-// The weakest instruction set among the hosts, asked of each. Throws Error(kUnavailable) naming a host
+// The weakest instruction set among this process's own (pinned_isa) and the hosts', asked of each. Throws Error(kUnavailable) naming a host
 // that does not answer.
 Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path& program,
                 const std::atomic<bool>& interrupted);

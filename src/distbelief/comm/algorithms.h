@@ -14,9 +14,8 @@
 //   direct reduce-scatter 1          V (n-1)/n         tree order
 //   direct allgather      1          V (n-1)/n         -
 //   central reduce        1          V (to rank 0)     tree order, all at rank 0
-//   central share         1          V (n-1) by rank 0 -
 //   broadcast             log2 n     V log2 n by root  -            (binomial tree)
-//   barrier               log2 n     0                 -            (dissemination)
+//   barrier               log2 n     log2 n bytes      -            (dissemination)
 //
 // All are in place. `parts` says which rank ends with, or starts from, which part.
 namespace distbelief::comm {

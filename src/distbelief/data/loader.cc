@@ -98,7 +98,7 @@ void Loader::Ring::start_threads() try {
   }
 } catch (const std::system_error& error) {
   throw Error(ErrorCode::kUnavailable,
-              fmt::format("cannot start {} loader threads: {}; lower data.loader_threads, or 0 for none",
+              fmt::format("cannot start {} loader threads: {}; lower data.loader_threads",
                           options_.threads, error.what()));
 }
 

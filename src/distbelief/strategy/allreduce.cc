@@ -101,7 +101,7 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
   filled_ = reduced_ = updated_ = 0;
   gradient_scale_ = 1;
   in_backward_ = true;
-  if (options_.exchange) options_.exchange->start_step(round_);
+  if (options_.exchange) options_.exchange->start_step(round_, step_.step);
 }
 
 void AllreduceSharing::begin_lane(std::int64_t lane) {

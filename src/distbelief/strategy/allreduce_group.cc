@@ -72,7 +72,7 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
         .early_update = options_.overlap == Overlap::kUpdate &&
                         AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm) == 0,
         .norm_rounds = AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm),
-        .deadline = world.options().deadline, .observer = observer_at(options_, options_.threads)});
+        .observer = observer_at(options_, options_.threads)});
   for (int t = 0; t < options_.threads; ++t) {
     AllreduceSharing::Options sharing = common;
     sharing.domain = domains_[std::size_t(t)].get();

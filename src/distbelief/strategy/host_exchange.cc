@@ -47,7 +47,9 @@ HostExchange::HostExchange(const Options& options)
       host_(options.leaders->rank()),
       hosts_(options.leaders->size()),
       stops_(exchange_stops(int(options.layout->buckets().size()), options.early_update, options.norm_rounds)),
-      waiter_(*options.abort, options.deadline, std::chrono::nanoseconds(0)) {
+      // No deadline of its own: it begins to wait when forward begins, and a step may take any time. The
+      // carriers watch each other, the hosts watch each other's messages, and the abort record ends this.
+      waiter_(*options.abort, std::chrono::hours(24 * 365), std::chrono::nanoseconds(0)) {
   segments_of_host_.resize(std::size_t(hosts_));
   for (int h = 0; h < hosts_; ++h)
     for (int b = 0; b < int(options_.layout->buckets().size()); ++b) {
@@ -61,6 +63,10 @@ HostExchange::HostExchange(const Options& options)
 }
 
 HostExchange::~HostExchange() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (wanted_round_ != done_round_ && !failure_) options_.abort->set(options_.first_rank, "left in the middle of a step");
+  }
   thread_.request_stop();
   changed_.notify_all();
 }
@@ -79,8 +85,9 @@ comm::Parts HostExchange::parts(int bucket) const {
   return parts;
 }
 
-void HostExchange::start_step(std::int64_t round) {
+void HostExchange::start_step(std::int64_t round, std::int64_t step) {
   const std::lock_guard lock(mutex_);
+  step_ = step;
   wanted_round_ = round;
   changed_.notify_all();
 }
@@ -120,7 +127,7 @@ void HostExchange::run_step(std::int64_t round) {
     const char* what = "sum";
     switch (stop.kind) {
       case Kind::kSum: sum_bucket(stop.bucket, round); break;
-      case Kind::kNorms: exchange_norms(round); what = "norms"; break;
+      case Kind::kNorms: exchange_norms(); what = "norms"; break;
       case Kind::kPublish: publish(stop.bucket, round); what = "publish"; break;
       case Kind::kBuffers: exchange_buffers(round); what = "buffers"; break;
     }
@@ -128,17 +135,16 @@ void HostExchange::run_step(std::int64_t round) {
   }
 }
 
-void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what,
-                                     std::int64_t round) {
+void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what) {
   for (int c = 0; c < own().carriers; ++c)
     waiter_.wait(options_.state->carrier(c).*signal, wanted,
-                 {.rank = options_.first_rank + c / options_.threads, .operation = what, .step = round});
+                 {.rank = options_.first_rank + c / options_.threads, .operation = what, .step = step_});
 }
 
 void HostExchange::sum_bucket(int bucket, std::int64_t round) {
   const auto buckets = options_.layout->buckets().size();
   const auto count = std::uint32_t(std::size_t(round) * buckets + std::size_t(bucket) + 1);
-  wait_for_carriers(&CarrierSignals::reduced, count, "reduce gradients", round);
+  wait_for_carriers(&CarrierSignals::reduced, count, "reduce gradients");
   exchange_touched(bucket, round);
   if (options_.leaders->algorithm() == comm::Algorithm::kRing)
     sum_round_the_ring(bucket);
@@ -151,13 +157,12 @@ void HostExchange::sum_bucket(int bucket, std::int64_t round) {
 void HostExchange::sum_in_tree_order(int bucket) {
   Link& link = options_.leaders->link();
   const Span mine = chunk(bucket, host_);
-  std::vector<float> received;
   std::size_t foreign_nodes = 0;
   for (int h = 0; h < hosts_; ++h) foreign_nodes += h == host_ ? 0 : options_.plan->hosts[std::size_t(h)].nodes.size();
-  received.resize(foreign_nodes * mine.size());
+  received_.resize(std::max(received_.size(), foreign_nodes * mine.size()));
   Requests requests;
   std::vector<const float*> inputs;
-  float* place = received.data();
+  float* place = received_.data();
   for (int h = 0; h < hosts_; ++h) {
     const Span theirs = chunk(bucket, h);
     const auto nodes = options_.plan->hosts[std::size_t(h)].nodes.size();
@@ -175,12 +180,12 @@ void HostExchange::sum_in_tree_order(int bucket) {
                                          theirs.size() * sizeof(float), h, kSumTag));
   }
   link.wait(requests, "sum gradients between hosts");
-  std::vector<float> scratch(kSumBlock * inputs.size());
+  scratch_.resize(kSumBlock * inputs.size());
   for (std::size_t at = 0; at < mine.size(); at += kSumBlock) {
     const std::size_t count = std::min(kSumBlock, mine.size() - at);
     std::vector<const float*> here(inputs);
     for (const float*& input : here) input += at;
-    const float* sum = tree_sum<float>(here, options_.plan->merges_of_hosts, count, scratch.data());
+    const float* sum = tree_sum<float>(here, options_.plan->merges_of_hosts, count, scratch_.data());
     std::memcpy(options_.state->world_sum() + mine.begin + at, sum, count * sizeof(float));
   }
 }
@@ -215,10 +220,10 @@ void HostExchange::exchange_touched(int bucket, std::int64_t round) {
   for (std::size_t i = 0; i < theirs.size(); ++i) all[parameters[i % parameters.size()]] |= theirs[i];
 }
 
-void HostExchange::exchange_norms(std::int64_t round) {
+void HostExchange::exchange_norms() {
   constexpr int kArrays = 3;
   ++measures_;
-  wait_for_carriers(&CarrierSignals::measured, measures_, "measure norms", round);
+  wait_for_carriers(&CarrierSignals::measured, measures_, "measure norms");
   std::vector<std::vector<double>> packed(std::size_t(hosts_), std::vector<double>{});
   Link& link = options_.leaders->link();
   Requests requests;
@@ -243,7 +248,7 @@ void HostExchange::exchange_norms(std::int64_t round) {
 void HostExchange::publish(int bucket, std::int64_t round) {
   const auto buckets = options_.layout->buckets().size();
   const auto count = std::uint32_t(std::size_t(round) * buckets + std::size_t(bucket) + 1);
-  wait_for_carriers(&CarrierSignals::updated, count, "update parameters", round);
+  wait_for_carriers(&CarrierSignals::updated, count, "update parameters");
   const Span span = options_.layout->buckets()[std::size_t(bucket)].span;
   const comm::View values = comm::view(options_.state->parameters() + span.begin, span.size());
   if (options_.leaders->algorithm() == comm::Algorithm::kRing)

@@ -46,13 +46,13 @@ class HostExchange {
     std::size_t buffers = 0;
     bool early_update = false;
     int norm_rounds = 0;
-    std::chrono::nanoseconds deadline{};
     Observer* observer = nullptr;
   };
   explicit HostExchange(const Options& options);
   ~HostExchange();
 
-  void start_step(std::int64_t round);
+  // `step` is for messages.
+  void start_step(std::int64_t round, std::int64_t step);
   void finish_step();
 
   // Collective over the leaders: the first host gets every host's part of an array over the arena.
@@ -65,11 +65,10 @@ class HostExchange {
   void sum_in_tree_order(int bucket);
   void sum_round_the_ring(int bucket);
   void exchange_touched(int bucket, std::int64_t round);
-  void exchange_norms(std::int64_t measure);
+  void exchange_norms();
   void publish(int bucket, std::int64_t round);
   void exchange_buffers(std::int64_t round);
-  void wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what,
-                         std::int64_t round);
+  void wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what);
   compute::Span chunk(int bucket, int host) const;
   comm::Parts parts(int bucket) const;
   const Host& own() const { return options_.plan->hosts[std::size_t(host_)]; }
@@ -81,10 +80,13 @@ class HostExchange {
   std::vector<std::vector<std::size_t>> segments_of_host_;
   comm::Waiter waiter_;
   std::uint32_t measures_ = 0;
+  std::vector<float> received_;  // other hosts' nodes of a bucket
+  std::vector<float> scratch_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::int64_t wanted_round_ = -1;
+  std::int64_t step_ = 0;
   std::int64_t done_round_ = -1;
   std::exception_ptr failure_;
   std::jthread thread_;

@@ -15,7 +15,7 @@ namespace distbelief::strategy {
 struct CarrierSignals {
   comm::Signal ready;     // my gradients are in the window
   comm::Signal reduced;   // my slice of the host's sum is there
-  comm::Signal measured;  // my slices' norms are there (counts steps)
+  comm::Signal measured;  // my slices' norms are there (counts rounds of norms)
   comm::Signal updated;   // my slice of the parameters is new
 };
 

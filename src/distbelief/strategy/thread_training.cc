@@ -120,7 +120,6 @@ class TrainingHost {
                               .buffers = world_.job.buffers,
                               .early_update = world_.job.overlap == Overlap::kUpdate && norm_rounds == 0,
                               .norm_rounds = norm_rounds,
-                              .deadline = world_.job.deadline,
                               .observer = nullptr});
   }
 

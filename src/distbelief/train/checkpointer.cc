@@ -42,8 +42,8 @@ std::vector<std::string> exchange_texts(comm::Communicator& workers, const std::
   return texts;
 }
 
-Checkpointer::Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep)
-    : world_(world), store_(run_dir / "checkpoints"), keep_(keep) {}
+Checkpointer::Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep, std::string build)
+    : world_(world), store_(run_dir / "checkpoints"), keep_(keep), build_(std::move(build)) {}
 
 Checkpointer::Restored Checkpointer::open(torch::nn::Module& network) {
   nlohmann::json message;
@@ -62,7 +62,8 @@ Checkpointer::Restored Checkpointer::open(torch::nn::Module& network) {
   message = nlohmann::json::parse(broadcast_text(world_.communicator(), message.dump(), 0));
   if (message.contains("failure")) throw Error(ErrorCode::kBadInput, message["failure"].get<std::string>());
   const nlohmann::json& progress = message.at("progress");
-  return {run_progress_from_json(progress.at("run")), progress.at("update_counts").get<std::vector<std::int64_t>>()};
+  return {run_progress_from_json(progress.at("run")), progress.at("update_counts").get<std::vector<std::int64_t>>(),
+          progress.value("build", "")};
 }
 
 void Checkpointer::restore_optimizer(strategy::AllreduceGroup& group) {
@@ -91,7 +92,7 @@ void Checkpointer::save(strategy::AllreduceGroup& group, const torch::nn::Module
                        reinterpret_cast<const std::byte*>(group.state(int(s)) + entry.offset)});
   checkpoint::Snapshot snapshot;
   snapshot.step = progress.step;
-  snapshot.progress = {{"run", to_json(progress)}, {"update_counts", group.sharing(0).update_counts()}};
+  snapshot.progress = {{"run", to_json(progress)}, {"update_counts", group.sharing(0).update_counts()}, {"build", build_}};
   snapshot.tensors = views;
   snapshot.weights_sha256 = weights_sha256(network);
   store_.save(snapshot);

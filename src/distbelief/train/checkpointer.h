@@ -19,11 +19,13 @@ namespace distbelief::train {
 // and in the manifest the progress and how many updates each parameter has had.
 class Checkpointer {
  public:
-  Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep);
+  // `build` names what the result's bits depend on besides the job; it is kept with each checkpoint.
+  Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep, std::string build);
 
   struct Restored {
     RunProgress progress;
     std::vector<std::int64_t> update_counts;
+    std::string build;
   };
   // Collective: the newest whole checkpoint's progress on all ranks, and on rank 0 its parameters and
   // buffers in `network`. Throws Error(kBadInput) when there is none or it does not fit.
@@ -39,6 +41,7 @@ class Checkpointer {
   World& world_;
   checkpoint::Store store_;
   std::size_t keep_;
+  std::string build_;
   std::optional<checkpoint::Loaded> loaded_;
 };
 

@@ -82,6 +82,7 @@ struct DataParallel::State {
 
 DataParallel::DataParallel(World& world, std::shared_ptr<torch::nn::Module> module, Options options)
     : lr_(options.optimizer.lr) {
+  compute::trainable_parameters(*module);  // refuses what cannot be trained before anything moves
   broadcast_module(world, *module);
   state_ = std::make_unique<State>(world, module, options);
 }
@@ -110,6 +111,7 @@ struct GradientAverager::State {
 };
 
 GradientAverager::GradientAverager(World& world, std::shared_ptr<torch::nn::Module> module) {
+  compute::trainable_parameters(*module);
   broadcast_module(world, *module);
   DataParallel::Options options;
   options.optimizer.name = compute::kKeepGradient;

@@ -47,7 +47,7 @@ class DataParallel {
   std::int64_t step_ = 0;
 };
 
-// Only averages gradients: the module, its parameters and torch::optim stay the user's own. The
+// Averages gradients (and buffers) and no more: the module, its parameters and torch::optim stay the user's own. The
 // parameters start as rank 0's. Collective; one thread.
 class GradientAverager {
  public:

@@ -1,5 +1,7 @@
 #include "distbelief/train/job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "distbelief/base/error.h"
@@ -56,7 +58,7 @@ strategy::AllreduceGroup::Options group_options(const Config& config) {
   options.overlap = config.parallel.overlap == "update"   ? Overlap::kUpdate
                     : config.parallel.overlap == "reduce" ? Overlap::kReduce
                                                           : Overlap::kOff;
-  options.bucket_bytes = std::size_t(config.parallel.bucket_mb * 1e6);
+  options.bucket_bytes = std::size_t(config.parallel.bucket_mb * 1024 * 1024);
   return options;
 }
 
@@ -65,6 +67,8 @@ comm::Algorithm algorithm_of(const Config& config) {
   if (config.parallel.algorithm == "central") return comm::Algorithm::kCentral;
   return comm::Algorithm::kDirect;
 }
+
+std::string build_name(const std::string& isa) { return fmt::format("instruction set {}, libtorch {}", isa, TORCH_VERSION); }
 
 Reproducibility reproducibility(const Config& config, int hosts) {
   if (config.parallel.algorithm == "ring" && hosts > 1)

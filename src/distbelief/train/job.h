@@ -31,6 +31,9 @@ void resolve_for_workers(Config& config, int workers);
 strategy::AllreduceGroup::Options group_options(const Config& config);
 comm::Algorithm algorithm_of(const Config& config);
 
+// What a result's bits depend on besides the job: "instruction set avx2, libtorch 1.13.0".
+std::string build_name(const std::string& isa);
+
 // Whether weights_sha256 is the same for any number of workers, and why not.
 struct Reproducibility {
   bool holds = true;

@@ -10,6 +10,9 @@ namespace distbelief::train {
 
 using report::Phase;
 
+// Keeps the lanes' randomness apart from that of data augmentation.
+constexpr std::uint64_t kLaneStream = 0x6c616e65;
+
 LaneRunner::LaneRunner(Options options)
     : options_(std::move(options)),
       replica_(options_.network, *options_.layout, options_.arena),
@@ -51,7 +54,7 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
   if (batch.size > 0) {
     begin = now;
     const model::GeneratorScope randomness(
-        derive_seed({options_.seed, std::uint64_t(plan.step), std::uint64_t(lane)}));
+        derive_seed({options_.seed, kLaneStream, std::uint64_t(plan.step), std::uint64_t(lane)}));
     buffers_.write(step_buffers_);
     const torch::Tensor loss = options_.task->loss_sum(*options_.network, as_tensors(batch)).div(items);
     const std::span<float> values = options_.sharing->lane_buffers();

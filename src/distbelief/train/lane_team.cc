@@ -3,7 +3,21 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "distbelief/base/error.h"
+
 namespace distbelief::train {
+namespace {
+
+// Whether it only says that somebody else failed.
+bool is_consequence(const std::exception_ptr& failure) try {
+  std::rethrow_exception(failure);
+} catch (const Error& error) {
+  return error.code() == ErrorCode::kAborted;
+} catch (...) {
+  return false;
+}
+
+}  // namespace
 
 LaneTeam::LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, comm::AbortRecord& abort, int rank)
     : runners_(std::move(runners)), abort_(abort), rank_(rank) {
@@ -32,14 +46,13 @@ void LaneTeam::run(LaneRunner& runner, const std::stop_token& stop) {
       abort_.set(rank_, error.what());
     }
     lock.lock();
-    if (failure && !failure_) failure_ = failure;
+    if (failure && (!failure_ || is_consequence(failure_))) failure_ = failure;
     --running_;
     changed_.notify_all();
   }
 }
 
 LaneRunner::Outcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
-  if (threads_.empty()) return runners_[0]->step(plan, wishes);
   {
     const std::lock_guard lock(mutex_);
     plan_ = plan;
@@ -58,7 +71,8 @@ LaneRunner::Outcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNot
   }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return running_ == 0; });
-  if (failure_) std::rethrow_exception(failure_);  // the first cause, rather than what followed from it
+  if (failure && !is_consequence(failure)) std::rethrow_exception(failure);
+  if (failure_) std::rethrow_exception(failure_);
   if (failure) std::rethrow_exception(failure);
   return outcome;
 }

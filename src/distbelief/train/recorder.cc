@@ -20,7 +20,8 @@ Recorder::Recorder(Options options)
 }
 
 report::ProgressState Recorder::shown(const RunProgress& progress) const {
-  const double per_step = seconds(Clock::now() - started_) / double(std::max<std::int64_t>(1, progress.step));
+  const double per_step =
+      seconds(Clock::now() - started_) / double(std::max<std::int64_t>(1, progress.step - options_.first_step));
   const std::int64_t ended = progress.step_in_epoch == 0 ? 1 : 0;  // the step just done belongs to the epoch before
   return {.epoch = std::min(options_.epochs, progress.epoch + 1 - ended),
           .epochs = options_.epochs,

@@ -25,6 +25,7 @@ class Recorder {
     std::int64_t epochs = 0;
     std::int64_t total_steps = 0;
     std::int64_t steps_per_epoch = 0;
+    std::int64_t first_step = 0;  // of this process: a resumed run begins later
   };
   explicit Recorder(Options options);
 

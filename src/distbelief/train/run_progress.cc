@@ -19,8 +19,7 @@ nlohmann::json to_json(const RunProgress& p) {
                           {"epochs_without_gain", p.epochs_without_gain},
                           {"evaluated", p.evaluated},
                           {"test_loss", p.test_loss},
-                          {"test_accuracy", p.test_accuracy},
-                          {"finished", p.finished}};
+                          {"test_accuracy", p.test_accuracy}};
   if (p.best_loss < std::numeric_limits<double>::infinity()) value["best_loss"] = p.best_loss;
   return value;
 }
@@ -39,10 +38,20 @@ RunProgress run_progress_from_json(const nlohmann::json& value) try {
   p.evaluated = value.at("evaluated");
   p.test_loss = value.at("test_loss");
   p.test_accuracy = value.at("test_accuracy");
-  p.finished = value.at("finished");
   return p;
 } catch (const nlohmann::json::exception& error) {
   throw Error(ErrorCode::kBadInput, fmt::format("the checkpoint's progress cannot be read: {}", error.what()));
+}
+
+std::string stop_reason(const TrainConfig& config, const RunProgress& progress) {
+  if (!progress.evaluated) return "";
+  if (config.target_accuracy > 0 && progress.test_accuracy >= config.target_accuracy)
+    return fmt::format("test accuracy {:.4f} reached train.target_accuracy = {}", progress.test_accuracy,
+                       config.target_accuracy);
+  if (config.early_stop_patience > 0 && progress.epochs_without_gain >= config.early_stop_patience)
+    return fmt::format("no better test loss for {} validations (train.early_stop_patience)",
+                       progress.epochs_without_gain);
+  return "";
 }
 
 Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgress& progress) {
@@ -56,15 +65,7 @@ Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgre
   progress.evaluated = true;
   progress.test_loss = evaluation.loss;
   progress.test_accuracy = evaluation.accuracy;
-  if (config.target_accuracy > 0 && evaluation.accuracy >= config.target_accuracy) {
-    verdict.stop = true;
-    verdict.reason = fmt::format("test accuracy {:.4f} reached train.target_accuracy = {}", evaluation.accuracy,
-                                 config.target_accuracy);
-  } else if (config.early_stop_patience > 0 && progress.epochs_without_gain >= config.early_stop_patience) {
-    verdict.stop = true;
-    verdict.reason = fmt::format("no better test loss for {} validations (train.early_stop_patience)",
-                                 progress.epochs_without_gain);
-  }
+  verdict.stop_reason = stop_reason(config, progress);
   return verdict;
 }
 

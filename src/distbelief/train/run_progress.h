@@ -24,7 +24,6 @@ struct RunProgress {
   bool evaluated = false;          // whether there was a validation
   double test_loss = 0;
   double test_accuracy = 0;
-  bool finished = false;           // all epochs done, or a stopping rule took effect
 
   bool operator==(const RunProgress&) const = default;
 };
@@ -35,9 +34,10 @@ RunProgress run_progress_from_json(const nlohmann::json& value);  // throws Erro
 // What a validation means for the run. Pure.
 struct Verdict {
   bool is_best = false;
-  bool stop = false;
-  std::string reason;
+  std::string stop_reason;  // empty: the run goes on
 };
+// Why a stopping rule ends the run after its last validation; empty: it goes on. Pure.
+std::string stop_reason(const TrainConfig& config, const RunProgress& progress);
 Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgress& progress);
 
 }  // namespace distbelief::train

@@ -62,7 +62,7 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
       plan_{job_.data.train->size(), std::uint64_t(job_.config.train.batch_size), std::uint64_t(job_.config.parallel.lanes)},
       train_batches_(*job_.data.train, batch_options(job_.config)),
       test_batches_(*job_.data.test, test_options(job_.config)),
-      checkpointer_(world, options_.run_dir, std::size_t(job_.config.checkpoint.keep)),
+      checkpointer_(world, options_.run_dir, std::size_t(job_.config.checkpoint.keep), build_name(options_.isa)),
       lane_samples_(std::size_t(job_.config.parallel.lanes)),
       last_save_(Clock::now()) {
   if (!job_.config.report.trace.empty()) {
@@ -77,9 +77,10 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
     recorder_ = std::make_unique<Recorder>(Recorder::Options{.run_dir = options_.run_dir,
                                                              .report = job_.config.report,
                                                              .progress = options_.progress,
-                                                             .epochs = job_.config.train.epochs,
+                                                             .epochs = (job_.total_steps() + job_.steps_per_epoch() - 1) / job_.steps_per_epoch(),
                                                              .total_steps = job_.total_steps(),
-                                                             .steps_per_epoch = job_.steps_per_epoch()});
+                                                             .steps_per_epoch = job_.steps_per_epoch(),
+                                                             .first_step = progress_.step});
 }
 
 Trainer::~Trainer() = default;
@@ -88,9 +89,15 @@ void Trainer::restore() {
   Checkpointer::Restored restored = checkpointer_.open(*job_.network);
   progress_ = restored.progress;
   update_counts_ = std::move(restored.update_counts);
+  if (is_root() && restored.build != build_name(options_.isa)) {
+    spdlog::warn("the checkpoint was made with {}, this is {}", restored.build, build_name(options_.isa));
+    fmt::print(stderr, "distbelief: the checkpoint was made with {}, this is {}: the result will not have the same bits\n",
+               restored.build, build_name(options_.isa));
+  }
   first_step_ = progress_.step;
   samples_before_ = progress_.samples;
   last_saved_step_ = progress_.step;
+  stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
   compute::BufferSet buffers(*job_.network);
   std::vector<float> values(buffers.size());
   buffers.read(values);
@@ -126,7 +133,9 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
                                             .epoch = std::uint64_t(progress_.epoch),
                                             .step = std::uint64_t(progress_.step_in_epoch),
                                             .threads = int(job_.config.data.loader_threads),
-                                            .prefetch = int(job_.config.data.prefetch)}));
+                                            .prefetch = int(job_.config.data.prefetch),
+                                            .deadline = std::chrono::milliseconds(
+                                                std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
   data::Loader* loader = loaders_.back().get();
   std::shared_ptr<model::Network> network = job_.network;
   if (thread > 0) {
@@ -167,9 +176,9 @@ report::Summary Trainer::run() {
   write_trace();
   if (is_root()) {
     recorder_->finish();
+    report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     save_model(*job_.network, options_.run_dir / "model.safetensors",
                {{"model", job_.config.model.name}, {"weights_sha256", summary.weights_sha256}});
-    report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("ended", {{"status", status_}, {"step", progress_.step}});
   }
   return summary;
@@ -177,12 +186,11 @@ report::Summary Trainer::run() {
 
 void Trainer::train() {
   const std::int64_t total = job_.total_steps();
-  while (!progress_.finished && progress_.step < total) {
+  while (!stopped_early_ && progress_.step < total) {
     const LaneRunner::Outcome outcome = one_step();
     const bool epoch_ended = progress_.step_in_epoch == 0;
     if (epoch_ended || progress_.step == total) end_epoch();
-    if (progress_.step == total && !progress_.finished) progress_.finished = true;
-    if (outcome.stop && !progress_.finished) {
+    if (outcome.stop && !stopped_early_ && progress_.step < total) {
       status_ = "interrupted";
       if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
       return;
@@ -191,6 +199,7 @@ void Trainer::train() {
     if (last_saved_step_ != progress_.step && (outcome.save || (every > 0 && progress_.step % every == 0)))
       save(Checkpointer::Kind::kRegular);
   }
+  if (stopped_early_) status_ = "stopped early";
   if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
 }
 
@@ -242,12 +251,10 @@ void Trainer::end_epoch() {
       recorder_->evaluated(progress_, evaluation, std::chrono::duration<double>(Clock::now() - begin).count());
   }
   progress_.epoch_loss = 0;
-  if (verdict.stop && !last) {
-    status_ = "stopped early";
-    progress_.finished = true;
-    if (is_root()) recorder_->event("stopped early", {{"reason", verdict.reason}, {"step", progress_.step}});
+  if (!verdict.stop_reason.empty() && !last) {
+    stopped_early_ = true;
+    if (is_root()) recorder_->event("stopped early", {{"reason", verdict.stop_reason}, {"step", progress_.step}});
   }
-  if (last) progress_.finished = true;
   const std::int64_t save_every = job_.config.checkpoint.every_epochs;
   if (verdict.is_best || (save_every > 0 && progress_.epoch % save_every == 0))
     save(verdict.is_best ? Checkpointer::Kind::kBest : Checkpointer::Kind::kRegular);
@@ -264,7 +271,6 @@ void Trainer::save(Checkpointer::Kind kind) {
   try {
     checkpointer_.save(*group_, team_->first().network(), progress_, kind);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kUnavailable) throw;
     spdlog::warn("no checkpoint at step {}: {}; training goes on", progress_.step, error.what());
     recorder_->event("checkpoint failed", {{"reason", error.what()}, {"step", progress_.step}});
   }

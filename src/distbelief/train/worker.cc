@@ -32,6 +32,11 @@ int train_in(World& world, const WorkerOptions& options) {
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(), world.hosts(),
                options.isa);
   require_same_build(world, options.isa);
+  if (world.size() != options.config.parallel.workers)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("the job is for {} workers, but MPI started {}; is this mpirun of the MPI that the program was "
+                            "built with ({})?",
+                            options.config.parallel.workers, world.size(), world.mpi_version()));
   Trainer trainer(world, prepare_job(options.config),
                   {.run_dir = options.run_dir,
                    .resume = options.resume,
@@ -58,7 +63,7 @@ World::Options world_options(const Config& config) {
 }
 
 void require_same_build(World& world, const std::string& isa) {
-  const std::string own = fmt::format("instruction set {}, libtorch {}", isa, TORCH_VERSION);
+  const std::string own = build_name(isa);
   const std::vector<std::string> all = exchange_texts(world.communicator(), own);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank] != all[0])
@@ -77,7 +82,7 @@ int run_in_world(const World::Options& options, const std::function<int(World&)>
     world.close();
     return code;
   } catch (const Error& error) {
-    if (world.abort(error.what()) && error.code() != ErrorCode::kAborted) show(world, error.what());
+    if (world.abort(error.what()) || error.code() != ErrorCode::kAborted) show(world, error.what());
     code = exit_code(error.code());
   } catch (const c10::Error& error) {
     if (world.abort(error.what_without_backtrace())) show(world, error.what_without_backtrace());

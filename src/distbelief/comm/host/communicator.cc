@@ -54,7 +54,7 @@ HostCommunicator::HostCommunicator(std::unique_ptr<Communicator> transport, std:
                                    int first_rank)
     : Communicator(transport->rank(), transport->size()), transport_(std::move(transport)) {
   const std::size_t head = (HostDomain::bytes_needed(size()) + 4095) / 4096 * 4096;
-  const std::size_t staging_bytes = size() > 1 ? 2 * kChunkBytes * (std::size_t(size()) + 1) : 0;
+  const std::size_t staging_bytes = HostCommunicator::staging_bytes(size());
   segment_ = SharedSegment::map_together(*transport_, head + staging_bytes);
   domain_ = std::make_unique<HostDomain>(
       segment_.data() + staging_bytes,
@@ -63,6 +63,10 @@ HostCommunicator::HostCommunicator(std::unique_ptr<Communicator> transport, std:
 }
 
 HostCommunicator::~HostCommunicator() = default;
+
+std::size_t HostCommunicator::staging_bytes(int ranks) {
+  return ranks > 1 ? 2 * kChunkBytes * (std::size_t(ranks) + 1) : 0;
+}
 
 HostWindow& HostCommunicator::allocate(std::size_t bytes_per_rank) {
   const std::size_t stride = (bytes_per_rank + 4095) / 4096 * 4096;

@@ -39,6 +39,9 @@ class HostCommunicator final : public Communicator {
   HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline, int first_rank = 0);
   ~HostCommunicator() override;
 
+  // Shared memory that such a communicator of `ranks` takes for itself.
+  static std::size_t staging_bytes(int ranks);
+
   // Collective. The window lives as long as the communicator.
   HostWindow& allocate(std::size_t bytes_per_rank);
 

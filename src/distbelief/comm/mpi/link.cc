@@ -41,8 +41,7 @@ MPI_Request unpack(std::uint64_t id) {
   return request;
 }
 
-// An MPI count is an int: large messages travel in units of 4 KiB plus a tail of bytes would need two
-// messages, so a datatype of exactly this many bytes is made instead.
+// An MPI count is an int: a larger message gets a datatype of exactly its size.
 class Bytes {
  public:
   explicit Bytes(std::size_t bytes) {

@@ -145,7 +145,9 @@ std::string World::mpi_version() const {
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string full(text, std::size_t(length));
-  return full.substr(0, full.find_first_of("\n,"));
+  std::string line = full.substr(0, full.find_first_of("\n,"));
+  std::replace(line.begin(), line.end(), '\t', ' ');  // MPICH puts one before its number
+  return line;
 }
 
 comm::Communicator& World::communicator() {

@@ -1,0 +1,70 @@
+"""The installed library in a project of someone else's, and the example of a loop of one's own."""
+import os
+import re
+import subprocess
+
+import program
+from program import MPIEXEC, SOURCE
+
+BUILD = os.environ.get("DISTBELIEF_BUILD_DIR", "")
+OWN_LOOP = os.environ.get("DISTBELIEF_OWN_LOOP", "")
+LINE = re.compile(r"epoch (\d) rank (\d) samples (\d+) loss ([\d.]+) weights (\w+)")
+
+
+class LibraryTest(program.ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.environment["OMP_NUM_THREADS"] = "1"
+
+    def under_mpi(self, workers, *command):
+        flags = ["--oversubscribe", "--bind-to", "none"] if program.OPEN_MPI else []
+        return self.command(MPIEXEC, *flags, "-n", workers, *command).out
+
+
+class ConsumerTest(LibraryTest):
+    def build(self):
+        prefix, folder = self.scratch / "prefix", self.scratch / "build"
+        self.command("cmake", "--install", BUILD, "--prefix", prefix)
+        self.command("cmake", "-S", SOURCE / "tests" / "consumer", "-B", folder, "-G", "Ninja",
+                     f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
+        self.command("cmake", "--build", folder, within=240)
+        return folder / "consumer"
+
+    def test_an_out_of_tree_project_builds_and_trains(self):
+        consumer = self.build()
+        alone = LINE.findall(self.command(consumer).out)
+        self.assertEqual([row[2] for row in alone], ["1001"] * 4)
+        self.assertLess(float(alone[-1][3]), 0.5 * float(alone[0][3]), "the loss falls")
+        shared = LINE.findall(self.under_mpi(2, consumer))
+        self.assertEqual(len(shared), 8)
+        for epoch in "0123":
+            rows = [row for row in shared if row[0] == epoch]
+            self.assertEqual(sum(int(row[2]) for row in rows), 1001, "each sample exactly once")
+            self.assertEqual(len({row[4] for row in rows}), 1, "all workers have the same weights")
+            mean = sum(int(row[2]) * float(row[3]) for row in rows) / 1001
+            self.assertAlmostEqual(mean, float(alone[int(epoch)][3]), delta=1e-3 * float(alone[0][3]))
+        libraries = subprocess.run(["ldd", consumer], capture_output=True, text=True, check=True, timeout=30).stdout
+        self.assertIn("libtorch", libraries)
+        self.assertNotIn("jemalloc", libraries, "the library must not bring an allocator along")
+        self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
+
+
+class OwnLoopTest(LibraryTest):
+    def losses(self, output):
+        return [float(value) for value in re.findall(r"epoch \d of 3, mean loss ([\d.]+)", output)]
+
+    def test_alone_and_with_2_and_3_workers(self):
+        source = (SOURCE / "examples" / "own_loop.cc").read_text().splitlines()
+        self.assertLess(len(source), 80)
+        for workers in (1, 2, 3):
+            output = self.command(OWN_LOOP).out if workers == 1 else self.under_mpi(workers, OWN_LOOP)
+            losses = self.losses(output)
+            self.assertEqual(len(losses), 3, output)
+            self.assertLess(losses[-1], 0.3, output)
+            self.assertLess(losses[-1], losses[0])
+            self.assertTrue((self.scratch / "own_loop.safetensors").exists())
+            (self.scratch / "own_loop.safetensors").unlink()
+
+
+if __name__ == "__main__":
+    program.main()

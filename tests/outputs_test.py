@@ -1,0 +1,221 @@
+"""What a run leaves for people and programs to read, and what it shows while it goes on."""
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import threading
+
+import program
+from program import MLP, MPIEXEC, PROGRAM, RESNET, settings
+
+SUMMARY_KEYS = {"steps", "epochs", "samples", "final_train_loss", "test_accuracy", "samples_per_second",
+                "wall_seconds", "workers", "lanes", "parameters", "weights_sha256", "generations", "recoveries",
+                "peak_rss_bytes", "per_worker", "status", "reproducible", "isa", "libtorch_version",
+                "hidden_exchange_share", "phase_seconds"}
+WORKER_KEYS = {"pid", "host", "lanes", "parameters", "bytes_held"}
+PHASES = {"data", "forward", "backward", "exchange", "update"}
+
+
+class OutputsTest(program.ProgramTest):
+    def json(self, *arguments, **options):
+        return json.loads(self.distbelief(*arguments, "--json", **options).out)
+
+
+class RunFolderTest(OutputsTest):
+    def setUp(self):
+        super().setUp()
+        self.result = self.train("run", {**MLP, "model.hidden": [64, 64]}, "--workers", 2)
+        self.run_dir = self.scratch / "run"
+
+    def test_contents(self):
+        self.assert_files()
+        self.assert_metrics()
+        self.assert_summary()
+        self.assert_model_file()
+        self.assert_eval()
+
+    def assert_files(self):
+        names = {path.name for path in self.run_dir.iterdir()}
+        self.assertLessEqual({"job.toml", "metrics.jsonl", "events.jsonl", "checkpoints", "logs", "model.safetensors",
+                              "summary.json"}, names)
+        self.assertEqual({path.name for path in (self.run_dir / "logs").iterdir()}, {"worker-0.log", "worker-1.log"})
+        self.assertTrue(all(path.read_text() for path in (self.run_dir / "logs").iterdir()))
+        self.distbelief("check", self.run_dir / "job.toml")  # the resolved job is a job file
+        kinds = [event["event"] for event in program.lines_of(self.run_dir / "events.jsonl")]
+        self.assertEqual((kinds[0], kinds[-1]), ("started", "ended"))
+
+    def assert_metrics(self):
+        lines = program.lines_of(self.run_dir / "metrics.jsonl")
+        steps = [line for line in lines if "loss" in line]
+        self.assertEqual([line["step"] for line in steps], list(range(1, 9)))
+        for line in steps:
+            self.assertLessEqual({"epoch", "lr", "samples", "samples_per_second", "seconds", "phase_seconds"}, set(line))
+            self.assertLessEqual(PHASES, set(line["phase_seconds"]))
+        validations = [line for line in lines if "test_accuracy" in line]
+        self.assertEqual([line["step"] for line in validations], [4, 8])
+        self.assertEqual(validations[-1]["test_accuracy"], self.result["test_accuracy"])
+
+    def assert_summary(self):
+        result = self.result
+        self.assertLessEqual(SUMMARY_KEYS, set(result))
+        self.assertLessEqual(PHASES, set(result["phase_seconds"]))
+        expected = {"status": "done", "steps": 8, "epochs": 2, "samples": 128, "workers": 2, "lanes": 4,
+                    "generations": 1, "recoveries": 0, "reproducible": True,
+                    "parameters": 64 * 64 + 64 + 64 * 64 + 64 + 64 * 10 + 10}
+        self.assertEqual({key: result[key] for key in expected}, expected)
+        workers = result["per_worker"]
+        self.assertTrue(all(WORKER_KEYS <= set(worker) for worker in workers))
+        self.assertEqual(len({worker["pid"] for worker in workers}), 2)
+        self.assertEqual([lane for worker in workers for lane in worker["lanes"]], [0, 1, 2, 3])
+        self.assertEqual({worker["host"] for worker in workers}, {os.uname().nodename})
+        self.assertEqual(sum(worker["parameters"] for worker in workers), result["parameters"])
+        for worker in workers:  # at least its gradients and its half of parameters and momentum
+            self.assertGreaterEqual(worker["bytes_held"], 4 * (result["parameters"] + worker["parameters"]))
+
+    def assert_model_file(self):
+        reader = program.SOURCE / "tests" / "read_safetensors.py"
+        shown = self.command(sys.executable, reader, self.run_dir / "model.safetensors").out
+        self.assertIn(f"weights_sha256 {self.result['weights_sha256']}", shown)
+        self.assertRegex(shown, r"layers\.fc1\.weight float32 \[64, 64\]")
+
+    def assert_eval(self):
+        answer = self.json("eval", self.run_dir)
+        self.assertEqual(answer["weights_sha256"], self.result["weights_sha256"])
+        self.assertAlmostEqual(answer["test_accuracy"], self.result["test_accuracy"], 9)
+        self.assertAlmostEqual(answer["test_loss"], self.result["test_loss"], 5)
+
+
+class JsonTest(OutputsTest):
+    def test_check_models_and_datasets(self):
+        self.assertEqual(self.json("check", *settings(MLP), "--workers", 2)["steps"], 8)
+        names = {entry["name"] for entry in self.json("models")}
+        self.assertLessEqual({"mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "gpt"}, names)
+        self.assertLessEqual({"mnist", "fashion_mnist", "synthetic"}, {entry["name"] for entry in self.json("datasets")})
+
+    def test_reference_models_have_the_documented_parameters(self):
+        for arguments, parameters in ((["mlp"], 101_770), (["mlp", "--set", "model.hidden=[2048,2048,2048,2048]"], 14_217_226),
+                                      (["cnn"], 421_642), (["gpt"], 3_323_392),
+                                      (["resnet18", "--input", "3,32,32", "--classes", "10"], 11_173_962)):
+            answer = self.json("models", *arguments)
+            self.assertEqual(answer["parameters"], parameters, arguments)
+            self.assertEqual(sum(layer["parameters"] for layer in answer["layers"]), parameters)
+
+    def test_a_deep_model_is_described_layer_by_layer(self):
+        shown = self.distbelief("models", "resnet152").out
+        self.assertGreater(len(shown.splitlines()), 150)
+        for word in ("parameters", "activation"):
+            self.assertIn(word, shown.lower())
+
+    def test_help_of_every_command_has_an_example(self):
+        for command in (["train"], ["resume"], ["eval"], ["check"], ["models"], ["datasets"], ["bench"],
+                        ["bench", "step"], ["bench", "allreduce"]):
+            shown = self.distbelief(*command, "--help").out
+            self.assertRegex(shown, r"Examples?:\n  \S", command)
+
+
+class BenchTest(OutputsTest):
+    def test_step(self):
+        answer = self.json("bench", "step", "--model", "mlp", "--batch", 8, "--workers", 2, "--steps", 5,
+                           "--set", "model.hidden=[32]")
+        self.assertEqual(answer["parameters"], 784 * 32 + 32 + 32 * 10 + 10)
+        for key in ("step_seconds_median", "peak_rss_bytes", "peak_pss_bytes"):
+            self.assertGreater(answer[key], 0, key)
+        self.assertLess(answer["peak_pss_bytes"], answer["peak_rss_bytes"])
+
+    def test_allreduce(self):
+        rows = self.json("bench", "allreduce", "--workers", 2, "--sizes", "65536,1048576", "--repeats", 3)
+        self.assertEqual([row["bytes"] for row in rows], [65536, 1048576])
+        for row in rows:
+            for key in ("seconds_median", "mpi_seconds_median", "memcpy_seconds_median"):
+                self.assertGreater(row[key], 0, key)
+
+
+class ProgressTest(OutputsTest):
+    job = {**MLP, "data.samples": 16384, "train.epochs": 3}  # 1024 steps an epoch
+
+    def shown_on_terminal(self, name, columns, **environment):
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        shown = bytearray()
+
+        def read():
+            while True:
+                try:
+                    part = os.read(master, 4096)
+                except OSError:  # the other side was closed
+                    return
+                if not part:
+                    return
+                shown.extend(part)
+
+        reader = threading.Thread(target=read)
+        child = subprocess.Popen([PROGRAM, "train", "--run-dir", name, *settings(self.job)], cwd=self.scratch,
+                                 stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, start_new_session=True,
+                                 env={**self.environment, **environment})
+        child.began = 0
+        self.children.append(child)
+        os.close(slave)
+        reader.start()
+        self.assertEqual(child.wait(program.DEADLINE_SECONDS), 0, bytes(shown))
+        reader.join(10)
+        os.close(master)
+        return shown.decode(errors="replace")
+
+    def test_a_bar_on_a_terminal(self):
+        shown = self.shown_on_terminal("run", 100, LC_ALL="C")
+        self.assertIn("\r", shown.replace("\r\n", "\n"))
+        self.assertRegex(shown, r"\[=+")
+        for part in (r"epoch \d/3", r"\d+%", r"loss \d", r"/s", r"\d:\d\d left"):
+            self.assertRegex(shown, part)
+        self.assertIn("run folder: run", shown)
+        lines = shown.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self.assertLessEqual(max(len(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line)) for line in lines), 100)
+
+    def test_plain_lines_on_a_pipe(self):
+        shown = self.distbelief("train", "--run-dir", "run", *settings(self.job)).out
+        self.assertNotIn("\r", shown)
+        self.assertNotIn("\x1b", shown)
+        self.assertRegex(shown, r"(?m)^epoch 3/3 .*step 3072/3072 .*loss .*test .*samples/s")
+        self.assertEqual(shown.splitlines()[-1], "run folder: run")
+
+
+class TraceTest(OutputsTest):
+    def test_buckets_are_exchanged_while_backward_runs(self):
+        job = {**RESNET, "parallel.bucket_mb": 1, "parallel.lanes": 2, "train.epochs": 1}
+        summary = self.train("run", job, "--workers", 2, "--trace", "trace.json")
+        events = json.loads((self.scratch / "trace.json").read_text())["traceEvents"]
+        spans = [event for event in events if event["ph"] == "X"]
+        self.assertEqual({span["pid"] for span in spans}, {0, 1})
+        for rank in (0, 1):
+            of = lambda name: [span for span in spans if span["pid"] == rank and span["name"].startswith(name)]
+            self.assertEqual((len(of("forward")), len(of("backward"))), (3, 3))
+            buckets = [span for span in spans if span["pid"] == rank and " bucket " in span["name"]]
+            self.assertGreater(len({span["name"] for span in buckets}), 5)
+            hidden = [span for span in buckets for backward in of("backward")
+                      if backward["ts"] < span["ts"] < backward["ts"] + backward["dur"]]
+            self.assertTrue(hidden, f"worker {rank}: no bucket was exchanged during backward")
+        self.assertGreater(summary["hidden_exchange_share"], 0)
+
+
+class LauncherTest(OutputsTest):
+    def test_under_mpirun_each_process_is_a_worker(self):
+        flags = ["--oversubscribe", "--bind-to", "none"] if program.OPEN_MPI else []
+        self.command(MPIEXEC, *flags, "-n", 2, PROGRAM, "train", "--run-dir", self.scratch / "mpirun", *settings(MLP))
+        summary = self.summary("mpirun")
+        self.assertEqual(summary["workers"], 2)
+        self.assertEqual(summary["weights_sha256"], self.train("own", MLP, "--workers", 3)["weights_sha256"])
+
+    def test_under_mpirun_the_run_folder_must_be_named(self):
+        flags = ["--oversubscribe", "--bind-to", "none"] if program.OPEN_MPI else []
+        outcome = self.finish(self.start([MPIEXEC, *flags, "-n", 2, PROGRAM, "train", *settings(MLP)]))
+        self.assertEqual(outcome.code, 2)
+        self.assertIn("--run-dir", outcome.err)
+
+
+if __name__ == "__main__":
+    program.main()
