@@ -41,7 +41,8 @@ BENCHMARK(loader)->Arg(10'000)->Arg(1'000'000)->Arg(100'000'000)->Arg(1'000'000'
 void fused_momentum(benchmark::State& state) {
   const auto count = std::size_t(state.range(0));
   std::vector<float> parameters(count, 1), gradients(count, 1e-6F), velocity(count);
-  for (auto _ : state) compute::sgd_momentum(parameters.data(), gradients.data(), velocity.data(), {0.01F, 0.9F, 0}, count);
+  for (auto _ : state)
+    compute::sgd_momentum(parameters.data(), gradients.data(), velocity.data(), {0.01F, 0.9F, 0}, count);
   state.SetBytesProcessed(state.iterations() * std::int64_t(count * 5 * sizeof(float)));
 }
 BENCHMARK(fused_momentum)->Arg(1 << 10)->Arg(1 << 20)->Arg(1 << 24);
@@ -49,9 +50,15 @@ BENCHMARK(fused_momentum)->Arg(1 << 10)->Arg(1 << 20)->Arg(1 << 24);
 void adam(benchmark::State& state) {
   const auto count = std::size_t(state.range(0));
   std::vector<float> parameters(count, 1), gradients(count, 1e-6F), mean(count), square(count);
-  const compute::AdamTerms terms{.beta1 = 0.9F, .beta2 = 0.999F, .one_minus_beta1 = 0.1F, .one_minus_beta2 = 0.001F,
-                                 .step_size = 1e-3F, .root_correction = 1, .eps = 1e-8F};
-  for (auto _ : state) compute::adam(parameters.data(), gradients.data(), mean.data(), square.data(), terms, count);
+  const compute::AdamTerms terms{.beta1 = 0.9F,
+                                 .beta2 = 0.999F,
+                                 .one_minus_beta1 = 0.1F,
+                                 .one_minus_beta2 = 0.001F,
+                                 .step_size = 1e-3F,
+                                 .root_correction = 1,
+                                 .eps = 1e-8F};
+  for (auto _ : state)
+    compute::adam(parameters.data(), gradients.data(), mean.data(), square.data(), terms, count);
   state.SetBytesProcessed(state.iterations() * std::int64_t(count * 7 * sizeof(float)));
 }
 BENCHMARK(adam)->Arg(1 << 10)->Arg(1 << 20)->Arg(1 << 24);
@@ -67,7 +74,8 @@ void tree_of(benchmark::State& state) {
   }
   const TreeProgram program = tree_program(std::int64_t(inputs), nodes);
   std::vector<float> scratch(kSumBlock * inputs);
-  for (auto _ : state) benchmark::DoNotOptimize(tree_sum<float>(pointers, program.merges, kSumBlock, scratch.data()));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(tree_sum<float>(pointers, program.merges, kSumBlock, scratch.data()));
   state.SetBytesProcessed(state.iterations() * std::int64_t(inputs * kSumBlock * sizeof(float)));
 }
 BENCHMARK(tree_of)->Arg(2)->Arg(4)->Arg(8);

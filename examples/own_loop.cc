@@ -13,7 +13,9 @@
 #include <cstdio>
 
 struct Net : torch::nn::Module {
-  Net() : fc1(register_module("fc1", torch::nn::Linear(64, 128))), fc2(register_module("fc2", torch::nn::Linear(128, 4))) {}
+  Net()
+      : fc1(register_module("fc1", torch::nn::Linear(64, 128))),
+        fc2(register_module("fc2", torch::nn::Linear(128, 4))) {}
   torch::Tensor forward(torch::Tensor x) { return fc2(torch::relu(fc1(x))); }
   torch::nn::Linear fc1, fc2;
 };
@@ -32,10 +34,12 @@ int main() {
   distbelief::World world = distbelief::World::create();  // (1) MPI, or alone
   torch::manual_seed(1);
   auto net = std::make_shared<Net>();
-  distbelief::DataParallel parallel(world, net, {.optimizer = {.name = "sgd", .lr = 0.05, .momentum = 0.9}});  // (2)
+  distbelief::DataParallel parallel(world, net,
+                                    {.optimizer = {.name = "sgd", .lr = 0.05, .momentum = 0.9}});  // (2)
 
   auto data = Patterns().map(torch::data::transforms::Stack<>());
-  const distbelief::EpochSampler sampler(world, 4003, 64, 1);  // every sample exactly once, whatever the workers
+  const distbelief::EpochSampler sampler(world, 4003, 64,
+                                         1);  // every sample exactly once, whatever the workers
   auto loader = torch::data::make_data_loader(data, sampler, 64);
   for (int epoch = 1; epoch <= 3; ++epoch) {
     double total = 0;

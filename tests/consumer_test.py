@@ -30,6 +30,9 @@ class ConsumerTest(LibraryTest):
         self.command("cmake", "--build", folder, within=240)
         return folder / "consumer"
 
+    def libraries(self, executable):
+        return subprocess.run(["ldd", executable], capture_output=True, text=True, check=True, timeout=30).stdout
+
     def test_an_out_of_tree_project_builds_and_trains(self):
         consumer = self.build()
         alone = LINE.findall(self.command(consumer).out)
@@ -43,9 +46,9 @@ class ConsumerTest(LibraryTest):
             self.assertEqual(len({row[4] for row in rows}), 1, "all workers have the same weights")
             mean = sum(int(row[2]) * float(row[3]) for row in rows) / 1001
             self.assertAlmostEqual(mean, float(alone[int(epoch)][3]), delta=1e-3 * float(alone[0][3]))
-        libraries = subprocess.run(["ldd", consumer], capture_output=True, text=True, check=True, timeout=30).stdout
-        self.assertIn("libtorch", libraries)
-        self.assertNotIn("jemalloc", libraries, "the library must not bring an allocator along")
+        self.assertIn("libtorch", self.libraries(consumer))
+        self.assertNotIn("jemalloc", self.libraries(consumer), "the library must not bring an allocator along")
+        self.assertIn("jemalloc", self.libraries(program.PROGRAM), "our program has its own")
         self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
 
 

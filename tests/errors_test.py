@@ -218,7 +218,14 @@ class FailureTest(ErrorsTest):
         self.assertRegex(outcome.err, r"step \d+")
         self.assertRegex(outcome.err, r"3(\.0)? ?s")
 
-    def test_a_worker_that_throws_shows_rank_and_message(self):
+    def test_one_worker_that_throws_ends_the_others_at_once(self):
+        # Worker 1 alone cannot open its log: a folder is in the way.
+        (self.scratch / "run" / "logs" / "worker-1.log").mkdir(parents=True)
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 3, *settings(ENDLESS), code=1)
+        self.assertRegex(outcome.err, r"distbelief: worker 1: .*worker-1\.log")
+        self.assertLess(outcome.seconds, 20)
+
+    def test_a_loss_that_is_no_number_shows_rank_message_and_step(self):
         # A learning rate that no network survives: the loss is no number any more.
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2,
                                   *settings({**MLP, "train.epochs": 50, "train.lr": 1e30}), code=1)

@@ -1,4 +1,6 @@
 """One job and seed give the same bits however many workers, threads and hosts carry its lanes."""
+import shutil
+
 import program
 from program import GPT, MLP, PROGRAM, RESNET, SOURCE, settings
 
@@ -131,6 +133,20 @@ class HostsTest(LanesTest):
 
     def test_gpt_with_lamb_direct_and_central(self):
         self.assert_as_on_one_host(NOISY_GPT, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "central")))
+
+    def test_checkpoints_move_between_one_host_and_two(self):
+        job = {**ADAMW_MLP, "checkpoint.every_steps": 3, "checkpoint.every_epochs": 0, "checkpoint.keep": 9}
+        reference = self.train_on_hosts("run", "host0:1,host1:2", job)["weights_sha256"]
+        resume = [PROGRAM, "resume", self.scratch / "run"]
+        for command in ([*resume, "--workers", 3],
+                        [self.emulated_hosts, "run", 2, "--", *resume, "--hosts", "host0:2,host1:2"]):
+            for step in (4, 6, 8):
+                shutil.rmtree(self.scratch / "run" / "checkpoints" / f"step-{step:08}", ignore_errors=True)
+            self.command(*command)
+            self.assertEqual(self.summary("run")["weights_sha256"], reference)
+        steps = [event["step"] for event in program.lines_of(self.scratch / "run" / "events.jsonl")
+                 if event["event"] == "resumed"]
+        self.assertEqual(steps, [3, 3])
 
     def test_ring_trains_and_is_marked(self):
         job = {**MLP, "parallel.algorithm": "ring"}

@@ -97,6 +97,13 @@ class JsonTest(OutputsTest):
         self.assertLessEqual({"mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "gpt"}, names)
         self.assertLessEqual({"mnist", "fashion_mnist", "synthetic"}, {entry["name"] for entry in self.json("datasets")})
 
+    def test_the_example_jobs_are_sound(self):
+        jobs = sorted((program.SOURCE / "examples" / "jobs").glob("*.toml"))
+        self.assertGreaterEqual(len(jobs), 2)
+        images = {"data.name": "synthetic", "data.height": 28, "data.width": 28}  # in place of files that may be elsewhere
+        for job in jobs:
+            self.assertGreater(self.json("check", job, *settings(images))["steps"], 0, job)
+
     def test_reference_models_have_the_documented_parameters(self):
         for arguments, parameters in ((["mlp"], 101_770), (["mlp", "--set", "model.hidden=[2048,2048,2048,2048]"], 14_217_226),
                                       (["cnn"], 421_642), (["gpt"], 3_323_392),

@@ -21,7 +21,9 @@ int main(int argc, char** argv) {
     double total = 0, samples = 0;
     for (std::size_t step = 0; step < sampler.steps_per_epoch(); ++step) {
       const std::vector<std::size_t> indices = *sampler.next(32);
-      const auto x = torch::sin(torch::tensor(std::vector<double>(indices.begin(), indices.end())).to(torch::kFloat).unsqueeze(1) * torch::arange(1, 9));
+      const auto x = torch::sin(
+          torch::tensor(std::vector<double>(indices.begin(), indices.end())).to(torch::kFloat).unsqueeze(1) *
+          torch::arange(1, 9));
       optimizer.zero_grad();
       const auto loss = torch::mse_loss(net->forward(x), x.sum(1, /*keepdim=*/true));
       averager.backward(loss, sampler.share(step));
@@ -29,8 +31,8 @@ int main(int argc, char** argv) {
       total += loss.item<double>() * double(indices.size());
       samples += double(indices.size());
     }
-    std::printf("epoch %d rank %d samples %.0f loss %.6f weights %s\n", epoch, world.rank(), samples, total / samples,
-                distbelief::train::weights_sha256(*net).c_str());
+    std::printf("epoch %d rank %d samples %.0f loss %.6f weights %s\n", epoch, world.rank(), samples,
+                total / samples, distbelief::train::weights_sha256(*net).c_str());
   }
   world.close();
   MPI_Comm_free(&comm);

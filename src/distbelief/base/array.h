@@ -50,8 +50,14 @@ class Array {
   std::byte* data() { return bytes_.data(); }
   const std::byte* data() const { return bytes_.data(); }
   std::size_t byte_count() const { return bytes_.size(); }
-  template <typename T> T* as() { return reinterpret_cast<T*>(bytes_.data()); }
-  template <typename T> const T* as() const { return reinterpret_cast<const T*>(bytes_.data()); }
+  template <typename T>
+  T* as() {
+    return reinterpret_cast<T*>(bytes_.data());
+  }
+  template <typename T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(bytes_.data());
+  }
 
  private:
   ElementType type_ = ElementType::kFloat32;

@@ -19,8 +19,8 @@ struct ModelConfig {
 
 struct DataConfig {
   std::string name = "fashion_mnist";
-  std::string path;  // empty: where the data set is usually found
-  OptionMap options;  // every other key of [data], e.g. samples = 1000 for a generated set
+  std::string path;              // empty: where the data set is usually found
+  OptionMap options;             // every other key of [data], e.g. samples = 1000 for a generated set
   std::int64_t train_limit = 0;  // use only the first n samples; 0: all
   std::int64_t test_limit = 0;
   bool normalize = true;
@@ -58,7 +58,7 @@ struct ScheduleConfig {
 
 struct TrainConfig {
   std::int64_t epochs = 5;
-  std::int64_t max_steps = 0;  // 0: no limit
+  std::int64_t max_steps = 0;     // 0: no limit
   std::int64_t batch_size = 128;  // global
   std::int64_t accumulate = 1;    // micro-batches per lane and step: multiplies the lanes
   std::uint64_t seed = 1;
@@ -89,10 +89,10 @@ struct ParallelConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t every_epochs = 1;   // 0: off
-  std::int64_t every_steps = 0;    // 0: off
-  double every_seconds = 0.0;      // 0: off
-  std::int64_t keep = 2;           // last ones kept, besides the best
+  std::int64_t every_epochs = 1;  // 0: off
+  std::int64_t every_steps = 0;   // 0: off
+  double every_seconds = 0.0;     // 0: off
+  std::int64_t keep = 2;          // last ones kept, besides the best
 
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };

@@ -63,7 +63,8 @@ TreeProgram tree_program(std::int64_t lanes, std::span<const TreeNode> inputs) {
 }
 
 template <typename T>
-const T* tree_sum(std::span<const T* const> inputs, std::span<const int> merges, std::size_t count, T* scratch) {
+const T* tree_sum(std::span<const T* const> inputs, std::span<const int> merges, std::size_t count,
+                  T* scratch) {
   constexpr std::size_t kMaxDepth = 64;
   std::array<const T*, kMaxDepth> stack;
   std::size_t depth = 0;

@@ -32,7 +32,8 @@ TreeProgram tree_program(std::int64_t lanes, std::span<const TreeNode> inputs);
 // or, for a single input, that input itself. `scratch` has room for max(1, inputs - 1) * count.
 // For float, double and std::int64_t.
 template <typename T>
-const T* tree_sum(std::span<const T* const> inputs, std::span<const int> merges, std::size_t count, T* scratch);
+const T* tree_sum(std::span<const T* const> inputs, std::span<const int> merges, std::size_t count,
+                  T* scratch);
 
 // Elements added at a time where a sum runs over large memory: small enough to stay in the first-level
 // cache with its scratch.

@@ -6,18 +6,18 @@ namespace distbelief {
 
 // `out` may alias an input at the same index, which is harmless to element-wise vector code.
 DISTBELIEF_MULTIVERSION void add(float* out, const float* left, const float* right, std::size_t count) {
-DISTBELIEF_INDEPENDENT
+  DISTBELIEF_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
 }
 
 DISTBELIEF_MULTIVERSION void add(double* out, const double* left, const double* right, std::size_t count) {
-DISTBELIEF_INDEPENDENT
+  DISTBELIEF_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
 }
 
 DISTBELIEF_MULTIVERSION void add(std::int64_t* out, const std::int64_t* left, const std::int64_t* right,
                                  std::size_t count) {
-DISTBELIEF_INDEPENDENT
+  DISTBELIEF_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
 }
 

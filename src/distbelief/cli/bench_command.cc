@@ -23,7 +23,7 @@ struct BenchFlags {
   int workers = 2;
   std::int64_t steps = 50;
   int repeats = 21;
-  std::vector<std::size_t> sizes{std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{4} << 20,
+  std::vector<std::size_t> sizes{std::size_t{64} << 10, std::size_t{1} << 20,  std::size_t{4} << 20,
                                  std::size_t{25} << 20, std::size_t{64} << 20, std::size_t{256} << 20};
   std::vector<std::string> sets;
   bool json = false;
@@ -62,18 +62,22 @@ int bench_step(const BenchFlags& flags, const Invocation& invocation) {
   check_options(job, "model", "model '" + flags.model + "'", model::find_model(flags.model).options);
   train::resolve_for_workers(job.config, workers);
   if (job.config.train.batch_size % job.config.parallel.lanes != 0)
-    throw Error(ErrorCode::kBadInput, fmt::format("a global batch of {} cannot be dealt evenly to {} lanes; choose --batch "
-                                                  "so that it can",
-                                                  job.config.train.batch_size, job.config.parallel.lanes));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("a global batch of {} cannot be dealt evenly to {} lanes; choose --batch "
+                            "so that it can",
+                            job.config.train.batch_size, job.config.parallel.lanes));
   return in_workers(flags, job.config, invocation, [&](World& world) {
-    const nlohmann::json result = train::bench_step(world, {job.config, flags.steps});
+    const nlohmann::json result = train::bench_step(world, {job.config, flags.steps, release_unused_memory});
     if (world.rank() != 0) return;
     if (flags.json)
       fmt::print("{}\n", result.dump());
     else
-      fmt::print("{} {} workers, batch {} each: {:.3f} ms a step (median of {}), {:.0f} samples/s, {:.0f} MB in all\n",
-                 flags.model, world.size(), flags.batch, 1e3 * result["step_seconds_median"].get<double>(), flags.steps,
-                 result["samples_per_second"].get<double>(), result["peak_pss_bytes"].get<double>() / 1e6);
+      fmt::print(
+          "{} {} workers, batch {} each: {:.3f} ms a step (median of {}), {:.0f} samples/s, {:.0f} MB in "
+          "all\n",
+          flags.model, world.size(), flags.batch, 1e3 * result["step_seconds_median"].get<double>(),
+          flags.steps, result["samples_per_second"].get<double>(),
+          result["peak_pss_bytes"].get<double>() / 1e6);
   });
 }
 
@@ -101,23 +105,34 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* step = command->add_subcommand("step", "time of a training step on fixed random data");
   step->add_option("--model", flags->model, "model by name")->capture_default_str();
-  step->add_option("--batch", flags->batch, "samples per worker")->capture_default_str()->check(CLI::PositiveNumber);
-  step->add_option("--steps", flags->steps, "steps to time")->capture_default_str()->check(CLI::PositiveNumber);
+  step->add_option("--batch", flags->batch, "samples per worker")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  step->add_option("--steps", flags->steps, "steps to time")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   step->add_option("--set", flags->sets, "a key of the job file: --set model.hidden=[2048,2048]")
       ->take_all()
       ->allow_extra_args(false);
   step->footer("Example:\n  distbelief bench step --model resnet18 --batch 16 --workers 2 --json");
   CLI::App* allreduce = command->add_subcommand("allreduce", "our allreduce against MPI's and memcpy");
   allreduce->add_option("--sizes", flags->sizes, "bytes")->delimiter(',');
-  allreduce->add_option("--repeats", flags->repeats, "runs of each")->capture_default_str()->check(CLI::PositiveNumber);
+  allreduce->add_option("--repeats", flags->repeats, "runs of each")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   allreduce->footer("Example:\n  distbelief bench allreduce --workers 2 --sizes 1048576,67108864");
   for (CLI::App* each : {step, allreduce}) {
-    each->add_option("--workers", flags->workers, "processes")->capture_default_str()->check(CLI::Range(1, 4096));
+    each->add_option("--workers", flags->workers, "processes")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 4096));
     each->add_flag("--json", flags->json, "answer as JSON");
   }
-  command->footer("Examples:\n  distbelief bench step --model mlp --batch 32\n  distbelief bench allreduce --workers 2");
-  step->callback([=, &invocation, &run] { run = [=, &invocation] { return bench_step(*flags, invocation); }; });
-  allreduce->callback([=, &invocation, &run] { run = [=, &invocation] { return bench_allreduce(*flags, invocation); }; });
+  command->footer(
+      "Examples:\n  distbelief bench step --model mlp --batch 32\n  distbelief bench allreduce --workers 2");
+  step->callback(
+      [=, &invocation, &run] { run = [=, &invocation] { return bench_step(*flags, invocation); }; });
+  allreduce->callback(
+      [=, &invocation, &run] { run = [=, &invocation] { return bench_allreduce(*flags, invocation); }; });
 }
 
 }  // namespace distbelief::cli

@@ -30,6 +30,10 @@ void add_isa(CLI::App& app, const Invocation& invocation, Run& run);  // hidden:
 // The path of this program, for starting it elsewhere.
 std::string own_path();
 
+// Gives memory that the allocator keeps, but nobody uses, back to the system: once, after a model has been
+// built and its first weights moved to shared memory.
+void release_unused_memory();
+
 // Starts this program anew with the environment pinned unless that is done already.
 void pin_or_restart(const Invocation& invocation);
 

@@ -31,12 +31,14 @@ void load_weights(torch::nn::Module& network, const EvalFlags& flags) {
     return train::load_model(network, run_dir / "model.safetensors");
   const checkpoint::Store store(run_dir / "checkpoints");
   const auto best = flags.best ? store.best() : std::nullopt;
-  const auto loaded = best ? std::optional(store.load(*best))
-                           : store.load_latest([](const checkpoint::Entry&, const Error& error) {
-                               fmt::print(stderr, "distbelief: passed over a damaged checkpoint: {}\n", error.what());
-                             });
+  const auto loaded =
+      best ? std::optional(store.load(*best))
+           : store.load_latest([](const checkpoint::Entry&, const Error& error) {
+               fmt::print(stderr, "distbelief: passed over a damaged checkpoint: {}\n", error.what());
+             });
   if (!loaded)
-    throw Error(ErrorCode::kBadInput, fmt::format("{} has neither model.safetensors nor a checkpoint", flags.run_dir));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} has neither model.safetensors nor a checkpoint", flags.run_dir));
   train::load_tensors(network, loaded->state, "model.");
 }
 
@@ -45,15 +47,18 @@ int eval(const EvalFlags& flags, const Invocation& invocation) {
   torch::set_num_threads(1);
   const fs::path job_file = fs::path(flags.run_dir) / "job.toml";
   if (!fs::exists(job_file))
-    throw Error(ErrorCode::kBadInput, fmt::format("{} is not a run folder: it has no job.toml", flags.run_dir));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} is not a run folder: it has no job.toml", flags.run_dir));
   Config config = load_job_file(job_file);
   if (!flags.data_dir.empty()) config.data.path = flags.data_dir;
   const train::PreparedJob job = train::prepare_job(config);
   load_weights(*job.network, flags);
-  const data::BatchMaker maker(*job.data.test, {.seed = config.train.seed, .normalize = config.data.normalize});
+  const data::BatchMaker maker(*job.data.test,
+                               {.seed = config.train.seed, .normalize = config.data.normalize});
   comm::SelfCommunicator alone;
-  const train::Evaluation result = train::evaluate(
-      *job.network, *train::make_classification(config.train, job.data.test->spec()), maker, job.data.test->size(), alone);
+  const train::Evaluation result =
+      train::evaluate(*job.network, *train::make_classification(config.train, job.data.test->spec()), maker,
+                      job.data.test->size(), alone);
   const std::string sha = train::weights_sha256(*job.network);
   if (flags.json)
     fmt::print("{}\n", nlohmann::json{{"test_accuracy", result.accuracy},

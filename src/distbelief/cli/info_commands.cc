@@ -49,16 +49,17 @@ int check(const CheckFlags& flags) {
                            .dump());
     return 0;
   }
-  fmt::print("the job is sound\n"
-             "  model          {} with {} trainable parameters\n"
-             "  data           {}: {} to train on, {} to test on\n"
-             "  steps          {} per epoch, {} in all, batches of {}\n"
-             "  workers        {} with {} lanes, {} thread{} each\n"
-             "  shared memory  {:.1f} MB per host, if all workers are on one\n",
-             job.config.model.name, count, job.config.data.name, prepared.data.train->size(), prepared.data.test->size(),
-             prepared.steps_per_epoch(), prepared.total_steps(), job.config.train.batch_size, workers,
-             job.config.parallel.lanes, job.config.parallel.threads, job.config.parallel.threads == 1 ? "" : "s",
-             double(shared) / 1e6);
+  fmt::print(
+      "the job is sound\n"
+      "  model          {} with {} trainable parameters\n"
+      "  data           {}: {} to train on, {} to test on\n"
+      "  steps          {} per epoch, {} in all, batches of {}\n"
+      "  workers        {} with {} lanes, {} thread{} each\n"
+      "  shared memory  {:.1f} MB per host, if all workers are on one\n",
+      job.config.model.name, count, job.config.data.name, prepared.data.train->size(),
+      prepared.data.test->size(), prepared.steps_per_epoch(), prepared.total_steps(),
+      job.config.train.batch_size, workers, job.config.parallel.lanes, job.config.parallel.threads,
+      job.config.parallel.threads == 1 ? "" : "s", double(shared) / 1e6);
   return 0;
 }
 
@@ -72,7 +73,8 @@ struct ModelsFlags {
 
 void list_options(const std::vector<OptionSpec>& options) {
   for (const OptionSpec& option : options)
-    fmt::print("      {:<12} {} (default {})\n", option.name, option.help, distbelief::to_string(option.default_value));
+    fmt::print("      {:<12} {} (default {})\n", option.name, option.help,
+               distbelief::to_string(option.default_value));
 }
 
 int list_models(bool json) {
@@ -165,8 +167,9 @@ void add_models(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--input", flags->input, "input shape: 3,224,224")->delimiter(',');
   command->add_option("--classes", flags->classes, "classes, or vocabulary");
   command->add_flag("--json", flags->json, "answer as JSON");
-  command->footer("Examples:\n  distbelief models\n  distbelief models resnet152\n"
-                  "  distbelief models resnet18 --input 3,32,32 --classes 10");
+  command->footer(
+      "Examples:\n  distbelief models\n  distbelief models resnet152\n"
+      "  distbelief models resnet18 --input 3,32,32 --classes 10");
   command->callback([=, &run] { run = [=] { return models(*flags); }; });
 }
 

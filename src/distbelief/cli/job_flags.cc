@@ -24,14 +24,16 @@ Job JobFlags::read() const {
 
 void check_named(const Job& job) {
   try {
-    check_options(job, "model", "model '" + job.config.model.name + "'", model::find_model(job.config.model.name).options);
+    check_options(job, "model", "model '" + job.config.model.name + "'",
+                  model::find_model(job.config.model.name).options);
   } catch (const Error& error) {
     if (job.places.contains("model.name") && error.message().find("unknown model") != std::string::npos)
       rethrow_at(job, "model.name", error);
     throw;
   }
   for (const data::DataSetEntry& entry : data::data_sets())
-    if (entry.name == job.config.data.name) check_options(job, "data", "data set '" + entry.name + "'", entry.options);
+    if (entry.name == job.config.data.name)
+      check_options(job, "data", "data set '" + entry.name + "'", entry.options);
 }
 
 }  // namespace distbelief::cli

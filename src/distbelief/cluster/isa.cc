@@ -22,8 +22,8 @@ Isa parse_isa(const std::string& name) {
 Isa detect_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     return Isa::kAvx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
 #endif
@@ -31,18 +31,25 @@ Isa detect_isa() {
 }
 
 std::vector<Variable> pinned_environment(Isa isa) {
-  std::vector<Variable> variables = {{"OMP_NUM_THREADS", "1"}, {"DISTBELIEF_ISA", std::string(to_string(isa))}};
+  std::vector<Variable> variables = {{"OMP_NUM_THREADS", "1"},
+                                     {"DISTBELIEF_ISA", std::string(to_string(isa))}};
 #if defined(__x86_64__)
   switch (isa) {
     case Isa::kBaseline:
-      variables.insert(variables.end(), {{"OPENBLAS_CORETYPE", "Prescott"}, {"ONEDNN_MAX_CPU_ISA", "SSE41"}, {"ATEN_CPU_CAPABILITY", "default"}});
+      variables.insert(variables.end(), {{"OPENBLAS_CORETYPE", "Prescott"},
+                                         {"ONEDNN_MAX_CPU_ISA", "SSE41"},
+                                         {"ATEN_CPU_CAPABILITY", "default"}});
       break;
     case Isa::kAvx2:
-      variables.insert(variables.end(), {{"OPENBLAS_CORETYPE", "Haswell"}, {"ONEDNN_MAX_CPU_ISA", "AVX2"}, {"ATEN_CPU_CAPABILITY", "avx2"}});
+      variables.insert(variables.end(), {{"OPENBLAS_CORETYPE", "Haswell"},
+                                         {"ONEDNN_MAX_CPU_ISA", "AVX2"},
+                                         {"ATEN_CPU_CAPABILITY", "avx2"}});
       break;
     case Isa::kAvx512:
       // ATen 1.13 itself prefers its AVX2 kernels on such machines: they do not lower the clock.
-      variables.insert(variables.end(), {{"OPENBLAS_CORETYPE", "SkylakeX"}, {"ONEDNN_MAX_CPU_ISA", "AVX512_CORE"}, {"ATEN_CPU_CAPABILITY", "avx2"}});
+      variables.insert(variables.end(), {{"OPENBLAS_CORETYPE", "SkylakeX"},
+                                         {"ONEDNN_MAX_CPU_ISA", "AVX512_CORE"},
+                                         {"ATEN_CPU_CAPABILITY", "avx2"}});
       break;
   }
 #endif

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,7 +44,8 @@ class Child {
     arguments.push_back(nullptr);
     const pid_t parent = getpid();
     pid_ = fork();
-    if (pid_ < 0) throw Error(ErrorCode::kUnavailable, fmt::format("cannot start a process: {}", std::strerror(errno)));
+    if (pid_ < 0)
+      throw Error(ErrorCode::kUnavailable, fmt::format("cannot start a process: {}", std::strerror(errno)));
     if (pid_ == 0) {
       setpgid(0, 0);
       // When we die, however, the launcher ends the workers and removes its files and shared memory.
@@ -53,7 +55,8 @@ class Child {
       const int null = open("/dev/null", O_RDONLY);
       if (null >= 0) dup2(null, STDIN_FILENO);
       execvp(arguments[0], arguments.data());
-      const std::string text = fmt::format("distbelief: cannot run {}: {}\n", command[0], std::strerror(errno));
+      const std::string text =
+          fmt::format("distbelief: cannot run {}: {}\n", command[0], std::strerror(errno));
       [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
       _exit(127);
     }
@@ -69,8 +72,17 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  bool poll_ended() {
-    if (!ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
+  // Sleeps until it has ended, a signal came or the time is up: a supervisor takes no core from a worker.
+  bool wait_ended(std::chrono::milliseconds at_most) {
+    if (ended_) return true;
+    const int handle = int(syscall(SYS_pidfd_open, pid_, 0));
+    pollfd ended{handle, POLLIN, 0};
+    if (handle >= 0)
+      poll(&ended, 1, int(at_most.count()));
+    else
+      std::this_thread::sleep_for(std::min(at_most, std::chrono::milliseconds(10)));  // a kernel before 5.3
+    if (handle >= 0) close(handle);
+    ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
     return ended_;
   }
   void signal_one(int number) const { kill(pid_, number); }
@@ -87,8 +99,7 @@ class Child {
 void wait_for(Child& child, const std::atomic<bool>& interrupted) {
   Clock::time_point asked{};
   int stage = 0;
-  while (!child.poll_ended()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (!child.wait_ended(std::chrono::milliseconds(interrupted.load() ? 10 : 500))) {
     if (!interrupted.load()) continue;
     if (stage == 0) asked = Clock::now();
     const auto waited = Clock::now() - asked;
@@ -108,8 +119,8 @@ void wait_for(Child& child, const std::atomic<bool>& interrupted) {
 std::vector<std::string> mpiexec_command(const LaunchOptions& options) {
   std::vector<std::string> command{kMpiexec, "-n", std::to_string(options.workers)};
   if (kOpenMpi)
-    for (const char* flag : {"--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "0", "--mca",
-                             "orte_abort_timeout", "2", "--quiet"})
+    for (const char* flag : {"--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout",
+                             "0", "--mca", "orte_abort_timeout", "2", "--quiet"})
       command.emplace_back(flag);
   if (!options.hosts.empty()) {
     std::string list;
@@ -136,8 +147,8 @@ LauncherPlace launcher_place() {
     const char* rank;
     const char* size;
   };
-  for (const Names& names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, Names{"PMI_RANK", "PMI_SIZE"},
-                             Names{"PMIX_RANK", "SLURM_NTASKS"}})
+  for (const Names& names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                             Names{"PMI_RANK", "PMI_SIZE"}, Names{"PMIX_RANK", "SLURM_NTASKS"}})
     if (std::getenv(names.rank) != nullptr)
       return {true, number_in(names.rank, 0), std::max(1, number_in(names.size, 1))};
   return {};
@@ -157,7 +168,8 @@ Isa pinned_isa() {
 }
 
 void restart_pinned(Isa isa, char** argv) {
-  for (const Variable& variable : pinned_environment(isa)) setenv(variable.name.c_str(), variable.value.c_str(), 1);
+  for (const Variable& variable : pinned_environment(isa))
+    setenv(variable.name.c_str(), variable.value.c_str(), 1);
   execv("/proc/self/exe", argv);
 }
 
@@ -173,7 +185,8 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
       if (error != std::errc{} || stop != end) host.slots = 0;
     }
     if (host.host.empty() || host.slots < 1)
-      throw Error(ErrorCode::kBadInput, fmt::format("--hosts: '{}' is not host:workers, as in a:2,b:2", part));
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("--hosts: '{}' is not host:workers, as in a:2,b:2", part));
     hosts.push_back(std::move(host));
   }
   if (hosts.empty()) throw Error(ErrorCode::kBadInput, "--hosts is empty; write host:workers, as in a:2,b:2");
@@ -218,11 +231,13 @@ Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path
     code = child.exit_code();
   }
   char buffer[4096];
-  for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;) answer.append(buffer, std::size_t(got));
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;)
+    answer.append(buffer, std::size_t(got));
   close(ends[0]);
   if (code != 0)
     throw Error(ErrorCode::kUnavailable,
-                "not all hosts answered; can each be reached without a password (try: mpirun --host ... hostname), and is "
+                "not all hosts answered; can each be reached without a password (try: mpirun --host ... "
+                "hostname), and is "
                 "this program at the same path on all of them?");
   std::istringstream lines(answer);
   for (std::string line; std::getline(lines, line);) weakest = std::min(weakest, parse_isa(line));

@@ -46,8 +46,8 @@ std::vector<std::string> launch_command(const LaunchOptions& options);
 // theirs, or 130 when interrupted. All of them are gone when it returns.
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted);
 
-// The weakest instruction set among this process's own (pinned_isa) and the hosts', asked of each. Throws Error(kUnavailable) naming a host
-// that does not answer.
+// The weakest instruction set among this process's own (pinned_isa) and the hosts', asked of each. Throws
+// Error(kUnavailable) naming a host that does not answer.
 Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path& program,
                 const std::atomic<bool>& interrupted);
 

@@ -28,7 +28,8 @@ TEST(LaunchCommand, NamesHostsWorkersAndThePinnedEnvironment) {
   const auto command = launch_command(
       {.workers = 4, .hosts = {{"a", 2}, {"b", 2}}, .isa = Isa::kAvx2, .command = {"program", "worker"}});
   const auto has = [&](const std::string& word) {
-    return std::any_of(command.begin(), command.end(), [&](const auto& part) { return part.find(word) != std::string::npos; });
+    return std::any_of(command.begin(), command.end(),
+                       [&](const auto& part) { return part.find(word) != std::string::npos; });
   };
   EXPECT_TRUE(has("a:2,b:2"));
   EXPECT_TRUE(has("OMP_NUM_THREADS"));
@@ -37,20 +38,26 @@ TEST(LaunchCommand, NamesHostsWorkersAndThePinnedEnvironment) {
 }
 
 TEST(Isa, NamesRoundTripAndOthersAreRefused) {
-  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) EXPECT_EQ(parse_isa(std::string(to_string(isa))), isa);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512})
+    EXPECT_EQ(parse_isa(std::string(to_string(isa))), isa);
   EXPECT_THROW(parse_isa("avx1024"), Error);
 }
 
 TEST(RunWorkers, GivesTheWorkersExitCode) {
   const std::atomic<bool> interrupted{false};
-  EXPECT_EQ(run_workers({.workers = 1, .hosts = {}, .isa = detect_isa(), .command = {"true"}}, interrupted), 0);
-  EXPECT_EQ(run_workers({.workers = 1, .hosts = {}, .isa = detect_isa(), .command = {"sh", "-c", "exit 3"}}, interrupted), 3);
+  EXPECT_EQ(run_workers({.workers = 1, .hosts = {}, .isa = detect_isa(), .command = {"true"}}, interrupted),
+            0);
+  EXPECT_EQ(run_workers({.workers = 1, .hosts = {}, .isa = detect_isa(), .command = {"sh", "-c", "exit 3"}},
+                        interrupted),
+            3);
 }
 
 TEST(RunWorkers, EndsThemWhenInterrupted) {
   const std::atomic<bool> interrupted{true};
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(run_workers({.workers = 2, .hosts = {}, .isa = detect_isa(), .command = {"sleep", "60"}}, interrupted), 130);
+  EXPECT_EQ(
+      run_workers({.workers = 2, .hosts = {}, .isa = detect_isa(), .command = {"sleep", "60"}}, interrupted),
+      130);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 

@@ -9,7 +9,15 @@ namespace distbelief::comm {
 namespace {
 
 // Tags keep the messages of different operations apart should a rank fall out of step.
-enum Tag : int { kRingReduceTag = 1, kRingGatherTag, kDirectReduceTag, kDirectGatherTag, kCentralTag, kBroadcastTag, kBarrierTag };
+enum Tag : int {
+  kRingReduceTag = 1,
+  kRingGatherTag,
+  kDirectReduceTag,
+  kDirectGatherTag,
+  kCentralTag,
+  kBroadcastTag,
+  kBarrierTag
+};
 
 using Requests = std::vector<Link::Request>;
 
@@ -99,7 +107,8 @@ void direct_reduce_scatter(Link& link, const View& values, const Parts& parts) {
     const View part = part_view(values, parts, rank);
     requests.push_back(link.start_send(bytes_of(part), part.bytes(), rank, kDirectReduceTag));
   }
-  gather_and_add(link, part_view(values, parts, link.rank()), "direct reduce-scatter", requests, kDirectReduceTag);
+  gather_and_add(link, part_view(values, parts, link.rank()), "direct reduce-scatter", requests,
+                 kDirectReduceTag);
 }
 
 void direct_allgather(Link& link, const View& values, const Parts& parts) {
@@ -131,13 +140,15 @@ void broadcast(Link& link, const View& values, int root) {
   for (; mask < n && !(relative & mask); mask <<= 1) {
   }
   if (relative != 0) {
-    Requests requests{link.start_receive(bytes_of(values), values.bytes(), (link.rank() - mask + n) % n, kBroadcastTag)};
+    Requests requests{
+        link.start_receive(bytes_of(values), values.bytes(), (link.rank() - mask + n) % n, kBroadcastTag)};
     link.wait(requests, "broadcast");
   }
   Requests requests;
   for (mask >>= 1; mask > 0; mask >>= 1)
     if (relative + mask < n)
-      requests.push_back(link.start_send(bytes_of(values), values.bytes(), (link.rank() + mask) % n, kBroadcastTag));
+      requests.push_back(
+          link.start_send(bytes_of(values), values.bytes(), (link.rank() + mask) % n, kBroadcastTag));
   link.wait(requests, "broadcast");
 }
 

@@ -20,7 +20,7 @@
 // All are in place. `parts` says which rank ends with, or starts from, which part.
 namespace distbelief::comm {
 
-using Parts = std::vector<Part>;  // one per rank, adjoining, covering everything
+using Parts = std::vector<Part>;                // one per rank, adjoining, covering everything
 Parts even_parts(std::size_t count, int size);  // those of part_of()
 
 void ring_reduce_scatter(Link& link, const View& values, const Parts& parts);

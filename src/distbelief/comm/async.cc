@@ -5,7 +5,8 @@
 namespace distbelief::comm {
 
 AsyncCommunicator::AsyncCommunicator(Communicator& communicator)
-    : communicator_(communicator), thread_([this](const std::stop_token& stop) { run(stop); }) {
+    : communicator_(communicator),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {
   pthread_setname_np(thread_.native_handle(), "db-comm");
 }
 

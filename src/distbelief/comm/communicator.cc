@@ -44,10 +44,11 @@ void finish_mean(const View& values, ReduceOp op, int size) {
 void accumulate(const View& out, const void* in) {
   switch (out.type) {
     case ElementType::kFloat32:
-      return add(static_cast<float*>(out.data), static_cast<float*>(out.data), static_cast<const float*>(in), out.count);
-    case ElementType::kFloat64:
-      return add(static_cast<double*>(out.data), static_cast<double*>(out.data), static_cast<const double*>(in),
+      return add(static_cast<float*>(out.data), static_cast<float*>(out.data), static_cast<const float*>(in),
                  out.count);
+    case ElementType::kFloat64:
+      return add(static_cast<double*>(out.data), static_cast<double*>(out.data),
+                 static_cast<const double*>(in), out.count);
     case ElementType::kInt64:
       return add(static_cast<std::int64_t*>(out.data), static_cast<std::int64_t*>(out.data),
                  static_cast<const std::int64_t*>(in), out.count);

@@ -10,7 +10,9 @@ constexpr int kFirstUserTag = 1024;
 }  // namespace
 
 LinkCommunicator::LinkCommunicator(std::unique_ptr<Link> link, Algorithm algorithm)
-    : Communicator(link->rank(), link->size()), link_(std::move(link)), algorithm_(algorithm) {}
+    : Communicator(link->rank(), link->size()),
+      link_(std::move(link)),
+      algorithm_(algorithm) {}
 
 void LinkCommunicator::allreduce(View values, ReduceOp op) {
   if (algorithm_ == Algorithm::kCentral) {

@@ -3,11 +3,14 @@
 namespace distbelief::comm {
 
 TwoLevelCommunicator::TwoLevelCommunicator(Options options)
-    : Communicator(options.world->rank(), options.world->size()), options_(std::move(options)) {}
+    : Communicator(options.world->rank(), options.world->size()),
+      options_(std::move(options)) {}
 
 int TwoLevelCommunicator::host_of(int rank) const {
   int host = 0;
-  for (int first = options_.ranks_per_host[0]; rank >= first; first += options_.ranks_per_host[std::size_t(host)]) ++host;
+  for (int first = options_.ranks_per_host[0]; rank >= first;
+       first += options_.ranks_per_host[std::size_t(host)])
+    ++host;
   return host;
 }
 
@@ -24,7 +27,8 @@ void TwoLevelCommunicator::allgather(View values) {
   const int own_host = host_of(this->rank());
   for (int host = 0; host < int(options_.ranks_per_host.size()); ++host) {
     const int end = rank + options_.ranks_per_host[std::size_t(host)];
-    const View block = values.part(part_of(values.count, size(), rank).begin, part_of(values.count, size(), end - 1).end);
+    const View block =
+        values.part(part_of(values.count, size(), rank).begin, part_of(values.count, size(), end - 1).end);
     for (int r = rank; r < end && host == own_host; ++r) {
       const Part part = part_of(values.count, size(), r);
       options_.host->broadcast(values.part(part.begin, part.end), r - rank);

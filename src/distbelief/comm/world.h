@@ -30,7 +30,7 @@ class World {
 
   int rank() const;
   int size() const;
-  int host() const;    // index of this worker's host
+  int host() const;  // index of this worker's host
   int hosts() const;
   int local_rank() const;
   int local_size() const;
@@ -38,9 +38,9 @@ class World {
   const Options& options() const;
   std::string mpi_version() const;
 
-  comm::Communicator& communicator();     // everyone: shared memory inside a host, MPI between hosts
-  comm::HostCommunicator& host_group();   // the workers of this host
-  comm::LinkCommunicator* leaders();      // one worker per host; null on all others
+  comm::Communicator& communicator();    // everyone: shared memory inside a host, MPI between hosts
+  comm::HostCommunicator& host_group();  // the workers of this host
+  comm::LinkCommunicator* leaders();     // one worker per host; null on all others
 
   // Tells the other workers that this one failed: whoever waits for it on this host stops at once.
   // Whether it was the first of its host.

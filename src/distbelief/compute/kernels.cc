@@ -25,7 +25,8 @@ DISTBELIEF_MULTIVERSION void sgd_plain(float* __restrict parameters, const float
 }
 
 DISTBELIEF_MULTIVERSION void sgd_momentum(float* __restrict parameters, const float* __restrict gradients,
-                                          float* __restrict velocity, const SgdTerms& terms, std::size_t count) {
+                                          float* __restrict velocity, const SgdTerms& terms,
+                                          std::size_t count) {
   const float lr = terms.lr, decay = terms.weight_decay, momentum = terms.momentum;
   for (std::size_t i = 0; i < count; ++i) {
     const float kept = momentum * velocity[i];
@@ -36,7 +37,8 @@ DISTBELIEF_MULTIVERSION void sgd_momentum(float* __restrict parameters, const fl
 }
 
 DISTBELIEF_MULTIVERSION void sgd_nesterov(float* __restrict parameters, const float* __restrict gradients,
-                                          float* __restrict velocity, const SgdTerms& terms, std::size_t count) {
+                                          float* __restrict velocity, const SgdTerms& terms,
+                                          std::size_t count) {
   const float lr = terms.lr, decay = terms.weight_decay, momentum = terms.momentum;
   for (std::size_t i = 0; i < count; ++i) {
     const float gradient = std::fma(decay, parameters[i], gradients[i]);
@@ -76,9 +78,10 @@ DISTBELIEF_MULTIVERSION void adagrad(float* __restrict parameters, const float* 
   }
 }
 
-DISTBELIEF_MULTIVERSION double lamb_moments(const float* __restrict parameters, const float* __restrict gradients,
-                                            float* __restrict mean, float* __restrict square,
-                                            const LambTerms& terms, std::size_t count) {
+DISTBELIEF_MULTIVERSION double lamb_moments(const float* __restrict parameters,
+                                            const float* __restrict gradients, float* __restrict mean,
+                                            float* __restrict square, const LambTerms& terms,
+                                            std::size_t count) {
   const LambTerms t = terms;
   double tracks[kTracks] = {};
   const std::size_t whole = count / kTracks * kTracks;
@@ -109,8 +112,8 @@ DISTBELIEF_MULTIVERSION void lamb_apply(float* __restrict parameters, const floa
 }
 
 DISTBELIEF_MULTIVERSION void lars_apply(float* __restrict parameters, const float* __restrict gradients,
-                                        float* __restrict velocity, float rate, float momentum, float weight_decay,
-                                        std::size_t count) {
+                                        float* __restrict velocity, float rate, float momentum,
+                                        float weight_decay, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const float gradient = std::fma(weight_decay, parameters[i], gradients[i]);
     const float moved = std::fma(rate, gradient, momentum * velocity[i]);

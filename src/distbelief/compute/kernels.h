@@ -13,25 +13,27 @@ struct SgdTerms {
   float weight_decay = 0;
 };
 void sgd_plain(float* parameters, const float* gradients, const SgdTerms& terms, std::size_t count);
-void sgd_momentum(float* parameters, const float* gradients, float* velocity, const SgdTerms& terms, std::size_t count);
-void sgd_nesterov(float* parameters, const float* gradients, float* velocity, const SgdTerms& terms, std::size_t count);
+void sgd_momentum(float* parameters, const float* gradients, float* velocity, const SgdTerms& terms,
+                  std::size_t count);
+void sgd_nesterov(float* parameters, const float* gradients, float* velocity, const SgdTerms& terms,
+                  std::size_t count);
 
 struct AdamTerms {
   float beta1 = 0;
   float beta2 = 0;
   float one_minus_beta1 = 0;
   float one_minus_beta2 = 0;
-  float step_size = 0;       // lr / (1 - beta1^t)
+  float step_size = 0;        // lr / (1 - beta1^t)
   float root_correction = 1;  // sqrt(1 - beta2^t)
   float eps = 0;
-  float coupled_decay = 0;   // Adam: added to the gradient
-  float shrink = 1;          // AdamW: parameters are scaled by it first
+  float coupled_decay = 0;  // Adam: added to the gradient
+  float shrink = 1;         // AdamW: parameters are scaled by it first
 };
 void adam(float* parameters, const float* gradients, float* mean, float* square, const AdamTerms& terms,
           std::size_t count);
 
-void adagrad(float* parameters, const float* gradients, float* square, float lr, float eps, float weight_decay,
-             std::size_t count);
+void adagrad(float* parameters, const float* gradients, float* square, float lr, float eps,
+             float weight_decay, std::size_t count);
 
 // LAMB in two passes: moments and the direction's squares first, the parameters when the trust is known.
 struct LambTerms {

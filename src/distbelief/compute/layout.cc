@@ -7,7 +7,9 @@ namespace {
 
 constexpr std::size_t kAlign = 16;  // elements: a cache line
 
-std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 

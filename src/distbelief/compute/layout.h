@@ -50,8 +50,8 @@ class Layout {
   // the order in which backward runs; a bucket is closed once it has `bucket_bytes`.
   Layout(const std::vector<Parameter>& parameters, std::size_t bucket_bytes);
 
-  std::size_t size() const { return size_; }              // elements, padding included
-  std::size_t parameter_count() const { return count_; }  // elements, padding excluded
+  std::size_t size() const { return size_; }                      // elements, padding included
+  std::size_t parameter_count() const { return count_; }          // elements, padding excluded
   const std::vector<Entry>& entries() const { return entries_; }  // in registration order
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int bucket_of(int parameter) const { return bucket_of_[std::size_t(parameter)]; }

@@ -63,7 +63,8 @@ class Adagrad final : public Optimizer {
   explicit Adagrad(const OptimizerConfig& config) : config_(config) {}
   std::vector<std::string> state_names() const override { return {"square"}; }
   void update(const UpdateRange& r) const override {
-    adagrad(r.parameters, r.gradients, r.states[0], float(r.lr), float(config_.eps), float(config_.weight_decay), r.count);
+    adagrad(r.parameters, r.gradients, r.states[0], float(r.lr), float(config_.eps),
+            float(config_.weight_decay), r.count);
   }
 
  private:
@@ -141,12 +142,19 @@ struct Kind {
 const Kind kKinds[] = {
     {"sgd", [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Sgd>(c); }},
     {"adam",
-     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Adam>(c, Decay::kCoupled); }},
+     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adam>(c, Decay::kCoupled);
+     }},
     {"adamw",
-     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Adam>(c, Decay::kDecoupled); }},
-    {"adagrad", [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Adagrad>(c); }},
-    {"lars", [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lars>(c); }},
-    {"lamb", [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lamb>(c); }},
+     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adam>(c, Decay::kDecoupled);
+     }},
+    {"adagrad",
+     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Adagrad>(c); }},
+    {"lars",
+     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lars>(c); }},
+    {"lamb",
+     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lamb>(c); }},
 };
 
 }  // namespace

@@ -50,7 +50,9 @@ void copy_parameters(const torch::nn::Module& module, const Layout& layout, floa
 class Replica::Hook final : public torch::autograd::FunctionPostHook {
  public:
   Hook(std::shared_ptr<const Route> route, torch::Tensor tensor, int parameter)
-      : route_(std::move(route)), tensor_(std::move(tensor)), parameter_(parameter) {}
+      : route_(std::move(route)),
+        tensor_(std::move(tensor)),
+        parameter_(parameter) {}
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                             const torch::autograd::variable_list&) override {
@@ -70,11 +72,13 @@ class Replica::Hook final : public torch::autograd::FunctionPostHook {
 };
 
 Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout, float* arena)
-    : module_(std::move(module)), route_(std::make_shared<Route>()) {
+    : module_(std::move(module)),
+      route_(std::make_shared<Route>()) {
   const torch::NoGradGuard no_grad;
   for (auto& [name, tensor] : trainable(*module_)) {
     const Entry& entry = layout.entries()[parameters_.size()];
-    if (arena != nullptr) tensor.set_data(torch::from_blob(arena + entry.offset, entry.shape, torch::kFloat32));
+    if (arena != nullptr)
+      tensor.set_data(torch::from_blob(arena + entry.offset, entry.shape, torch::kFloat32));
     parameters_.push_back(tensor);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -85,10 +89,10 @@ Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout
 
 Replica::~Replica() = default;
 
-void Replica::backward(const torch::Tensor& loss, const GradientSink& sink) {
+void Replica::backward(const torch::Tensor& loss, float factor, const GradientSink& sink) {
   route_->sink = &sink;
   try {
-    loss.backward();
+    loss.backward(torch::full_like(loss, factor));
   } catch (...) {
     route_->sink = nullptr;
     throw;

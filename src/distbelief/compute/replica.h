@@ -33,8 +33,8 @@ class Replica {
 
   torch::nn::Module& module() { return *module_; }
   std::vector<torch::Tensor>& parameters() { return parameters_; }  // the trainable ones, in order
-  // Runs backward from `loss`; every parameter that gets a gradient is given to `sink` once.
-  void backward(const torch::Tensor& loss, const GradientSink& sink);
+  // Runs backward from `factor` * `loss`; every parameter that gets a gradient is given to `sink` once.
+  void backward(const torch::Tensor& loss, float factor, const GradientSink& sink);
 
  private:
   class Hook;

@@ -59,7 +59,7 @@ struct InArena {
   // Gradients by name, and how often each was given.
   std::map<std::string, torch::Tensor> gradients(const torch::Tensor& x) {
     std::map<std::string, torch::Tensor> found;
-    replica.backward(net->forward(x), [&](int parameter, const float* values) {
+    replica.backward(net->forward(x), 1.0F, [&](int parameter, const float* values) {
       const Entry& entry = layout.entries()[std::size_t(parameter)];
       EXPECT_FALSE(found.count(entry.name)) << entry.name << " given twice";
       found[entry.name] = torch::tensor(torch::ArrayRef<float>(values, entry.count)).view(entry.shape);
@@ -127,7 +127,7 @@ TEST(Replica, AnErrorOfTheSinkComesOutOfBackwardAsItself) {
   InArena<NetImpl> arena(std::make_shared<NetImpl>());
   const torch::Tensor loss = arena.net->forward(torch::randn({6, 5}));
   try {
-    arena.replica.backward(loss, [](int, const float*) { throw Error(ErrorCode::kTimeout, "late"); });
+    arena.replica.backward(loss, 1.0F, [](int, const float*) { throw Error(ErrorCode::kTimeout, "late"); });
     FAIL() << "the sink threw";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);

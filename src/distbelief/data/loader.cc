@@ -98,8 +98,8 @@ void Loader::Ring::start_threads() try {
   }
 } catch (const std::system_error& error) {
   throw Error(ErrorCode::kUnavailable,
-              fmt::format("cannot start {} loader threads: {}; lower data.loader_threads",
-                          options_.threads, error.what()));
+              fmt::format("cannot start {} loader threads: {}; lower data.loader_threads", options_.threads,
+                          error.what()));
 }
 
 const Batch& Loader::Ring::next() {

@@ -15,8 +15,8 @@ struct SampleSpec {
   ElementType input_type = ElementType::kUint8;  // kUint8 images become float32 in a batch; kInt64 are tokens
   Shape input_shape;                             // images: channels, height, width; tokens: length
   Shape target_shape;                            // {} for one class index per sample; tokens: length
-  std::int64_t classes = 0;                      // targets are int64 in [0, classes); token sets: the vocabulary
-  std::vector<float> mean;                       // per channel, of input / 255; empty: no normalisation known
+  std::int64_t classes = 0;  // targets are int64 in [0, classes); token sets: the vocabulary
+  std::vector<float> mean;   // per channel, of input / 255; empty: no normalisation known
   std::vector<float> deviation;
 };
 

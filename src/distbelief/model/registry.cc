@@ -16,7 +16,8 @@ template <int kDepth>
 ModelEntry resnet_entry() {
   return {
       fmt::format("resnet{}", kDepth),
-      fmt::format("residual network of {} layers, named as in torchvision", kDepth), resnet_options(),
+      fmt::format("residual network of {} layers, named as in torchvision", kDepth),
+      resnet_options(),
       DataShape{.tokens = false, .input = {3, 224, 224}, .classes = 1000},
       DataShape{.tokens = false, .input = {3, 32, 32}, .classes = 10},
       [](const OptionMap& options, const DataShape& shape) { return build_resnet(kDepth, options, shape); }};
@@ -29,14 +30,14 @@ const std::vector<ModelEntry>& models() {
   static const DataShape text{.tokens = true, .input = {128}, .classes = 256};
   static const std::vector<ModelEntry> table = {
       {"mlp", "fully connected layers", mlp_options(), digits, digits, build_mlp},
-      {"cnn", "convolutions and max-pools, then fully connected layers", cnn_options(), digits, digits, build_cnn},
+      {"cnn", "convolutions and max-pools, then fully connected layers", cnn_options(), digits, digits,
+       build_cnn},
       resnet_entry<18>(),
       resnet_entry<34>(),
       resnet_entry<50>(),
       resnet_entry<101>(),
       resnet_entry<152>(),
-      {"gpt", "decoder of pre-norm transformer blocks, for tokens", gpt_options(), text, text,
-       build_gpt},
+      {"gpt", "decoder of pre-norm transformer blocks, for tokens", gpt_options(), text, text, build_gpt},
   };
   return table;
 }

@@ -21,7 +21,11 @@ enum NormArray : int { kGradientNorms = 0, kParameterNorms = 1, kDirectionNorms 
 class Timed {
  public:
   Timed(std::chrono::nanoseconds& total, Observer* observer, const char* what, int bucket)
-      : total_(total), observer_(observer), what_(what), bucket_(bucket), begin_(Clock::now()) {}
+      : total_(total),
+        observer_(observer),
+        what_(what),
+        bucket_(bucket),
+        begin_(Clock::now()) {}
   ~Timed() {
     const auto end = Clock::now();
     total_ += end - begin_;
@@ -38,6 +42,17 @@ class Timed {
   Clock::time_point begin_;
 };
 
+// Other carriers' gradients lie in their cores' caches, and hardware prefetching ends at every page, which
+// is a block: fetch the next block while this one is worked on.
+void prefetch_block(const float* block) {
+  constexpr std::size_t kLine = 16;
+  for (std::size_t i = 0; i < kBlock; i += kLine) __builtin_prefetch(block + i, 0, 2);
+}
+void prefetch_block_for_write(float* block) {
+  constexpr std::size_t kLine = 16;
+  for (std::size_t i = 0; i < kBlock; i += kLine) __builtin_prefetch(block + i, 1, 2);
+}
+
 }  // namespace
 
 int AllreduceSharing::norm_rounds(const compute::Optimizer& optimizer, double clip_norm) {
@@ -53,7 +68,8 @@ AllreduceSharing::AllreduceSharing(Options options)
     : options_(std::move(options)),
       layerwise_(dynamic_cast<const compute::LayerwiseOptimizer*>(options_.optimizer)),
       fused_(!keeps_sums(options_)),
-      early_update_(options_.overlap == Overlap::kUpdate && norm_rounds(*options_.optimizer, options_.clip_norm) == 0),
+      early_update_(options_.overlap == Overlap::kUpdate &&
+                    norm_rounds(*options_.optimizer, options_.clip_norm) == 0),
       buckets_(int(options_.layout->buckets().size())),
       states_(options_.optimizer->state_names().size()) {
   const std::size_t parameters = options_.layout->entries().size();
@@ -95,7 +111,8 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
   ++round_;
   step_ = plan;
   std::copy(plan.lane_samples.begin(), plan.lane_samples.end(), lane_samples_.begin());
-  std::memset(options_.state->touched(options_.domain->member(), round_), 0, options_.layout->entries().size());
+  std::memset(options_.state->touched(options_.domain->member(), round_), 0,
+              options_.layout->entries().size());
   for (int b = 0; b < buckets_; ++b)
     pending_[std::size_t(b)] = int(options_.layout->buckets()[std::size_t(b)].parameters.size());
   filled_ = reduced_ = updated_ = 0;
@@ -128,7 +145,9 @@ void AllreduceSharing::gradient(int parameter, const float* values) {
 // Pushes a lane's gradient on the stack of buffers and does the merges that are due, in one pass.
 void AllreduceSharing::store(int parameter, const float* values) {
   const compute::Entry& entry = options_.layout->entries()[std::size_t(parameter)];
-  const auto buffer = [&](int at) { return options_.state->gradients(options_.domain->member(), at) + entry.offset; };
+  const auto buffer = [&](int at) {
+    return options_.state->gradients(options_.domain->member(), at) + entry.offset;
+  };
   if (lane_merges_ == 0) {
     std::memcpy(buffer(lane_slot_), values, entry.count * sizeof(float));
     return;
@@ -217,7 +236,8 @@ void AllreduceSharing::advance(Mode mode) {
   }
 }
 
-bool AllreduceSharing::enter(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what, Mode mode) {
+bool AllreduceSharing::enter(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what,
+                             Mode mode) {
   for (int c = 0; c < options_.domain->members(); ++c) {
     comm::Signal& awaited = options_.state->carrier(c).*signal;
     if (awaited.reached(wanted)) continue;
@@ -229,7 +249,8 @@ bool AllreduceSharing::enter(comm::Signal CarrierSignals::*signal, std::uint32_t
   return true;
 }
 
-bool AllreduceSharing::enter_host(comm::Signal HostSignals::*signal, std::uint32_t wanted, const char* what, Mode mode) {
+bool AllreduceSharing::enter_host(comm::Signal HostSignals::*signal, std::uint32_t wanted, const char* what,
+                                  Mode mode) {
   comm::Signal& awaited = options_.state->host().*signal;
   if (awaited.reached(wanted)) return true;
   if (mode == Mode::kPoll) return false;
@@ -259,14 +280,20 @@ void AllreduceSharing::update_bucket(int bucket) {
   const Timed timed(times_.updating, options_.observer, "update", bucket);
   const Span slice = update_slice(bucket);
   inputs_.resize(sources_.size());
-  const float* sums = several_hosts() ? options_.state->world_sum() : fused_ ? nullptr : options_.state->sums(0);
+  const float* sums = several_hosts() ? options_.state->world_sum()
+                      : fused_        ? nullptr
+                                      : options_.state->sums(0);
   for (std::size_t at = slice.begin; at < slice.end; at += kBlock) {
     if (sums) {
       update_block(at, at + kBlock, sums + at);
       continue;
     }
-    for (std::size_t i = 0; i < inputs_.size(); ++i)
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
       inputs_[i] = options_.state->gradients(sources_[i].carrier, sources_[i].slot) + at;
+      if (at + kBlock < slice.end && sources_[i].carrier != options_.domain->member())
+        prefetch_block(inputs_[i] + kBlock);
+    }
+    if (at + kBlock < slice.end) prefetch_block_for_write(options_.state->parameters() + at + kBlock);
     update_block(at, at + kBlock, tree_sum<float>(inputs_, merges_, kBlock, scratch_.data()));
   }
 }
@@ -279,7 +306,8 @@ void AllreduceSharing::update_block(std::size_t begin, std::size_t end, const fl
     gradients = scaled;
   }
   const std::size_t block = begin / kBlock;
-  for (std::size_t i = options_.layout->first_segment(block); i < options_.layout->first_segment(block + 1); ++i) {
+  for (std::size_t i = options_.layout->first_segment(block); i < options_.layout->first_segment(block + 1);
+       ++i) {
     const Segment& segment = options_.layout->segments()[i];
     if (touched(segment.parameter))
       options_.optimizer->update(range_of(segment, gradients + (segment.span.begin - begin)));
@@ -290,7 +318,8 @@ compute::UpdateRange AllreduceSharing::range_of(const Segment& segment, const fl
   compute::UpdateRange range;
   range.parameters = options_.state->parameters() + segment.span.begin;
   range.gradients = gradients;
-  for (std::size_t i = 0; i < states_; ++i) range.states[i] = options_.state->state(int(i)) + segment.span.begin;
+  for (std::size_t i = 0; i < states_; ++i)
+    range.states[i] = options_.state->state(int(i)) + segment.span.begin;
   range.count = segment.span.size();
   range.lr = step_.lr;
   range.step = options_.update_counts[std::size_t(segment.parameter)] + 1;
@@ -317,7 +346,8 @@ void AllreduceSharing::measure_gradients() {
   const float* sums = several_hosts() ? options_.state->world_sum() : options_.state->sums(0);
   for (int b = 0; b < buckets_; ++b)
     for_each_segment(b, [&](std::size_t i, const Segment& segment) {
-      options_.state->norms(kGradientNorms)[i] = compute::sum_of_squares(sums + segment.span.begin, segment.span.size());
+      options_.state->norms(kGradientNorms)[i] =
+          compute::sum_of_squares(sums + segment.span.begin, segment.span.size());
     });
   meet_measures("measure the gradient's norm");
   double sum = 0;

@@ -31,7 +31,8 @@ class AllreduceSharing final : public Sharing {
     SharedState* state = nullptr;
     comm::HostDomain* domain = nullptr;
     const compute::Optimizer* optimizer = nullptr;
-    HostExchange* exchange = nullptr;  // on the first carrier of each host's leader, when there are several hosts
+    HostExchange* exchange =
+        nullptr;  // on the first carrier of each host's leader, when there are several hosts
     comm::Algorithm algorithm = comm::Algorithm::kDirect;  // between hosts
     int host = 0;
     double clip_norm = 0;
@@ -78,7 +79,8 @@ class AllreduceSharing final : public Sharing {
   void reduce_bucket(int bucket);
   void update_bucket(int bucket);
   void update_block(std::size_t begin, std::size_t end, const float* gradients);
-  template <typename Visit> void for_each_segment(int bucket, const Visit& visit) const;
+  template <typename Visit>
+  void for_each_segment(int bucket, const Visit& visit) const;
   compute::UpdateRange range_of(const compute::Segment& segment, const float* gradients) const;
   void measure_gradients();
   void measure_layers();
@@ -99,7 +101,7 @@ class AllreduceSharing final : public Sharing {
   bool fused_;         // sum and update in one pass
   bool early_update_;  // during backward
   int buckets_;
-  std::size_t states_;  // optimizer arrays
+  std::size_t states_;               // optimizer arrays
   std::vector<NodeSource> sources_;  // fused: everything to add
   std::vector<int> merges_;
 
@@ -107,8 +109,8 @@ class AllreduceSharing final : public Sharing {
   StepPlan step_;
   std::vector<std::int64_t> lane_samples_;
   std::int64_t lane_ = 0;
-  int lane_slot_ = 0;    // where this lane's gradient goes on the stack of buffers
-  int lane_merges_ = 0;  // and how often it is merged downwards
+  int lane_slot_ = 0;               // where this lane's gradient goes on the stack of buffers
+  int lane_merges_ = 0;             // and how often it is merged downwards
   std::vector<std::uint8_t> seen_;  // parameters with a gradient in this lane
   std::vector<int> pending_;        // per bucket, in the last lane
   int filled_ = 0, reduced_ = 0, updated_ = 0;

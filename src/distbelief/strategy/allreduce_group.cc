@@ -6,13 +6,15 @@
 namespace distbelief::strategy {
 namespace {
 
-std::int64_t lanes_or_default(const AllreduceGroup::Options& options, const std::vector<int>& workers_per_host) {
+std::int64_t lanes_or_default(const AllreduceGroup::Options& options,
+                              const std::vector<int>& workers_per_host) {
   if (options.lanes > 0) return options.lanes;
   return options.threads * std::accumulate(workers_per_host.begin(), workers_per_host.end(), std::int64_t{0});
 }
 
-SharedState::Shape shape_of(const compute::Layout& layout, const LanePlan& plan, const compute::Optimizer& optimizer,
-                            const AllreduceGroup::Options& options, int host) {
+SharedState::Shape shape_of(const compute::Layout& layout, const LanePlan& plan,
+                            const compute::Optimizer& optimizer, const AllreduceGroup::Options& options,
+                            int host) {
   AllreduceSharing::Options sharing;
   sharing.plan = &plan;
   sharing.optimizer = &optimizer;
@@ -33,29 +35,43 @@ Observer* observer_at(const AllreduceGroup::Options& options, int index) {
 }  // namespace
 
 std::size_t AllreduceGroup::bytes_needed(const std::vector<compute::Layout::Parameter>& parameters,
-                                         const Options& options, const std::vector<int>& workers_per_host, int host) {
+                                         const Options& options, const std::vector<int>& workers_per_host,
+                                         int host) {
   const compute::Layout layout(parameters, options.bucket_bytes);
-  const LanePlan plan = plan_lanes(lanes_or_default(options, workers_per_host), workers_per_host, options.threads);
-  return SharedState::bytes_needed(shape_of(layout, plan, *compute::make_optimizer(options.optimizer), options, host));
+  const LanePlan plan =
+      plan_lanes(lanes_or_default(options, workers_per_host), workers_per_host, options.threads);
+  return SharedState::bytes_needed(
+      shape_of(layout, plan, *compute::make_optimizer(options.optimizer), options, host));
 }
 
-AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::Parameter>& parameters, Options options)
+AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::Parameter>& parameters,
+                               Options options)
     : world_(world),
       options_(std::move(options)),
       layout_(parameters, options_.bucket_bytes),
-      plan_(plan_lanes(lanes_or_default(options_, world.workers_per_host()), world.workers_per_host(), options_.threads)),
+      plan_(plan_lanes(lanes_or_default(options_, world.workers_per_host()), world.workers_per_host(),
+                       options_.threads)),
       optimizer_(compute::make_optimizer(options_.optimizer)) {
   const SharedState::Shape shape = this->shape();
   state_ = std::make_unique<SharedState>(
-      shape, comm::SharedSegment::map_together(world.host_group().transport(), SharedState::bytes_needed(shape)));
+      shape,
+      comm::SharedSegment::map_together(world.host_group().transport(), SharedState::bytes_needed(shape)));
   const int members = world.local_size() * options_.threads;
   const int first_rank = world.rank() - world.local_rank();
   const bool several_hosts = world.hosts() > 1;
-  const AllreduceSharing::Options common{
-      .layout = &layout_, .plan = &plan_, .state = state_.get(), .domain = nullptr, .optimizer = optimizer_.get(),
-      .exchange = nullptr, .algorithm = world.options().algorithm, .host = world.host(),
-      .clip_norm = options_.clip_norm, .overlap = options_.overlap, .buffers = options_.lane_values,
-      .update_counts = options_.update_counts, .observer = nullptr};
+  const AllreduceSharing::Options common{.layout = &layout_,
+                                         .plan = &plan_,
+                                         .state = state_.get(),
+                                         .domain = nullptr,
+                                         .optimizer = optimizer_.get(),
+                                         .exchange = nullptr,
+                                         .algorithm = world.options().algorithm,
+                                         .host = world.host(),
+                                         .clip_norm = options_.clip_norm,
+                                         .overlap = options_.overlap,
+                                         .buffers = options_.lane_values,
+                                         .update_counts = options_.update_counts,
+                                         .observer = nullptr};
   for (int t = 0; t < options_.threads; ++t) {
     domains_.push_back(std::make_unique<comm::HostDomain>(
         state_->domain(), comm::HostDomain::Options{.member = world.local_rank() * options_.threads + t,
@@ -66,8 +82,13 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
   }
   if (several_hosts && world.leaders() != nullptr)
     exchange_ = std::make_unique<HostExchange>(HostExchange::Options{
-        .layout = &layout_, .plan = &plan_, .state = state_.get(), .abort = &domains_[0]->abort(),
-        .leaders = world.leaders(), .first_rank = first_rank, .threads = options_.threads,
+        .layout = &layout_,
+        .plan = &plan_,
+        .state = state_.get(),
+        .abort = &domains_[0]->abort(),
+        .leaders = world.leaders(),
+        .first_rank = first_rank,
+        .threads = options_.threads,
         .buffers = options_.lane_values,
         .early_update = options_.overlap == Overlap::kUpdate &&
                         AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm) == 0,
@@ -110,7 +131,8 @@ std::size_t AllreduceGroup::parameters_held() const {
   std::size_t count = 0;
   for (int t = 0; t < options_.threads; ++t)
     for (const compute::Bucket& bucket : layout_.buckets()) {
-      const compute::Span chunk = host_chunk(bucket.span, world_.options().algorithm, world_.hosts(), world_.host());
+      const compute::Span chunk =
+          host_chunk(bucket.span, world_.options().algorithm, world_.hosts(), world_.host());
       const compute::Span slice =
           compute::slice_of(chunk, domains_[std::size_t(t)]->members(), domains_[std::size_t(t)]->member());
       const std::size_t end = layout_.first_segment(slice.end / compute::kBlock);
@@ -124,7 +146,8 @@ std::size_t AllreduceGroup::parameters_held() const {
 std::size_t AllreduceGroup::bytes_held() const {
   std::size_t arrays = 1 + state_names().size() + (shape().keeps_sums ? 1 : 0);
   std::size_t gradients = 0;
-  for (int t = 0; t < options_.threads; ++t) gradients += std::size_t(carrier(t).program.depth) * layout_.size();
+  for (int t = 0; t < options_.threads; ++t)
+    gradients += std::size_t(carrier(t).program.depth) * layout_.size();
   return (gradients + arrays * parameters_held()) * sizeof(float);
 }
 

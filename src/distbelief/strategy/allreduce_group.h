@@ -31,8 +31,8 @@ class AllreduceGroup {
   ~AllreduceGroup();
 
   // Bytes of shared memory that a host with these workers will need. Pure.
-  static std::size_t bytes_needed(const std::vector<compute::Layout::Parameter>& parameters, const Options& options,
-                                  const std::vector<int>& workers_per_host, int host);
+  static std::size_t bytes_needed(const std::vector<compute::Layout::Parameter>& parameters,
+                                  const Options& options, const std::vector<int>& workers_per_host, int host);
 
   const compute::Layout& layout() const { return layout_; }
   const LanePlan& plan() const { return plan_; }

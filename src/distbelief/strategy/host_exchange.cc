@@ -46,7 +46,8 @@ HostExchange::HostExchange(const Options& options)
     : options_(options),
       host_(options.leaders->rank()),
       hosts_(options.leaders->size()),
-      stops_(exchange_stops(int(options.layout->buckets().size()), options.early_update, options.norm_rounds)),
+      stops_(
+          exchange_stops(int(options.layout->buckets().size()), options.early_update, options.norm_rounds)),
       // No deadline of its own: it begins to wait when forward begins, and a step may take any time. The
       // carriers watch each other, the hosts watch each other's messages, and the abort record ends this.
       waiter_(*options.abort, std::chrono::hours(24 * 365), std::chrono::nanoseconds(0)) {
@@ -65,14 +66,16 @@ HostExchange::HostExchange(const Options& options)
 HostExchange::~HostExchange() {
   {
     const std::lock_guard lock(mutex_);
-    if (wanted_round_ != done_round_ && !failure_) options_.abort->set(options_.first_rank, "left in the middle of a step");
+    if (wanted_round_ != done_round_ && !failure_)
+      options_.abort->set(options_.first_rank, "left in the middle of a step");
   }
   thread_.request_stop();
   changed_.notify_all();
 }
 
 Span HostExchange::chunk(int bucket, int host) const {
-  return host_chunk(options_.layout->buckets()[std::size_t(bucket)].span, options_.leaders->algorithm(), hosts_, host);
+  return host_chunk(options_.layout->buckets()[std::size_t(bucket)].span, options_.leaders->algorithm(),
+                    hosts_, host);
 }
 
 comm::Parts HostExchange::parts(int bucket) const {
@@ -127,15 +130,26 @@ void HostExchange::run_step(std::int64_t round) {
     const char* what = "sum";
     switch (stop.kind) {
       case Kind::kSum: sum_bucket(stop.bucket, round); break;
-      case Kind::kNorms: exchange_norms(); what = "norms"; break;
-      case Kind::kPublish: publish(stop.bucket, round); what = "publish"; break;
-      case Kind::kBuffers: exchange_buffers(round); what = "buffers"; break;
+      case Kind::kNorms:
+        exchange_norms();
+        what = "norms";
+        break;
+      case Kind::kPublish:
+        publish(stop.bucket, round);
+        what = "publish";
+        break;
+      case Kind::kBuffers:
+        exchange_buffers(round);
+        what = "buffers";
+        break;
     }
-    if (options_.observer) options_.observer->span(what, stop.bucket, begin, std::chrono::steady_clock::now());
+    if (options_.observer)
+      options_.observer->span(what, stop.bucket, begin, std::chrono::steady_clock::now());
   }
 }
 
-void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what) {
+void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted,
+                                     const char* what) {
   for (int c = 0; c < own().carriers; ++c)
     waiter_.wait(options_.state->carrier(c).*signal, wanted,
                  {.rank = options_.first_rank + c / options_.threads, .operation = what, .step = step_});
@@ -158,7 +172,8 @@ void HostExchange::sum_in_tree_order(int bucket) {
   Link& link = options_.leaders->link();
   const Span mine = chunk(bucket, host_);
   std::size_t foreign_nodes = 0;
-  for (int h = 0; h < hosts_; ++h) foreign_nodes += h == host_ ? 0 : options_.plan->hosts[std::size_t(h)].nodes.size();
+  for (int h = 0; h < hosts_; ++h)
+    foreign_nodes += h == host_ ? 0 : options_.plan->hosts[std::size_t(h)].nodes.size();
   received_.resize(std::max(received_.size(), foreign_nodes * mine.size()));
   Requests requests;
   std::vector<const float*> inputs;
@@ -172,7 +187,8 @@ void HostExchange::sum_in_tree_order(int bucket) {
         continue;
       }
       inputs.push_back(place);
-      if (mine.size() > 0) requests.push_back(link.start_receive(bytes(place), mine.size() * sizeof(float), h, kSumTag));
+      if (mine.size() > 0)
+        requests.push_back(link.start_receive(bytes(place), mine.size() * sizeof(float), h, kSumTag));
       place += mine.size();
     }
     for (std::size_t node = 0; h != host_ && theirs.size() > 0 && node < own().nodes.size(); ++node)
@@ -197,7 +213,8 @@ void HostExchange::sum_round_the_ring(int bucket) {
     add(sum, sum, options_.state->sums(int(node)) + span.begin, span.size());
   comm::ring_reduce_scatter(options_.leaders->link(), comm::view(sum, span.size()), parts(bucket));
   const Span mine = chunk(bucket, host_);
-  std::memcpy(options_.state->world_sum() + mine.begin, options_.state->sums(0) + mine.begin, mine.size() * sizeof(float));
+  std::memcpy(options_.state->world_sum() + mine.begin, options_.state->sums(0) + mine.begin,
+              mine.size() * sizeof(float));
 }
 
 void HostExchange::exchange_touched(int bucket, std::int64_t round) {
@@ -213,7 +230,8 @@ void HostExchange::exchange_touched(int bucket, std::int64_t round) {
     if (h == host_) continue;
     auto* place = reinterpret_cast<std::byte*>(theirs.data() + std::size_t(h) * parameters.size());
     requests.push_back(link.start_receive(place, parameters.size(), h, kTouchedTag));
-    requests.push_back(link.start_send(reinterpret_cast<std::byte*>(mine.data()), mine.size(), h, kTouchedTag));
+    requests.push_back(
+        link.start_send(reinterpret_cast<std::byte*>(mine.data()), mine.size(), h, kTouchedTag));
   }
   link.wait(requests, "tell which parameters have gradients");
   std::uint8_t* all = options_.state->host_touched(round);
@@ -228,20 +246,23 @@ void HostExchange::exchange_norms() {
   Link& link = options_.leaders->link();
   Requests requests;
   const auto bytes_of = [](std::vector<double>& v) { return reinterpret_cast<std::byte*>(v.data()); };
-  for (int h = 0; h < hosts_; ++h) packed[std::size_t(h)].resize(segments_of_host_[std::size_t(h)].size() * kArrays);
+  for (int h = 0; h < hosts_; ++h)
+    packed[std::size_t(h)].resize(segments_of_host_[std::size_t(h)].size() * kArrays);
   auto& mine = packed[std::size_t(host_)];
   for (std::size_t i = 0; i < mine.size(); ++i)
     mine[i] = options_.state->norms(int(i % kArrays))[segments_of_host_[std::size_t(host_)][i / kArrays]];
   for (int h = 0; h < hosts_; ++h) {
     auto& theirs = packed[std::size_t(h)];
     if (h == host_) continue;
-    if (!theirs.empty()) requests.push_back(link.start_receive(bytes_of(theirs), theirs.size() * 8, h, kNormTag));
+    if (!theirs.empty())
+      requests.push_back(link.start_receive(bytes_of(theirs), theirs.size() * 8, h, kNormTag));
     if (!mine.empty()) requests.push_back(link.start_send(bytes_of(mine), mine.size() * 8, h, kNormTag));
   }
   link.wait(requests, "exchange norms");
   for (int h = 0; h < hosts_; ++h)
     for (std::size_t i = 0; h != host_ && i < packed[std::size_t(h)].size(); ++i)
-      options_.state->norms(int(i % kArrays))[segments_of_host_[std::size_t(h)][i / kArrays]] = packed[std::size_t(h)][i];
+      options_.state->norms(int(i % kArrays))[segments_of_host_[std::size_t(h)][i / kArrays]] =
+          packed[std::size_t(h)][i];
   options_.state->host().measured.raise(measures_);
 }
 
@@ -265,9 +286,12 @@ void HostExchange::exchange_buffers(std::int64_t round) {
   for (int h = 0; h < hosts_; ++h) {
     const Host& host = options_.plan->hosts[std::size_t(h)];
     const std::int64_t first = options_.plan->carriers[std::size_t(host.first_carrier)].first_lane;
-    const std::int64_t end = options_.plan->carriers[std::size_t(host.first_carrier + host.carriers - 1)].end_lane;
-    comm::broadcast(options_.leaders->link(),
-                    comm::view(options_.state->lane_buffers(first, round), std::size_t(end - first) * options_.buffers), h);
+    const std::int64_t end =
+        options_.plan->carriers[std::size_t(host.first_carrier + host.carriers - 1)].end_lane;
+    comm::broadcast(
+        options_.leaders->link(),
+        comm::view(options_.state->lane_buffers(first, round), std::size_t(end - first) * options_.buffers),
+        h);
   }
 }
 
@@ -278,8 +302,10 @@ void HostExchange::gather(float* values) {
     for (int h = 1; h < hosts_; ++h) {
       const Span span = chunk(b, h);
       if (span.size() == 0) continue;
-      if (host_ == 0) requests.push_back(link.start_receive(bytes(values + span.begin), span.size() * 4, h, kGatherTag));
-      if (host_ == h) requests.push_back(link.start_send(bytes(values + span.begin), span.size() * 4, 0, kGatherTag));
+      if (host_ == 0)
+        requests.push_back(link.start_receive(bytes(values + span.begin), span.size() * 4, h, kGatherTag));
+      if (host_ == h)
+        requests.push_back(link.start_send(bytes(values + span.begin), span.size() * 4, 0, kGatherTag));
     }
     link.wait(requests, "gather optimizer state");
   }

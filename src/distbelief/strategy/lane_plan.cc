@@ -45,10 +45,11 @@ Host make_host(const LanePlan& plan, int first_carrier, int carriers, std::vecto
 LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads) {
   const int carriers = threads * std::accumulate(workers_per_host.begin(), workers_per_host.end(), 0);
   if (lanes < carriers)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} lanes cannot keep {} workers x {} threads busy: set parallel.lanes to {} or more, or "
-                            "use fewer workers",
-                            lanes, carriers / threads, threads, carriers));
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} lanes cannot keep {} workers x {} threads busy: set parallel.lanes to {} or more, or "
+                    "use fewer workers",
+                    lanes, carriers / threads, threads, carriers));
   LanePlan plan;
   plan.lanes = lanes;
   for (int c = 0; c < carriers; ++c)

@@ -37,7 +37,7 @@ struct Host {
 
 struct LanePlan {
   std::int64_t lanes = 1;
-  std::vector<Carrier> carriers;     // all, in order of lanes
+  std::vector<Carrier> carriers;  // all, in order of lanes
   std::vector<Host> hosts;
   std::vector<int> merges_of_hosts;  // how the hosts' nodes, one after another, add up to the whole
 };

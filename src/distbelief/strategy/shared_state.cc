@@ -49,7 +49,9 @@ SharedState::Places SharedState::places(const Shape& shape) {
 std::size_t SharedState::bytes_needed(const Shape& shape) { return places(shape).end; }
 
 SharedState::SharedState(const Shape& shape, comm::SharedSegment segment)
-    : shape_(shape), segment_(std::move(segment)), padded_(round_up(shape.layout->size() * sizeof(float)) / sizeof(float)) {
+    : shape_(shape),
+      segment_(std::move(segment)),
+      padded_(round_up(shape.layout->size() * sizeof(float)) / sizeof(float)) {
   Places p = places(shape);
   domain_ = p.domain;
   signals_ = p.signals;
@@ -68,14 +70,17 @@ CarrierSignals& SharedState::carrier(int local) const {
   return reinterpret_cast<CarrierSignals*>(segment_.data() + signals_)[local];
 }
 
-HostSignals& SharedState::host() const { return *reinterpret_cast<HostSignals*>(segment_.data() + host_signals_); }
+HostSignals& SharedState::host() const {
+  return *reinterpret_cast<HostSignals*>(segment_.data() + host_signals_);
+}
 
 float* SharedState::gradients(int local_carrier, int slot) const {
   return floats(gradients_[std::size_t(local_carrier)]) + std::size_t(slot) * padded_;
 }
 
 double* SharedState::norms(int which) const {
-  return reinterpret_cast<double*>(segment_.data() + norms_) + std::size_t(which) * shape_.layout->segments().size();
+  return reinterpret_cast<double*>(segment_.data() + norms_) +
+         std::size_t(which) * shape_.layout->segments().size();
 }
 
 std::uint8_t* SharedState::touched(int local_carrier, std::int64_t step) const {

@@ -43,10 +43,12 @@ nlohmann::json bench_allreduce(World& world, const std::vector<std::size_t>& siz
     const std::size_t count = bytes / sizeof(float);
     std::vector<double> ours, mpi, memory;
     for (int i = 0; i < repeats + 2; ++i) {  // interleaved; the first two warm up
-      const double a = timed(world, [&] { world.communicator().allreduce(comm::view(values, count), comm::ReduceOp::kMean); });
+      const double a = timed(
+          world, [&] { world.communicator().allreduce(comm::view(values, count), comm::ReduceOp::kSum); });
       const double b = timed(world, [&] { comm::native_allreduce(plain.data(), count); });
       const double c = timed(world, [&] { std::memcpy(copy.data(), plain.data(), bytes); });
       std::fill(plain.begin(), plain.begin() + std::ptrdiff_t(count), 1.0F);
+      std::fill(values, values + count, 1.0F);
       if (i < 2) continue;
       ours.push_back(a);
       mpi.push_back(b);

@@ -43,7 +43,10 @@ std::vector<std::string> exchange_texts(comm::Communicator& workers, const std::
 }
 
 Checkpointer::Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep, std::string build)
-    : world_(world), store_(run_dir / "checkpoints"), keep_(keep), build_(std::move(build)) {}
+    : world_(world),
+      store_(run_dir / "checkpoints"),
+      keep_(keep),
+      build_(std::move(build)) {}
 
 Checkpointer::Restored Checkpointer::open(torch::nn::Module& network) {
   nlohmann::json message;
@@ -52,7 +55,8 @@ Checkpointer::Restored Checkpointer::open(torch::nn::Module& network) {
       loaded_ = store_.load_latest([](const checkpoint::Entry& entry, const Error& error) {
         spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
       });
-      if (!loaded_) throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
+      if (!loaded_)
+        throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
       load_tensors(network, loaded_->state, kModelPrefix);
       message["progress"] = loaded_->progress();
     } catch (const Error& error) {
@@ -62,8 +66,8 @@ Checkpointer::Restored Checkpointer::open(torch::nn::Module& network) {
   message = nlohmann::json::parse(broadcast_text(world_.communicator(), message.dump(), 0));
   if (message.contains("failure")) throw Error(ErrorCode::kBadInput, message["failure"].get<std::string>());
   const nlohmann::json& progress = message.at("progress");
-  return {run_progress_from_json(progress.at("run")), progress.at("update_counts").get<std::vector<std::int64_t>>(),
-          progress.value("build", "")};
+  return {run_progress_from_json(progress.at("run")),
+          progress.at("update_counts").get<std::vector<std::int64_t>>(), progress.value("build", "")};
 }
 
 void Checkpointer::restore_optimizer(strategy::AllreduceGroup& group) {
@@ -73,15 +77,15 @@ void Checkpointer::restore_optimizer(strategy::AllreduceGroup& group) {
       const TensorView& found = loaded_->state.tensor(state_name(states[s], entry.name));
       if (found.shape != entry.shape || found.type != ElementType::kFloat32)
         throw Error(ErrorCode::kBadInput,
-                    fmt::format("{}: '{}' has shape {}, wanted {}", loaded_->state.path().string(), found.name,
-                                to_string(found.shape), to_string(entry.shape)));
+                    fmt::format("{}: '{}' has shape {}, wanted {}", loaded_->state.path().string(),
+                                found.name, to_string(found.shape), to_string(entry.shape)));
       std::memcpy(group.state(int(s)) + entry.offset, found.data, found.byte_count());
     }
   loaded_.reset();
 }
 
-void Checkpointer::save(strategy::AllreduceGroup& group, const torch::nn::Module& network, const RunProgress& progress,
-                        Kind kind) {
+void Checkpointer::save(strategy::AllreduceGroup& group, const torch::nn::Module& network,
+                        const RunProgress& progress, Kind kind) {
   group.gather_state();
   if (world_.rank() != 0) return;
   std::vector<TensorView> views = model_views(network);
@@ -92,7 +96,8 @@ void Checkpointer::save(strategy::AllreduceGroup& group, const torch::nn::Module
                        reinterpret_cast<const std::byte*>(group.state(int(s)) + entry.offset)});
   checkpoint::Snapshot snapshot;
   snapshot.step = progress.step;
-  snapshot.progress = {{"run", to_json(progress)}, {"update_counts", group.sharing(0).update_counts()}, {"build", build_}};
+  snapshot.progress = {
+      {"run", to_json(progress)}, {"update_counts", group.sharing(0).update_counts()}, {"build", build_}};
   snapshot.tensors = views;
   snapshot.weights_sha256 = weights_sha256(network);
   store_.save(snapshot);

@@ -35,7 +35,8 @@ class Checkpointer {
 
   enum class Kind { kRegular, kBest };
   // Collective. A failed write (a full disk) throws Error(kUnavailable) on rank 0; older ones stay.
-  void save(strategy::AllreduceGroup& group, const torch::nn::Module& network, const RunProgress& progress, Kind kind);
+  void save(strategy::AllreduceGroup& group, const torch::nn::Module& network, const RunProgress& progress,
+            Kind kind);
 
  private:
   World& world_;

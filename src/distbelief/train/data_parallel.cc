@@ -25,16 +25,17 @@ void broadcast_module(World& world, torch::nn::Module& module) {
   const torch::NoGradGuard no_grad;
   const auto share = [&](torch::Tensor& tensor) {
     torch::Tensor values = tensor.contiguous();
-    world.communicator().broadcast(comm::view(static_cast<std::byte*>(values.data_ptr()), values.nbytes()), 0);
+    world.communicator().broadcast(comm::view(static_cast<std::byte*>(values.data_ptr()), values.nbytes()),
+                                   0);
     if (!values.is_same(tensor)) tensor.copy_(values);
   };
   for (torch::Tensor& parameter : module.parameters()) share(parameter);
   for (torch::Tensor& buffer : module.buffers()) share(buffer);
 }
 
-torch::Tensor weighted(const torch::Tensor& loss, BatchShare share, int workers) {
-  if (share.global_samples == 0) return loss / double(workers);
-  return loss * (double(share.samples) / double(share.global_samples));
+float weight(BatchShare share, int workers) {
+  if (share.global_samples == 0) return float(1.0 / workers);
+  return float(double(share.samples) / double(share.global_samples));
 }
 
 // What both ways have in common: a lane per worker, gradients handed over as backward finishes them.
@@ -45,12 +46,14 @@ struct Exchange {
         group(w, compute::trainable_parameters(*module), group_options(options, buffers.size())),
         samples(std::size_t(w.size()), 1) {}
 
-  void backward(compute::Replica& replica, const torch::Tensor& loss, std::int64_t step, double lr) {
+  void backward(compute::Replica& replica, const torch::Tensor& loss, float factor, std::int64_t step,
+                double lr) {
     strategy::AllreduceSharing& sharing = group.sharing(0);
     sharing.begin_step({step, lr, samples});
     sharing.begin_lane(world.rank());
     buffers.read(sharing.lane_buffers());
-    replica.backward(loss, [&](int parameter, const float* values) { sharing.gradient(parameter, values); });
+    replica.backward(loss, factor,
+                     [&](int parameter, const float* values) { sharing.gradient(parameter, values); });
     sharing.end_lane();
   }
 
@@ -92,12 +95,13 @@ DataParallel::~DataParallel() = default;
 void DataParallel::backward(const torch::Tensor& loss, BatchShare share) {
   if (state_->backward_done)
     throw Error(ErrorCode::kBadInput, "DataParallel::backward was called twice without step() between");
-  state_->exchange.backward(*state_->replica, weighted(loss, share, state_->exchange.world.size()), step_, lr_);
+  state_->exchange.backward(*state_->replica, loss, weight(share, state_->exchange.world.size()), step_, lr_);
   state_->backward_done = true;
 }
 
 void DataParallel::step() {
-  if (!state_->backward_done) throw Error(ErrorCode::kBadInput, "DataParallel::step needs a backward before it");
+  if (!state_->backward_done)
+    throw Error(ErrorCode::kBadInput, "DataParallel::step needs a backward before it");
   state_->exchange.finish();
   state_->backward_done = false;
   ++step_;
@@ -105,7 +109,8 @@ void DataParallel::step() {
 
 struct GradientAverager::State {
   State(World& world, const std::shared_ptr<torch::nn::Module>& module, const DataParallel::Options& options)
-      : exchange(world, module, options), replica(module, exchange.group.layout(), nullptr) {}
+      : exchange(world, module, options),
+        replica(module, exchange.group.layout(), nullptr) {}
   Exchange exchange;
   compute::Replica replica;
 };
@@ -124,23 +129,29 @@ void GradientAverager::backward(const torch::Tensor& loss, BatchShare share) {
   Exchange& exchange = state_->exchange;
   for (torch::Tensor& parameter : state_->replica.parameters()) parameter.mutable_grad().reset();
   const std::vector<std::int64_t> before = exchange.group.sharing(0).update_counts();
-  exchange.backward(state_->replica, weighted(loss, share, exchange.world.size()), step_++, 0.0);
+  exchange.backward(state_->replica, loss, weight(share, exchange.world.size()), step_++, 0.0);
   exchange.finish();
   const std::vector<std::int64_t>& after = exchange.group.sharing(0).update_counts();
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (after[i] == before[i]) continue;  // no worker had a gradient for it
     const compute::Entry& entry = exchange.group.layout().entries()[i];
     torch::Tensor gradient = torch::empty(entry.shape);
-    std::memcpy(gradient.data_ptr<float>(), exchange.group.parameters() + entry.offset, entry.count * sizeof(float));
+    std::memcpy(gradient.data_ptr<float>(), exchange.group.parameters() + entry.offset,
+                entry.count * sizeof(float));
     state_->replica.parameters()[i].mutable_grad() = gradient;
   }
 }
 
-EpochSampler::EpochSampler(const World& world, std::size_t samples, std::size_t global_batch, std::uint64_t seed)
-    : rank_(std::size_t(world.rank())), workers_(std::size_t(world.size())), samples_(samples), batch_(global_batch), seed_(seed) {
+EpochSampler::EpochSampler(const World& world, std::size_t samples, std::size_t global_batch,
+                           std::uint64_t seed)
+    : rank_(std::size_t(world.rank())),
+      workers_(std::size_t(world.size())),
+      samples_(samples),
+      batch_(global_batch),
+      seed_(seed) {
   if (samples < workers_ || global_batch < workers_)
-    throw Error(ErrorCode::kBadInput, fmt::format("{} samples in batches of {} do not go round {} workers", samples,
-                                                  global_batch, workers_));
+    throw Error(ErrorCode::kBadInput, fmt::format("{} samples in batches of {} do not go round {} workers",
+                                                  samples, global_batch, workers_));
   steps_ = (samples + batch_ - 1) / batch_;
   if (steps_ > 1 && samples - (steps_ - 1) * batch_ < workers_) --steps_;
 }

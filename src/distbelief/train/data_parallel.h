@@ -47,8 +47,8 @@ class DataParallel {
   std::int64_t step_ = 0;
 };
 
-// Averages gradients (and buffers) and no more: the module, its parameters and torch::optim stay the user's own. The
-// parameters start as rank 0's. Collective; one thread.
+// Averages gradients (and buffers) and no more: the module, its parameters and torch::optim stay the user's
+// own. The parameters start as rank 0's. Collective; one thread.
 class GradientAverager {
  public:
   GradientAverager(World& world, std::shared_ptr<torch::nn::Module> module);

@@ -10,8 +10,8 @@ constexpr std::uint64_t kChunk = 256;  // samples; fixed, because it decides the
 
 }  // namespace
 
-Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker, std::uint64_t samples,
-                    comm::Communicator& workers) {
+Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker,
+                    std::uint64_t samples, comm::Communicator& workers) {
   const std::uint64_t chunks = (samples + kChunk - 1) / kChunk;
   std::vector<double> losses(chunks), correct(chunks);
   data::Batch batch;

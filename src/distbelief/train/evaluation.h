@@ -14,7 +14,7 @@ struct Evaluation {
 
 // Scores a network on all samples of a source, each once, shared out over the workers in fixed chunks:
 // the result has the same bits for any number of workers. Collective; leaves the network in training mode.
-Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker, std::uint64_t samples,
-                    comm::Communicator& workers);
+Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker,
+                    std::uint64_t samples, comm::Communicator& workers);
 
 }  // namespace distbelief::train

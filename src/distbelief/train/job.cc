@@ -11,7 +11,8 @@
 namespace distbelief::train {
 
 model::DataShape shape_of(const data::SampleSpec& spec) {
-  return {.tokens = spec.input_type == ElementType::kInt64, .input = spec.input_shape, .classes = spec.classes};
+  return {
+      .tokens = spec.input_type == ElementType::kInt64, .input = spec.input_shape, .classes = spec.classes};
 }
 
 std::int64_t PreparedJob::steps_per_epoch() const {
@@ -28,7 +29,8 @@ PreparedJob prepare_job(const Config& config) {
   PreparedJob job;
   job.config = config;
   job.data = data::open_data_set(config.data);
-  if (job.data.train->size() == 0) throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
+  if (job.data.train->size() == 0)
+    throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
   job.shape = shape_of(job.data.train->spec());
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
@@ -68,12 +70,16 @@ comm::Algorithm algorithm_of(const Config& config) {
   return comm::Algorithm::kDirect;
 }
 
-std::string build_name(const std::string& isa) { return fmt::format("instruction set {}, libtorch {}", isa, TORCH_VERSION); }
+std::string build_name(const std::string& isa) {
+  return fmt::format("instruction set {}, libtorch {}", isa, TORCH_VERSION);
+}
 
 Reproducibility reproducibility(const Config& config, int hosts) {
   if (config.parallel.algorithm == "ring" && hosts > 1)
     return {false, "parallel.algorithm = \"ring\" adds in ring order, which depends on the number of hosts"};
-  return {true, "same bits for any number of workers and hosts with these lanes, this instruction set and libtorch"};
+  return {
+      true,
+      "same bits for any number of workers and hosts with these lanes, this instruction set and libtorch"};
 }
 
 }  // namespace distbelief::train

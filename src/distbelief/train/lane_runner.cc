@@ -33,7 +33,8 @@ LaneRunner::Outcome LaneRunner::step(const strategy::StepPlan& plan, const LaneN
   buffers_.read(step_buffers_);
   options_.sharing->begin_step(plan);
   const double items = double(samples * options_.task->items_per_sample());
-  for (std::int64_t lane = options_.first_lane; lane < options_.end_lane; ++lane) run_lane(lane, plan, wishes, items);
+  for (std::int64_t lane = options_.first_lane; lane < options_.end_lane; ++lane)
+    run_lane(lane, plan, wishes, items);
   const auto begin = clock_.start(Phase::kExchange);
   options_.sharing->end_step();
   traced("exchange and update", begin, clock_.start(Phase::kOther));
@@ -45,7 +46,8 @@ LaneRunner::Outcome LaneRunner::step(const strategy::StepPlan& plan, const LaneN
   return {.loss = double(notes.loss) * double(filled_lanes), .save = notes.save > 0, .stop = notes.stop > 0};
 }
 
-void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, const LaneNotes& wishes, double items) {
+void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, const LaneNotes& wishes,
+                          double items) {
   auto begin = clock_.start(Phase::kData);
   options_.sharing->begin_lane(lane);
   const data::Batch& batch = options_.next_batch();
@@ -56,14 +58,14 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
     const model::GeneratorScope randomness(
         derive_seed({options_.seed, kLaneStream, std::uint64_t(plan.step), std::uint64_t(lane)}));
     buffers_.write(step_buffers_);
-    const torch::Tensor loss = options_.task->loss_sum(*options_.network, as_tensors(batch)).div(items);
+    const torch::Tensor loss = options_.task->loss_sum(*options_.network, as_tensors(batch));
     const std::span<float> values = options_.sharing->lane_buffers();
     buffers_.read(values);
-    const LaneNotes notes{loss.item<float>(), wishes.save, wishes.stop};
+    const LaneNotes notes{float(loss.item<double>() / items), wishes.save, wishes.stop};
     std::memcpy(values.data() + buffers_.size(), &notes, sizeof(notes));
     now = clock_.start(Phase::kBackward);
     traced("forward", begin, now);
-    replica_.backward(loss, sink_);
+    replica_.backward(loss, float(1.0 / items), sink_);
     traced("backward", now, clock_.start(Phase::kOther));
   }
   options_.sharing->end_lane();

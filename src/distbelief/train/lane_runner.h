@@ -15,9 +15,9 @@ namespace distbelief::train {
 
 // What every lane hands to all workers besides its gradients; they see the mean over lanes.
 struct LaneNotes {
-  float loss = 0;          // the lane's part of the global loss
-  float save = 0;          // a worker asks for a checkpoint
-  float stop = 0;          // a worker asks to stop
+  float loss = 0;  // the lane's part of the global loss
+  float save = 0;  // a worker asks for a checkpoint
+  float stop = 0;  // a worker asks to stop
 };
 inline constexpr std::size_t kNoteFloats = sizeof(LaneNotes) / sizeof(float);
 
@@ -57,7 +57,8 @@ class LaneRunner {
 
  private:
   void run_lane(std::int64_t lane, const strategy::StepPlan& plan, const LaneNotes& wishes, double items);
-  void traced(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end);
+  void traced(const char* name, std::chrono::steady_clock::time_point begin,
+              std::chrono::steady_clock::time_point end);
 
   Options options_;
   compute::Replica replica_;

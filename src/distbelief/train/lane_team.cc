@@ -20,7 +20,9 @@ bool is_consequence(const std::exception_ptr& failure) try {
 }  // namespace
 
 LaneTeam::LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, comm::AbortRecord& abort, int rank)
-    : runners_(std::move(runners)), abort_(abort), rank_(rank) {
+    : runners_(std::move(runners)),
+      abort_(abort),
+      rank_(rank) {
   for (std::size_t i = 1; i < runners_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { run(*runners_[i], stop); });
     pthread_setname_np(threads_.back().native_handle(), fmt::format("db-lane{}", i).c_str());

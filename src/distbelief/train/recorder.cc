@@ -7,7 +7,9 @@ namespace {
 
 constexpr std::size_t kStepsRemembered = 8192;
 
-double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+double seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 }  // namespace
 
@@ -20,9 +22,10 @@ Recorder::Recorder(Options options)
 }
 
 report::ProgressState Recorder::shown(const RunProgress& progress) const {
-  const double per_step =
-      seconds(Clock::now() - started_) / double(std::max<std::int64_t>(1, progress.step - options_.first_step));
-  const std::int64_t ended = progress.step_in_epoch == 0 ? 1 : 0;  // the step just done belongs to the epoch before
+  const double per_step = seconds(Clock::now() - started_) /
+                          double(std::max<std::int64_t>(1, progress.step - options_.first_step));
+  const std::int64_t ended =
+      progress.step_in_epoch == 0 ? 1 : 0;  // the step just done belongs to the epoch before
   return {.epoch = std::min(options_.epochs, progress.epoch + 1 - ended),
           .epochs = options_.epochs,
           .step = progress.step,
@@ -79,7 +82,8 @@ void Recorder::evaluated(const RunProgress& progress, const Evaluation& evaluati
 
 void Recorder::event(const std::string& kind, nlohmann::json details) {
   details["event"] = kind;
-  details["unix_seconds"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  details["unix_seconds"] =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   events_.append(details);
 }
 

@@ -15,7 +15,8 @@
 
 namespace distbelief::train {
 
-// What people see of a run while it goes on: metrics.jsonl, events.jsonl and the progress bar. Rank 0 has one.
+// What people see of a run while it goes on: metrics.jsonl, events.jsonl and the progress bar. Rank 0 has
+// one.
 class Recorder {
  public:
   struct Options {
@@ -29,7 +30,8 @@ class Recorder {
   };
   explicit Recorder(Options options);
 
-  void step_done(const RunProgress& progress, std::int64_t samples, double lr, const report::PhaseSeconds& phases);
+  void step_done(const RunProgress& progress, std::int64_t samples, double lr,
+                 const report::PhaseSeconds& phases);
   void evaluated(const RunProgress& progress, const Evaluation& evaluation, double seconds);
   void event(const std::string& kind, nlohmann::json details);
   void finish();

@@ -40,7 +40,8 @@ RunProgress run_progress_from_json(const nlohmann::json& value) try {
   p.test_accuracy = value.at("test_accuracy");
   return p;
 } catch (const nlohmann::json::exception& error) {
-  throw Error(ErrorCode::kBadInput, fmt::format("the checkpoint's progress cannot be read: {}", error.what()));
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("the checkpoint's progress cannot be read: {}", error.what()));
 }
 
 std::string stop_reason(const TrainConfig& config, const RunProgress& progress) {

@@ -17,11 +17,11 @@ struct RunProgress {
   std::int64_t step_in_epoch = 0;  // of the next step
   std::int64_t samples = 0;
   double last_loss = 0;
-  double epoch_loss = 0;           // sum over the epoch's steps so far
+  double epoch_loss = 0;  // sum over the epoch's steps so far
   double best_loss = std::numeric_limits<double>::infinity();
   double best_accuracy = 0;
   std::int64_t epochs_without_gain = 0;
-  bool evaluated = false;          // whether there was a validation
+  bool evaluated = false;  // whether there was a validation
   double test_loss = 0;
   double test_accuracy = 0;
 

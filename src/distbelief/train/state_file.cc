@@ -19,9 +19,10 @@ ElementType element_type(const std::string& name, const torch::Tensor& tensor) {
     case torch::kUInt8: return ElementType::kUint8;
     default: break;
   }
-  throw Error(ErrorCode::kBadInput, fmt::format("tensor '{}' has type {}, which cannot be saved; float32, float64, int64 "
-                                                "and uint8 can",
-                                                name, torch::toString(tensor.scalar_type())));
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("tensor '{}' has type {}, which cannot be saved; float32, float64, int64 "
+                          "and uint8 can",
+                          name, torch::toString(tensor.scalar_type())));
 }
 
 template <typename Items>
@@ -30,7 +31,8 @@ std::vector<TensorView> views_of(const Items& items) {
   for (const auto& item : items) {
     const torch::Tensor& tensor = item.value();
     if (!tensor.is_contiguous())
-      throw Error(ErrorCode::kBadInput, fmt::format("tensor '{}' is not contiguous and cannot be saved", item.key()));
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("tensor '{}' is not contiguous and cannot be saved", item.key()));
     views.push_back({item.key(), element_type(item.key(), tensor), tensor.sizes().vec(),
                      static_cast<const std::byte*>(tensor.data_ptr())});
   }
@@ -45,8 +47,12 @@ std::string join_names(const std::vector<TensorView>& views) {
 
 }  // namespace
 
-std::vector<TensorView> parameter_views(const torch::nn::Module& module) { return views_of(module.named_parameters()); }
-std::vector<TensorView> buffer_views(const torch::nn::Module& module) { return views_of(module.named_buffers()); }
+std::vector<TensorView> parameter_views(const torch::nn::Module& module) {
+  return views_of(module.named_parameters());
+}
+std::vector<TensorView> buffer_views(const torch::nn::Module& module) {
+  return views_of(module.named_buffers());
+}
 
 std::string weights_sha256(const torch::nn::Module& module) {
   return checkpoint::sha256_by_name(parameter_views(module));
@@ -67,22 +73,26 @@ void load_model(torch::nn::Module& module, const std::filesystem::path& path) {
   load_tensors(module, checkpoint::SafetensorsFile(path), "");
 }
 
-void load_tensors(torch::nn::Module& module, const checkpoint::SafetensorsFile& file, const std::string& prefix) {
+void load_tensors(torch::nn::Module& module, const checkpoint::SafetensorsFile& file,
+                  const std::string& prefix) {
   std::vector<TensorView> wanted = parameter_views(module);
   const std::vector<TensorView> buffers = buffer_views(module);
   wanted.insert(wanted.end(), buffers.begin(), buffers.end());
   for (const TensorView& view : wanted) {
     const TensorView& found = file.tensor(prefix + view.name);
     if (found.shape != view.shape || found.type != view.type)
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("{}: tensor '{}' is {} {}, the model wants {} {}; is it a checkpoint of another model?",
-                              file.path().string(), found.name, to_string(found.type), to_string(found.shape),
-                              to_string(view.type), to_string(view.shape)));
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("{}: tensor '{}' is {} {}, the model wants {} {}; is it a checkpoint of another model?",
+                      file.path().string(), found.name, to_string(found.type), to_string(found.shape),
+                      to_string(view.type), to_string(view.shape)));
   }
   if (prefix.empty() && file.tensors().size() != wanted.size())
     for (const TensorView& found : file.tensors())
-      if (std::none_of(wanted.begin(), wanted.end(), [&](const TensorView& view) { return view.name == found.name; }))
-        throw Error(ErrorCode::kBadInput, fmt::format("{}: tensor '{}' is not part of the model", file.path().string(), found.name));
+      if (std::none_of(wanted.begin(), wanted.end(),
+                       [&](const TensorView& view) { return view.name == found.name; }))
+        throw Error(ErrorCode::kBadInput, fmt::format("{}: tensor '{}' is not part of the model",
+                                                      file.path().string(), found.name));
   for (const TensorView& view : wanted)  // the views point at the module's own memory
     std::memcpy(const_cast<std::byte*>(view.data), file.tensor(prefix + view.name).data, view.byte_count());
 }

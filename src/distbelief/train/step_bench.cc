@@ -71,13 +71,22 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
   group.barrier();
   std::vector<std::unique_ptr<LaneRunner>> runners;
   for (int t = 0; t < group.threads(); ++t)
-    runners.push_back(std::make_unique<LaneRunner>(LaneRunner::Options{
-        .network = networks[std::size_t(t)], .layout = &group.layout(), .arena = group.parameters(), .task = task.get(),
-        .sharing = &group.sharing(t), .next_batch = [&batch]() -> const data::Batch& { return batch; },
-        .first_lane = group.carrier(t).first_lane, .end_lane = group.carrier(t).end_lane, .lanes = lanes,
-        .seed = config.train.seed, .trace = nullptr, .thread = t}));
+    runners.push_back(std::make_unique<LaneRunner>(
+        LaneRunner::Options{.network = networks[std::size_t(t)],
+                            .layout = &group.layout(),
+                            .arena = group.parameters(),
+                            .task = task.get(),
+                            .sharing = &group.sharing(t),
+                            .next_batch = [&batch]() -> const data::Batch& { return batch; },
+                            .first_lane = group.carrier(t).first_lane,
+                            .end_lane = group.carrier(t).end_lane,
+                            .lanes = lanes,
+                            .seed = config.train.seed,
+                            .trace = nullptr,
+                            .thread = t}));
   LaneTeam team(std::move(runners), group.abort(), world.rank());
 
+  if (options.when_built) options.when_built();
   constexpr std::int64_t kWarmUp = 3;
   const std::vector<std::int64_t> samples(std::size_t(lanes), std::int64_t(batch.size));
   std::vector<double> seconds;
@@ -108,7 +117,8 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
           {"samples_per_second", double(config.train.batch_size) / median(seconds)},
           {"final_loss", outcome.loss},
           {"exchange_seconds", all / double(options.steps + kWarmUp)},
-          {"update_seconds", std::chrono::duration<double>(times.updating).count() / double(options.steps + kWarmUp)},
+          {"update_seconds",
+           std::chrono::duration<double>(times.updating).count() / double(options.steps + kWarmUp)},
           {"hidden_exchange_share", all > 0 ? std::chrono::duration<double>(times.early).count() / all : 0.0},
           {"peak_rss_bytes", rss},
           {"peak_pss_bytes", pss}};

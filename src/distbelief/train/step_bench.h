@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/config.h"
@@ -10,6 +11,7 @@ namespace distbelief::train {
 struct StepBenchOptions {
   Config config;  // model, optimizer and parallel settings; batch_size is global
   std::int64_t steps = 100;
+  std::function<void()> when_built;  // called before the first step; may be empty
 };
 
 // Times training steps of [model] on one fixed random batch, as `train` takes them. Collective; rank 0's

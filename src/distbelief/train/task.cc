@@ -23,7 +23,9 @@ torch::Tensor borrow(const Array& array) {
 class Classification final : public Task {
  public:
   Classification(const model::LossEntry& loss, double label_smoothing, std::int64_t items)
-      : loss_(loss), label_smoothing_(label_smoothing), items_(items) {}
+      : loss_(loss),
+        label_smoothing_(label_smoothing),
+        items_(items) {}
 
   std::int64_t items_per_sample() const override { return items_; }
 

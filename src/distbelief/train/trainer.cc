@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 data::BatchMaker::Options batch_options(const Config& config) {
   const auto wants = [&](const char* name) {
-    return std::find(config.data.augment.begin(), config.data.augment.end(), name) != config.data.augment.end();
+    return std::find(config.data.augment.begin(), config.data.augment.end(), name) !=
+           config.data.augment.end();
   };
   return {.seed = config.train.seed,
           .normalize = config.data.normalize,
@@ -59,28 +60,33 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
       job_(std::move(job)),
       options_(std::move(options)),
       task_(make_classification(job_.config.train, job_.data.train->spec())),
-      plan_{job_.data.train->size(), std::uint64_t(job_.config.train.batch_size), std::uint64_t(job_.config.parallel.lanes)},
+      plan_{job_.data.train->size(), std::uint64_t(job_.config.train.batch_size),
+            std::uint64_t(job_.config.parallel.lanes)},
       train_batches_(*job_.data.train, batch_options(job_.config)),
       test_batches_(*job_.data.test, test_options(job_.config)),
-      checkpointer_(world, options_.run_dir, std::size_t(job_.config.checkpoint.keep), build_name(options_.isa)),
+      checkpointer_(world, options_.run_dir, std::size_t(job_.config.checkpoint.keep),
+                    build_name(options_.isa)),
       lane_samples_(std::size_t(job_.config.parallel.lanes)),
       last_save_(Clock::now()) {
   if (!job_.config.report.trace.empty()) {
     world_.communicator().barrier();  // the moment that all hosts call zero
-    trace_ = std::make_unique<report::Trace>(report::Trace::Options{
-        .rank = world_.rank(), .process_name = fmt::format("worker {}", world_.rank()), .origin = Clock::now()});
+    trace_ = std::make_unique<report::Trace>(
+        report::Trace::Options{.rank = world_.rank(),
+                               .process_name = fmt::format("worker {}", world_.rank()),
+                               .origin = Clock::now()});
   }
   if (options_.resume) restore();
   build_group();
   build_team();
   if (is_root())
-    recorder_ = std::make_unique<Recorder>(Recorder::Options{.run_dir = options_.run_dir,
-                                                             .report = job_.config.report,
-                                                             .progress = options_.progress,
-                                                             .epochs = (job_.total_steps() + job_.steps_per_epoch() - 1) / job_.steps_per_epoch(),
-                                                             .total_steps = job_.total_steps(),
-                                                             .steps_per_epoch = job_.steps_per_epoch(),
-                                                             .first_step = progress_.step});
+    recorder_ = std::make_unique<Recorder>(Recorder::Options{
+        .run_dir = options_.run_dir,
+        .report = job_.config.report,
+        .progress = options_.progress,
+        .epochs = (job_.total_steps() + job_.steps_per_epoch() - 1) / job_.steps_per_epoch(),
+        .total_steps = job_.total_steps(),
+        .steps_per_epoch = job_.steps_per_epoch(),
+        .first_step = progress_.step});
 }
 
 Trainer::~Trainer() = default;
@@ -91,8 +97,10 @@ void Trainer::restore() {
   update_counts_ = std::move(restored.update_counts);
   if (is_root() && restored.build != build_name(options_.isa)) {
     spdlog::warn("the checkpoint was made with {}, this is {}", restored.build, build_name(options_.isa));
-    fmt::print(stderr, "distbelief: the checkpoint was made with {}, this is {}: the result will not have the same bits\n",
-               restored.build, build_name(options_.isa));
+    fmt::print(
+        stderr,
+        "distbelief: the checkpoint was made with {}, this is {}: the result will not have the same bits\n",
+        restored.build, build_name(options_.isa));
   }
   first_step_ = progress_.step;
   samples_before_ = progress_.samples;
@@ -114,8 +122,10 @@ void Trainer::build_group() {
     observers_.push_back(std::make_unique<StepTrace>(*trace_, t));
     options.observers.push_back(observers_.back().get());
   }
-  group_ = std::make_unique<strategy::AllreduceGroup>(world_, compute::trainable_parameters(*job_.network), options);
-  if (world_.local_rank() == 0) compute::copy_parameters(*job_.network, group_->layout(), group_->parameters());
+  group_ = std::make_unique<strategy::AllreduceGroup>(world_, compute::trainable_parameters(*job_.network),
+                                                      options);
+  if (world_.local_rank() == 0)
+    compute::copy_parameters(*job_.network, group_->layout(), group_->parameters());
   if (options_.resume) {
     if (is_root()) checkpointer_.restore_optimizer(*group_);
     group_->spread_state();
@@ -145,18 +155,19 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
     from.read(values);
     to.write(values);
   }
-  return std::make_unique<LaneRunner>(LaneRunner::Options{.network = std::move(network),
-                                                          .layout = &group_->layout(),
-                                                          .arena = group_->parameters(),
-                                                          .task = task_.get(),
-                                                          .sharing = &group_->sharing(thread),
-                                                          .next_batch = [loader]() -> const data::Batch& { return loader->next(); },
-                                                          .first_lane = carrier.first_lane,
-                                                          .end_lane = carrier.end_lane,
-                                                          .lanes = job_.config.parallel.lanes,
-                                                          .seed = job_.config.train.seed,
-                                                          .trace = trace_.get(),
-                                                          .thread = thread});
+  return std::make_unique<LaneRunner>(
+      LaneRunner::Options{.network = std::move(network),
+                          .layout = &group_->layout(),
+                          .arena = group_->parameters(),
+                          .task = task_.get(),
+                          .sharing = &group_->sharing(thread),
+                          .next_batch = [loader]() -> const data::Batch& { return loader->next(); },
+                          .first_lane = carrier.first_lane,
+                          .end_lane = carrier.end_lane,
+                          .lanes = job_.config.parallel.lanes,
+                          .seed = job_.config.train.seed,
+                          .trace = trace_.get(),
+                          .thread = thread});
 }
 
 void Trainer::build_team() {
@@ -168,9 +179,12 @@ void Trainer::build_team() {
 report::Summary Trainer::run() {
   const auto begin = Clock::now();
   if (is_root())
-    recorder_->event(options_.resume ? "resumed" : "started",
-                     {{"generation", 1}, {"workers", world_.size()}, {"hosts", world_.hosts()},
-                      {"lanes", job_.config.parallel.lanes}, {"step", progress_.step}});
+    recorder_->event(options_.resume ? "resumed" : "started", {{"generation", 1},
+                                                               {"workers", world_.size()},
+                                                               {"hosts", world_.hosts()},
+                                                               {"lanes", job_.config.parallel.lanes},
+                                                               {"step", progress_.step}});
+  if (options_.when_built) options_.when_built();
   train();
   report::Summary summary = summarise(std::chrono::duration<double>(Clock::now() - begin).count());
   write_trace();
@@ -210,8 +224,8 @@ LaneRunner::Outcome Trainer::one_step() {
     lane_samples_[lane] = std::int64_t(plan_.lane_range(std::uint64_t(progress_.step_in_epoch), lane).size());
     samples += lane_samples_[lane];
   }
-  const double lr = compute::learning_rate(job_.config.train.schedule, job_.config.train.optimizer.lr, progress_.step,
-                                           job_.steps_per_epoch(), job_.total_steps());
+  const double lr = compute::learning_rate(job_.config.train.schedule, job_.config.train.optimizer.lr,
+                                           progress_.step, job_.steps_per_epoch(), job_.total_steps());
   const LaneNotes wishes{.loss = 0,
                          .save = wants_save() ? 1.0F : 0.0F,
                          .stop = options_.stop_requested && options_.stop_requested->load() ? 1.0F : 0.0F};
@@ -222,10 +236,12 @@ LaneRunner::Outcome Trainer::one_step() {
 
 void Trainer::finish_step(const LaneRunner::Outcome& outcome, std::int64_t samples, double lr) {
   if (!std::isfinite(outcome.loss))
-    throw Error(ErrorCode::kInternal,
-                fmt::format("the loss became {} and training cannot go on; lower train.lr, add warm-up or train.clip_norm",
-                            outcome.loss),
-                {.rank = -1, .operation = "train", .step = progress_.step});
+    throw Error(
+        ErrorCode::kInternal,
+        fmt::format(
+            "the loss became {} and training cannot go on; lower train.lr, add warm-up or train.clip_norm",
+            outcome.loss),
+        {.rank = -1, .operation = "train", .step = progress_.step});
   ++progress_.step;
   ++progress_.step_in_epoch;
   progress_.samples += samples;
@@ -244,16 +260,18 @@ void Trainer::end_epoch() {
   Verdict verdict;
   if (last || (every > 0 && progress_.epoch % every == 0)) {
     const auto begin = Clock::now();
-    const Evaluation evaluation =
-        evaluate(team_->first().network(), *task_, test_batches_, job_.data.test->size(), world_.communicator());
+    const Evaluation evaluation = evaluate(team_->first().network(), *task_, test_batches_,
+                                           job_.data.test->size(), world_.communicator());
     verdict = judge(job_.config.train, evaluation, progress_);
     if (is_root())
-      recorder_->evaluated(progress_, evaluation, std::chrono::duration<double>(Clock::now() - begin).count());
+      recorder_->evaluated(progress_, evaluation,
+                           std::chrono::duration<double>(Clock::now() - begin).count());
   }
   progress_.epoch_loss = 0;
   if (!verdict.stop_reason.empty() && !last) {
     stopped_early_ = true;
-    if (is_root()) recorder_->event("stopped early", {{"reason", verdict.stop_reason}, {"step", progress_.step}});
+    if (is_root())
+      recorder_->event("stopped early", {{"reason", verdict.stop_reason}, {"step", progress_.step}});
   }
   const std::int64_t save_every = job_.config.checkpoint.every_epochs;
   if (verdict.is_best || (save_every > 0 && progress_.epoch % save_every == 0))
@@ -280,7 +298,9 @@ void Trainer::save(Checkpointer::Kind kind) {
 report::PhaseSeconds Trainer::phases() {
   using report::Phase;
   const auto at = [](Phase phase) { return std::size_t(phase); };
-  const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
+  const auto seconds = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+  };
   report::PhaseSeconds result = team_->first().clock().seconds();
   const auto& times = group_->sharing(0).times();
   const double updating = seconds(times.updating);

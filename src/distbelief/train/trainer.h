@@ -22,6 +22,7 @@ class Trainer {
     bool resume = false;
     report::Progress::Options progress;
     const std::atomic<bool>* stop_requested = nullptr;  // set by a signal; all workers then stop at one step
+    std::function<void()> when_built;                   // called before the first step; may be empty
     std::string isa;                                    // recorded in the summary
   };
   // `job.config` is resolved for this world.

@@ -18,30 +18,35 @@ void open_log(const std::filesystem::path& run_dir, int rank) {
   const std::filesystem::path folder = run_dir / "logs";
   try {
     std::filesystem::create_directories(folder);
-    auto log = std::make_shared<spdlog::logger>(
-        "worker", std::make_shared<spdlog::sinks::basic_file_sink_mt>((folder / fmt::format("worker-{}.log", rank)).string()));
+    auto log = std::make_shared<spdlog::logger>("worker",
+                                                std::make_shared<spdlog::sinks::basic_file_sink_mt>(
+                                                    (folder / fmt::format("worker-{}.log", rank)).string()));
     log->flush_on(spdlog::level::info);
     spdlog::set_default_logger(log);
   } catch (const std::exception& error) {
-    throw Error(ErrorCode::kUnavailable, fmt::format("cannot write logs to {}: {}", folder.string(), error.what()));
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("cannot write logs to {}: {}", folder.string(), error.what()));
   }
 }
 
 int train_in(World& world, const WorkerOptions& options) {
   open_log(options.run_dir, world.rank());
-  spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(), world.hosts(),
-               options.isa);
+  spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
+               world.hosts(), options.isa);
   require_same_build(world, options.isa);
   if (world.size() != options.config.parallel.workers)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("the job is for {} workers, but MPI started {}; is this mpirun of the MPI that the program was "
-                            "built with ({})?",
-                            options.config.parallel.workers, world.size(), world.mpi_version()));
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format(
+            "the job is for {} workers, but MPI started {}; is this mpirun of the MPI that the program was "
+            "built with ({})?",
+            options.config.parallel.workers, world.size(), world.mpi_version()));
   Trainer trainer(world, prepare_job(options.config),
                   {.run_dir = options.run_dir,
                    .resume = options.resume,
                    .progress = options.progress,
                    .stop_requested = options.stop_requested,
+                   .when_built = options.when_built,
                    .isa = options.isa});
   const report::Summary summary = trainer.run();
   spdlog::info("{} after {} steps", summary.status, summary.steps);
@@ -67,10 +72,11 @@ void require_same_build(World& world, const std::string& isa) {
   const std::vector<std::string> all = exchange_texts(world.communicator(), own);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank] != all[0])
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("workers would compute different bits: worker 0 has {}, worker {} has {}; start with "
-                              "DISTBELIEF_ISA set to the weakest (distbelief train does that by itself)",
-                              all[0], rank, all[rank]));
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("workers would compute different bits: worker 0 has {}, worker {} has {}; start with "
+                      "DISTBELIEF_ISA set to the weakest (distbelief train does that by itself)",
+                      all[0], rank, all[rank]));
 }
 
 int run_in_world(const World::Options& options, const std::function<int(World&)>& body) {

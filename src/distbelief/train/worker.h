@@ -19,6 +19,7 @@ struct WorkerOptions {
   report::Progress::Options progress;
   const std::atomic<bool>* stop_requested = nullptr;
   std::string isa;
+  std::function<void()> when_built;  // called once everything is in place, before the first step
 };
 
 // Joins the world, runs `body` and leaves. What it throws is shown with its rank, once per host, told to

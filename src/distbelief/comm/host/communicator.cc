@@ -3,15 +3,17 @@
 #include <cstring>
 
 #include "distbelief/base/tree.h"
+#include "distbelief/base/vector.h"
 
 namespace distbelief::comm {
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
 
-// Adds sources[r][begin, end) over r in tree order and writes the result to one or all targets.
+// Adds sources[r][begin, end) over r in tree order and writes the result to all targets.
 template <typename T>
-void sum_range(std::span<std::byte* const> sources, std::span<std::byte* const> targets, Part range, ReduceOp op) {
+void sum_range(std::span<std::byte* const> sources, std::span<std::byte* const> targets, Part range,
+               ReduceOp op) {
   std::vector<TreeNode> leaves(sources.size());
   for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i] = {std::int64_t(i), std::int64_t(i) + 1};
   const TreeProgram program = tree_program(std::int64_t(leaves.size()), leaves);
@@ -19,23 +21,25 @@ void sum_range(std::span<std::byte* const> sources, std::span<std::byte* const> 
   std::vector<const T*> inputs(sources.size());
   for (std::size_t at = range.begin; at < range.end; at += kSumBlock) {
     const std::size_t count = std::min(kSumBlock, range.end - at);
-    for (std::size_t i = 0; i < sources.size(); ++i) inputs[i] = reinterpret_cast<const T*>(sources[i]) + at;
-    const T* sum = tree_sum<T>(inputs, program.merges, count, scratch.data());
-    if (op == ReduceOp::kMean) {
-      if (sum != scratch.data()) std::memcpy(scratch.data(), sum, count * sizeof(T));
-      finish_mean({scratch.data(), count, sizeof(T) == 4 ? ElementType::kFloat32 : ElementType::kFloat64}, op,
-                  int(sources.size()));
-      sum = scratch.data();
+    T* first = reinterpret_cast<T*>(targets[0]) + at;
+    if (sources.size() == 2) {  // the common case, without the detour through scratch
+      add(first, reinterpret_cast<const T*>(sources[0]) + at, reinterpret_cast<const T*>(sources[1]) + at,
+          count);
+    } else {
+      for (std::size_t i = 0; i < sources.size(); ++i)
+        inputs[i] = reinterpret_cast<const T*>(sources[i]) + at;
+      const T* sum = tree_sum<T>(inputs, program.merges, count, scratch.data());
+      std::memcpy(first, sum, count * sizeof(T));
     }
-    for (std::byte* target : targets) {
-      T* place = reinterpret_cast<T*>(target) + at;
-      if (place != sum) std::memcpy(place, sum, count * sizeof(T));
-    }
+    finish_mean({first, count, sizeof(T) == 4 ? ElementType::kFloat32 : ElementType::kFloat64}, op,
+                int(sources.size()));
+    for (std::byte* target : targets.subspan(1))
+      std::memcpy(reinterpret_cast<T*>(target) + at, first, count * sizeof(T));
   }
 }
 
-void sum_range(ElementType type, std::span<std::byte* const> sources, std::span<std::byte* const> targets, Part range,
-               ReduceOp op) {
+void sum_range(ElementType type, std::span<std::byte* const> sources, std::span<std::byte* const> targets,
+               Part range, ReduceOp op) {
   if (type == ElementType::kFloat32) return sum_range<float>(sources, targets, range, op);
   if (type == ElementType::kFloat64) return sum_range<double>(sources, targets, range, op);
   return sum_range<std::int64_t>(sources, targets, range, op);
@@ -45,21 +49,25 @@ void sum_range(ElementType type, std::span<std::byte* const> sources, std::span<
 template <typename Visit>
 void for_each_chunk(const View& values, const Visit& visit) {
   const std::size_t step = kChunkBytes / element_size(values.type);
-  for (std::size_t at = 0; at < values.count; at += step) visit(values.part(at, std::min(values.count, at + step)));
+  for (std::size_t at = 0; at < values.count; at += step)
+    visit(values.part(at, std::min(values.count, at + step)));
 }
 
 }  // namespace
 
 HostCommunicator::HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline,
                                    int first_rank)
-    : Communicator(transport->rank(), transport->size()), transport_(std::move(transport)) {
+    : Communicator(transport->rank(), transport->size()),
+      transport_(std::move(transport)) {
   const std::size_t head = (HostDomain::bytes_needed(size()) + 4095) / 4096 * 4096;
   const std::size_t staging_bytes = HostCommunicator::staging_bytes(size());
   segment_ = SharedSegment::map_together(*transport_, head + staging_bytes);
-  domain_ = std::make_unique<HostDomain>(
-      segment_.data() + staging_bytes,
-      HostDomain::Options{
-          .member = rank(), .members = size(), .first_rank = first_rank, .members_per_rank = 1, .deadline = deadline});
+  domain_ = std::make_unique<HostDomain>(segment_.data() + staging_bytes,
+                                         HostDomain::Options{.member = rank(),
+                                                             .members = size(),
+                                                             .first_rank = first_rank,
+                                                             .members_per_rank = 1,
+                                                             .deadline = deadline});
 }
 
 HostCommunicator::~HostCommunicator() = default;

@@ -13,7 +13,9 @@ namespace distbelief::comm {
 class HostWindow {
  public:
   HostWindow(SharedSegment segment, std::size_t bytes_per_rank, int rank)
-      : segment_(std::move(segment)), stride_(bytes_per_rank), rank_(rank) {}
+      : segment_(std::move(segment)),
+        stride_(bytes_per_rank),
+        rank_(rank) {}
   std::byte* own() const { return of(rank_); }
   std::byte* of(int rank) const { return segment_.data() + std::size_t(rank) * stride_; }
   std::size_t bytes() const { return stride_; }
@@ -36,7 +38,8 @@ class HostWindow {
 class HostCommunicator final : public Communicator {
  public:
   // `first_rank`: the world rank of this host's first rank, for messages.
-  HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline, int first_rank = 0);
+  HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline,
+                   int first_rank = 0);
   ~HostCommunicator() override;
 
   // Shared memory that such a communicator of `ranks` takes for itself.

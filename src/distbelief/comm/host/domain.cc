@@ -11,7 +11,9 @@ std::chrono::nanoseconds spin_time(int members) {
   return members <= cores ? std::chrono::microseconds(200) : std::chrono::microseconds(0);
 }
 
-std::size_t HostDomain::bytes_needed(int members) { return sizeof(AbortRecord) + sizeof(Signal) * std::size_t(members); }
+std::size_t HostDomain::bytes_needed(int members) {
+  return sizeof(AbortRecord) + sizeof(Signal) * std::size_t(members);
+}
 
 HostDomain::HostDomain(std::byte* memory, Options options)
     : options_(options),

@@ -29,7 +29,8 @@ std::byte* map(int file, std::size_t bytes) {
   const int error = errno;
   close(file);
   if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes of shared memory", bytes), error);
-  madvise(place, bytes, MADV_HUGEPAGE);  // a hint: refused where the system does not have them for shared memory
+  madvise(place, bytes,
+          MADV_HUGEPAGE);  // a hint: refused where the system does not have them for shared memory
   return static_cast<std::byte*>(place);
 }
 
@@ -37,7 +38,8 @@ Name create_named(std::size_t bytes, int& file) {
   std::random_device random;
   for (int attempt = 0; attempt < 16; ++attempt) {
     Name name{};
-    fmt::format_to_n(name.data(), kNameBytes - 1, "/distbelief-{}-{:08x}{:08x}", getpid(), random(), random());
+    fmt::format_to_n(name.data(), kNameBytes - 1, "/distbelief-{}-{:08x}{:08x}", getpid(), random(),
+                     random());
     file = shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0 && errno == EEXIST) continue;
     if (file < 0) fail("cannot create shared memory in /dev/shm", errno);
@@ -89,8 +91,9 @@ SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes)
   host.barrier();
   if (host.rank() == 0) shm_unlink(invitation.name.data());
   if (file < 0)
-    fail(fmt::format("cannot open the host's shared memory {}; do all workers of this host see the same /dev/shm?",
-                     invitation.name.data()),
+    fail(fmt::format(
+             "cannot open the host's shared memory {}; do all workers of this host see the same /dev/shm?",
+             invitation.name.data()),
          open_error);
   SharedSegment segment;
   segment.data_ = map(file, bytes);
@@ -113,7 +116,8 @@ SharedSegment::~SharedSegment() {
 }
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
   std::swap(data_, other.data_);

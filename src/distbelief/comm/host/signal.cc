@@ -64,7 +64,8 @@ bool AbortRecord::set(int failed_rank, const std::string& text) {
 }
 
 void AbortRecord::check() const {
-  if (is_set()) throw Error(ErrorCode::kAborted, fmt::format("stopped because worker {} failed: {}", rank, message));
+  if (is_set())
+    throw Error(ErrorCode::kAborted, fmt::format("stopped because worker {} failed: {}", rank, message));
 }
 
 void Waiter::wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason& reason) const {
@@ -74,11 +75,13 @@ void Waiter::wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason&
   while (!signal.reached(wanted)) {
     abort_->check();
     if (Clock::now() - start > deadline_)
-      throw Error(ErrorCode::kTimeout,
-                  fmt::format("worker {} did not get to '{}' within {:.1f} s; it may have died, hung, or be much slower "
-                              "(parallel.deadline_seconds sets how long to wait)",
-                              reason.rank, reason.operation, std::chrono::duration<double>(deadline_).count()),
-                  {.rank = reason.rank, .operation = reason.operation, .step = reason.step});
+      throw Error(
+          ErrorCode::kTimeout,
+          fmt::format(
+              "worker {} did not get to '{}' within {:.1f} s; it may have died, hung, or be much slower "
+              "(parallel.deadline_seconds sets how long to wait)",
+              reason.rank, reason.operation, std::chrono::duration<double>(deadline_).count()),
+          {.rank = reason.rank, .operation = reason.operation, .step = reason.step});
     signal.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = signal.value.load(std::memory_order_seq_cst);
     if (static_cast<std::int32_t>(seen - wanted) < 0) futex_wait(signal.value, seen, kLook);

@@ -34,7 +34,7 @@ struct alignas(64) AbortRecord {
 
 // What a wait is for; a timeout says it.
 struct WaitReason {
-  int rank = -1;           // of the member that is awaited
+  int rank = -1;  // of the member that is awaited
   const char* operation = "";
   std::int64_t step = -1;
 };
@@ -44,7 +44,9 @@ struct WaitReason {
 class Waiter {
  public:
   Waiter(const AbortRecord& abort, std::chrono::nanoseconds deadline, std::chrono::nanoseconds spin)
-      : abort_(&abort), deadline_(deadline), spin_(spin) {}
+      : abort_(&abort),
+        deadline_(deadline),
+        spin_(spin) {}
 
   void wait(Signal& signal, std::uint32_t wanted, const WaitReason& reason) const {
     if (!signal.reached(wanted)) wait_slowly(signal, wanted, reason);

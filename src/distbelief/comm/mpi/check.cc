@@ -11,7 +11,8 @@ void check_mpi(int code, const char* operation) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw Error(ErrorCode::kInternal, fmt::format("MPI failed: {}", text), {.rank = -1, .operation = operation, .step = -1});
+  throw Error(ErrorCode::kInternal, fmt::format("MPI failed: {}", text),
+              {.rank = -1, .operation = operation, .step = -1});
 }
 
 }  // namespace distbelief::comm

@@ -77,7 +77,10 @@ class Bytes {
 }  // namespace
 
 MpiLink::MpiLink(MPI_Comm comm, std::chrono::nanoseconds deadline, std::vector<int> names)
-    : Link(rank_in(comm), size_of(comm)), comm_(MPI_COMM_NULL), deadline_(deadline), names_(std::move(names)) {
+    : Link(rank_in(comm), size_of(comm)),
+      comm_(MPI_COMM_NULL),
+      deadline_(deadline),
+      names_(std::move(names)) {
   check_mpi(MPI_Comm_dup(comm, &comm_), "MPI_Comm_dup");
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
@@ -108,7 +111,8 @@ void MpiLink::wait(std::span<Request> requests, const char* operation) {
   const auto start = Clock::now();
   for (;;) {
     int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(pending.size()), pending.data(), &done, MPI_STATUSES_IGNORE), operation);
+    check_mpi(MPI_Testall(static_cast<int>(pending.size()), pending.data(), &done, MPI_STATUSES_IGNORE),
+              operation);
     if (done) return;
     const auto waited = Clock::now() - start;
     if (waited > deadline_) break;

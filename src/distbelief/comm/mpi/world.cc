@@ -31,7 +31,8 @@ struct World::State {
 
 namespace {
 
-std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, const World::Options& options, std::vector<int> names) {
+std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, const World::Options& options,
+                                             std::vector<int> names) {
   return std::make_unique<comm::LinkCommunicator>(
       std::make_unique<comm::MpiLink>(comm, options.deadline, std::move(names)), options.algorithm);
 }
@@ -69,9 +70,10 @@ std::vector<int> hosts_of_ranks(MPI_Comm comm, MPI_Comm same_host) {
 
 void require_threads(int provided, int hosts) {
   if (hosts > 1 && provided < MPI_THREAD_SERIALIZED)
-    throw Error(ErrorCode::kBadInput,
-                "MPI was initialised without MPI_THREAD_SERIALIZED, which training over several hosts needs; call "
-                "MPI_Init_thread(..., MPI_THREAD_SERIALIZED, ...) or let World::create() do it");
+    throw Error(
+        ErrorCode::kBadInput,
+        "MPI was initialised without MPI_THREAD_SERIALIZED, which training over several hosts needs; call "
+        "MPI_Init_thread(..., MPI_THREAD_SERIALIZED, ...) or let World::create() do it");
 }
 
 World make_world(MPI_Comm comm, World::Options options, bool owns_mpi) {
@@ -157,7 +159,9 @@ comm::Communicator& World::communicator() {
 comm::HostCommunicator& World::host_group() { return *state_->host_group; }
 comm::LinkCommunicator* World::leaders() { return state_->leaders.get(); }
 
-bool World::abort(const std::string& message) { return state_->host_group->domain().abort().set(rank(), message); }
+bool World::abort(const std::string& message) {
+  return state_->host_group->domain().abort().set(rank(), message);
+}
 
 void World::abort_job(int exit_code) {
   MPI_Abort(MPI_COMM_WORLD, exit_code);

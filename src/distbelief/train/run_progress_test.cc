@@ -1,0 +1,58 @@
+#include "distbelief/train/run_progress.h"
+
+#include <gtest/gtest.h>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::train {
+namespace {
+
+Evaluation scored(double loss, double accuracy) { return {.loss = loss, .accuracy = accuracy, .items = 100}; }
+
+TEST(RunProgress, SurvivesJson) {
+  RunProgress progress;
+  progress.step = 12;
+  progress.epoch = 3;
+  progress.samples = 1'000'000'000'000;
+  progress.last_loss = 0.1;
+  EXPECT_EQ(run_progress_from_json(to_json(progress)), progress);
+  progress.best_loss = 0.25;
+  progress.evaluated = true;
+  EXPECT_EQ(run_progress_from_json(to_json(progress)), progress);
+}
+
+TEST(RunProgress, RefusesJsonWithoutItsKeys) {
+  EXPECT_THROW(run_progress_from_json({{"step", 1}}), Error);
+  EXPECT_THROW(run_progress_from_json({{"step", "one"}}), Error);
+}
+
+TEST(Judge, CallsTheFirstAndEachBetterOneBest) {
+  RunProgress progress;
+  EXPECT_TRUE(judge({}, scored(1.0, 0.5), progress).is_best);
+  EXPECT_FALSE(judge({}, scored(0.9, 0.4), progress).is_best);
+  EXPECT_TRUE(judge({}, scored(0.8, 0.5), progress).is_best);  // as accurate, at a smaller loss
+  EXPECT_TRUE(judge({}, scored(2.0, 0.6), progress).is_best);
+  EXPECT_DOUBLE_EQ(progress.best_accuracy, 0.6);
+}
+
+TEST(Judge, StopsAtTheTargetAccuracy) {
+  TrainConfig config;
+  config.target_accuracy = 0.9;
+  RunProgress progress;
+  EXPECT_TRUE(judge(config, scored(1.0, 0.89), progress).stop_reason.empty());
+  EXPECT_NE(judge(config, scored(1.0, 0.9), progress).stop_reason.find("target_accuracy"), std::string::npos);
+}
+
+TEST(Judge, StopsAfterValidationsWithoutABetterLoss) {
+  TrainConfig config;
+  config.early_stop_patience = 2;
+  RunProgress progress;
+  EXPECT_TRUE(judge(config, scored(1.0, 0.5), progress).stop_reason.empty());
+  EXPECT_TRUE(judge(config, scored(1.1, 0.6), progress).stop_reason.empty());
+  EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());  // counts anew
+  EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());
+  EXPECT_FALSE(judge(config, scored(1.0, 0.6), progress).stop_reason.empty());
+}
+
+}  // namespace
+}  // namespace distbelief::train

@@ -1,0 +1,101 @@
+// Training pieces that need torch but only one process.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "distbelief/base/error.h"
+#include "distbelief/comm/self_communicator.h"
+#include "distbelief/train/evaluation.h"
+#include "distbelief/train/job.h"
+#include "distbelief/train/state_file.h"
+
+namespace distbelief::train {
+namespace {
+
+Config small_job() {
+  Config config;
+  config.model = {"mlp", {}};
+  config.data.name = "synthetic";
+  config.data.options = {{"samples", std::int64_t{100}}, {"test_samples", std::int64_t{300}}};
+  return config;
+}
+
+class ModelFile : public testing::Test {
+ protected:
+  ModelFile()
+      : path_(std::filesystem::temp_directory_path() / ("distbelief-model-" + std::to_string(getpid()))) {}
+  ~ModelFile() override { std::filesystem::remove(path_); }
+  std::filesystem::path path_;
+};
+
+TEST_F(ModelFile, BringsBackWeightsAndBuffers) {
+  const model::DataShape shape{.tokens = false, .input = {3, 32, 32}, .classes = 10};
+  const auto first = model::build_model({"resnet18", {}}, shape, 1);
+  const auto second = model::build_model({"resnet18", {}}, shape, 2);
+  first->named_buffers()["bn1.running_mean"].fill_(0.5);
+  ASSERT_NE(weights_sha256(*first), weights_sha256(*second));
+  save_model(*first, path_);
+  load_model(*second, path_);
+  EXPECT_EQ(weights_sha256(*first), weights_sha256(*second));
+  EXPECT_EQ(second->named_buffers()["bn1.running_mean"][0].item<float>(), 0.5F);
+}
+
+TEST_F(ModelFile, OfAnotherModelIsRefusedWithTheTensorAndChangesNothing) {
+  const model::DataShape shape{.tokens = false, .input = {1, 28, 28}, .classes = 10};
+  const auto small = model::build_model({"mlp", {}}, shape, 1);
+  const auto large = model::build_model({"mlp", {{"hidden", std::vector<std::int64_t>{64}}}}, shape, 1);
+  save_model(*large, path_);
+  const std::string before = weights_sha256(*small);
+  try {
+    load_model(*small, path_);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("fc1"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(weights_sha256(*small), before);
+}
+
+TEST(Evaluate, CountsEverySampleOnce) {
+  const PreparedJob job = prepare_job(small_job());
+  const data::BatchMaker maker(*job.data.test, {.seed = 1});
+  const auto task = make_classification(job.config.train, job.data.test->spec());
+  comm::SelfCommunicator alone;
+  const Evaluation result = evaluate(*job.network, *task, maker, job.data.test->size(), alone);
+  EXPECT_EQ(result.items, 300);
+  data::Batch all;
+  maker.eval_batch({0, 300}, all);
+  job.network->eval();
+  const Score whole = task->score(*job.network, as_tensors(all));
+  EXPECT_NEAR(result.accuracy, double(whole.correct) / 300, 1e-12);
+  EXPECT_NEAR(result.loss, whole.loss / 300, 1e-4);
+}
+
+TEST(Job, LanesFollowWorkersThreadsAndAccumulationUnlessGiven) {
+  Config config;
+  config.parallel.threads = 2;
+  config.train.accumulate = 3;
+  resolve_for_workers(config, 2);
+  EXPECT_EQ(config.parallel.lanes, 12);
+  resolve_for_workers(config, 4);  // a job's lanes do not change when its workers do
+  EXPECT_EQ(config.parallel.lanes, 12);
+}
+
+TEST(Job, OverlapWaitsForNormsWhereTheyAreNeeded) {
+  Config plain, clipped;
+  clipped.train.clip_norm = 1;
+  resolve_for_workers(plain, 2);
+  resolve_for_workers(clipped, 2);
+  EXPECT_EQ(plain.parallel.overlap, "update");
+  EXPECT_EQ(clipped.parallel.overlap, "reduce");
+}
+
+TEST(Job, WithoutEpochsRunsToMaxSteps) {
+  Config config = small_job();
+  config.train.epochs = 0;
+  config.train.max_steps = 77;
+  EXPECT_EQ(prepare_job(config).total_steps(), 77);
+}
+
+}  // namespace
+}  // namespace distbelief::train
