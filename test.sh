@@ -9,6 +9,7 @@ readonly build=$root/build/release
 readonly results=$build/test-results.xml
 
 selection=(-LE '^long$')
+packages=(build run test)
 arguments=()
 for argument in "$@"; do
   case $argument in
@@ -16,12 +17,15 @@ for argument in "$@"; do
       sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    --long) selection=() ;;
+    --long)
+      selection=()
+      packages+=(long)
+      ;;
     *) arguments+=("$argument") ;;
   esac
 done
 
-"$root/tools/install_packages.sh" build run test
+"$root/tools/install_packages.sh" "${packages[@]}"
 "$root/tools/build.sh" release
 
 # Tests that want the cores for themselves say RUN_SERIAL. All output is kept: a skip's reason is in it.
