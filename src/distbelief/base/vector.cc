@@ -29,4 +29,9 @@ DISTBELIEF_MULTIVERSION void scale(double* values, double factor, std::size_t co
   for (std::size_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
+DISTBELIEF_MULTIVERSION void normalize_bytes(float* __restrict out, const std::uint8_t* __restrict bytes,
+                                             float mean, float deviation, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = (static_cast<float>(bytes[i]) / 255.0F - mean) / deviation;
+}
+
 }  // namespace distbelief

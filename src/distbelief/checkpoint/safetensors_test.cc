@@ -7,8 +7,9 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/checkpoint/file_size_limit.h"
 #include "distbelief/checkpoint/safetensors_header.h"
-#include "distbelief/checkpoint/scratch_folder.h"
 
 namespace distbelief::checkpoint {
 namespace {

@@ -5,7 +5,8 @@
 #include <cstring>
 
 #include "distbelief/base/random.h"
-#include "distbelief/checkpoint/scratch_folder.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/checkpoint/file_size_limit.h"
 
 namespace distbelief::checkpoint {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
+#include "distbelief/base/vector.h"
 
 namespace distbelief::data {
 namespace {
@@ -41,9 +42,14 @@ void check(const SampleSpec& spec, const BatchMaker::Options& options, std::int6
 }
 
 // In float and in this order, so that the result has the bits of torch's div(255), sub(mean), div(deviation).
+bool is_normalized(const SampleSpec& spec, const BatchMaker::Options& options) {
+  return options.normalize && !spec.mean.empty();
+}
+
+// What each byte of a channel becomes: the same operations as normalize_bytes, for pixels that move.
 std::vector<float> conversion_table(const SampleSpec& spec, std::int64_t channels,
                                     const BatchMaker::Options& options) {
-  const bool normalized = options.normalize && !spec.mean.empty();
+  const bool normalized = is_normalized(spec, options);
   std::vector<float> table;
   table.reserve(static_cast<std::size_t>(channels) * kByteValues);
   for (std::size_t channel = 0; channel < static_cast<std::size_t>(channels); ++channel) {
@@ -149,9 +155,12 @@ BatchMaker::Placement BatchMaker::draw_placement(std::uint64_t epoch, std::uint6
 
 void BatchMaker::convert(const std::uint8_t* raw, float* out) const {
   const std::int64_t plane = input_elements_ / channels_;
+  const SampleSpec& spec = source_.spec();
+  const bool normalized = is_normalized(spec, options_);
   for (std::int64_t channel = 0; channel < channels_; ++channel) {
-    look_up(raw + channel * plane, plane, table_.data() + channel * static_cast<std::int64_t>(kByteValues),
-            out + channel * plane);
+    const auto at = static_cast<std::size_t>(channel);
+    normalize_bytes(out + channel * plane, raw + channel * plane, normalized ? spec.mean[at] : 0.0F,
+                    normalized ? spec.deviation[at] : 1.0F, static_cast<std::size_t>(plane));
   }
 }
 

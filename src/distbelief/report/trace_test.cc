@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
-#include "distbelief/report/scratch_folder.h"
+#include "distbelief/base/scratch_folder.h"
 
 namespace distbelief::report {
 namespace {

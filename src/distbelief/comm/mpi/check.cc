@@ -15,4 +15,16 @@ void check_mpi(int code, const char* operation) {
               {.rank = -1, .operation = operation, .step = -1});
 }
 
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+int size_of(MPI_Comm comm) {
+  int size = 0;
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  return size;
+}
+
 }  // namespace distbelief::comm

@@ -7,4 +7,7 @@ namespace distbelief::comm {
 // Throws Error(kInternal) with MPI's own words unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* operation);
 
+int rank_in(MPI_Comm comm);
+int size_of(MPI_Comm comm);
+
 }  // namespace distbelief::comm

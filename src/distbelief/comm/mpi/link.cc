@@ -15,18 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int rank_in(MPI_Comm comm) {
-  int rank = 0;
-  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  return rank;
-}
-
-int size_of(MPI_Comm comm) {
-  int size = 0;
-  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  return size;
-}
-
 // MPI_Request is a pointer in Open MPI and an int in MPICH; both fit.
 std::uint64_t pack(MPI_Request request) {
   static_assert(sizeof(MPI_Request) <= sizeof(std::uint64_t));

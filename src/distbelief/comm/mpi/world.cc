@@ -15,6 +15,8 @@
 namespace distbelief {
 
 using comm::check_mpi;
+using comm::rank_in;
+using comm::size_of;
 
 struct World::State {
   Options options;
@@ -35,18 +37,6 @@ std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, const World::Options
                                              std::vector<int> names) {
   return std::make_unique<comm::LinkCommunicator>(
       std::make_unique<comm::MpiLink>(comm, options.deadline, std::move(names)), options.algorithm);
-}
-
-int rank_in(MPI_Comm comm) {
-  int rank = 0;
-  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  return rank;
-}
-
-int size_of(MPI_Comm comm) {
-  int size = 0;
-  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  return size;
 }
 
 MPI_Comm split(MPI_Comm comm, int color, int key) {

@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <string>
 
-// What the tests of this folder share.
-namespace distbelief::report {
+// For tests.
+namespace distbelief {
 
 // A folder that goes with its owner.
 class ScratchFolder {
@@ -37,4 +37,8 @@ inline std::string read_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace distbelief::report
+inline void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+}  // namespace distbelief
