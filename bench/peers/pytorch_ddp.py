@@ -10,6 +10,7 @@ The batch is fixed random data, as in `distbelief bench step`, so only the step 
 """
 import argparse
 import json
+import os
 import resource
 import time
 
@@ -147,3 +148,5 @@ def main():
 
 if __name__ == "__main__":
     main()
+    dist.barrier()
+    os._exit(0)  # Gloo's threads now and then abort an ordinary exit

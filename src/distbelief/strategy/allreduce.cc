@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/prefetch.h"
 #include "distbelief/base/vector.h"
 #include "distbelief/compute/kernels.h"
 
@@ -41,17 +42,6 @@ class Timed {
   int bucket_;
   Clock::time_point begin_;
 };
-
-// Other carriers' gradients lie in their cores' caches, and hardware prefetching ends at every page, which
-// is a block: fetch the next block while this one is worked on.
-void prefetch_block(const float* block) {
-  constexpr std::size_t kLine = 16;
-  for (std::size_t i = 0; i < kBlock; i += kLine) __builtin_prefetch(block + i, 0, 2);
-}
-void prefetch_block_for_write(float* block) {
-  constexpr std::size_t kLine = 16;
-  for (std::size_t i = 0; i < kBlock; i += kLine) __builtin_prefetch(block + i, 1, 2);
-}
 
 }  // namespace
 
@@ -291,9 +281,10 @@ void AllreduceSharing::update_bucket(int bucket) {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       inputs_[i] = options_.state->gradients(sources_[i].carrier, sources_[i].slot) + at;
       if (at + kBlock < slice.end && sources_[i].carrier != options_.domain->member())
-        prefetch_block(inputs_[i] + kBlock);
+        prefetch(inputs_[i] + kBlock, kBlock * sizeof(float));
     }
-    if (at + kBlock < slice.end) prefetch_block_for_write(options_.state->parameters() + at + kBlock);
+    if (at + kBlock < slice.end)
+      prefetch_for_write(options_.state->parameters() + at + kBlock, kBlock * sizeof(float));
     update_block(at, at + kBlock, tree_sum<float>(inputs_, merges_, kBlock, scratch_.data()));
   }
 }
