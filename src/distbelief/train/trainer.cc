@@ -289,6 +289,8 @@ void Trainer::save(Checkpointer::Kind kind) {
   try {
     checkpointer_.save(*group_, team_->first().network(), progress_, kind);
   } catch (const Error& error) {
+    // Only the root writes; what else can fail here concerns the other hosts.
+    if (!is_root() || error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kAborted) throw;
     spdlog::warn("no checkpoint at step {}: {}; training goes on", progress_.step, error.what());
     recorder_->event("checkpoint failed", {{"reason", error.what()}, {"step", progress_.step}});
   }
