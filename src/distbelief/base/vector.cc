@@ -1,8 +1,35 @@
 #include "distbelief/base/vector.h"
 
+#include <cmath>
+
+#include "distbelief/base/prefetch.h"
 #include "distbelief/base/simd.h"
 
 namespace distbelief {
+namespace {
+
+// Far enough ahead to cover a fetch from the other core, and across the end of a page, where hardware
+// prefetching stops.
+constexpr std::size_t kAheadBytes = 2048;
+
+template <typename T>
+[[gnu::always_inline]] inline void add_to_both_ahead(T* left, T* right, std::size_t count) {
+  typedef T Line __attribute__((vector_size(kCacheLine), aligned(alignof(T)), may_alias));
+  constexpr std::size_t kLine = kCacheLine / sizeof(T);
+  constexpr std::size_t kAhead = kAheadBytes / sizeof(T);
+  std::size_t at = 0;
+  for (; at + kLine <= count; at += kLine) {
+    // Past the end it fetches what follows, which is allowed: a prefetch never faults.
+    prefetch_line(left + at + kAhead);
+    prefetch_line(right + at + kAhead);
+    auto* a = reinterpret_cast<Line*>(left + at);
+    auto* b = reinterpret_cast<Line*>(right + at);
+    *a = *b = *a + *b;
+  }
+  for (; at < count; ++at) left[at] = right[at] = left[at] + right[at];
+}
+
+}  // namespace
 
 // `out` may alias an input at the same index, which is harmless to element-wise vector code.
 DISTBELIEF_MULTIVERSION void add(float* out, const float* left, const float* right, std::size_t count) {
@@ -21,6 +48,18 @@ DISTBELIEF_MULTIVERSION void add(std::int64_t* out, const std::int64_t* left, co
   for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
 }
 
+DISTBELIEF_MULTIVERSION void add_to_both(float* left, float* right, std::size_t count) {
+  add_to_both_ahead(left, right, count);
+}
+
+DISTBELIEF_MULTIVERSION void add_to_both(double* left, double* right, std::size_t count) {
+  add_to_both_ahead(left, right, count);
+}
+
+DISTBELIEF_MULTIVERSION void add_to_both(std::int64_t* left, std::int64_t* right, std::size_t count) {
+  add_to_both_ahead(left, right, count);
+}
+
 DISTBELIEF_MULTIVERSION void scale(float* values, float factor, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) values[i] *= factor;
 }
@@ -31,7 +70,16 @@ DISTBELIEF_MULTIVERSION void scale(double* values, double factor, std::size_t co
 
 DISTBELIEF_MULTIVERSION void normalize_bytes(float* __restrict out, const std::uint8_t* __restrict bytes,
                                              float mean, float deviation, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = (static_cast<float>(bytes[i]) / 255.0F - mean) / deviation;
+  const float per_255 = 1.0F / 255.0F;
+  const float per_deviation = 1.0F / deviation;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = static_cast<float>(bytes[i]);
+    const float first = value * per_255;
+    const float scaled = std::fma(std::fma(-first, 255.0F, value), per_255, first);
+    const float moved = scaled - mean;
+    const float second = moved * per_deviation;
+    out[i] = std::fma(std::fma(-second, deviation, moved), per_deviation, second);
+  }
 }
 
 }  // namespace distbelief

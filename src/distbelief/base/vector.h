@@ -10,10 +10,18 @@ void add(float* out, const float* left, const float* right, std::size_t count);
 void add(double* out, const double* left, const double* right, std::size_t count);
 void add(std::int64_t* out, const std::int64_t* left, const std::int64_t* right, std::size_t count);
 
+// left and right become left + right, in one pass that fetches ahead: for two large arrays of which another
+// core wrote at least one.
+void add_to_both(float* left, float* right, std::size_t count);
+void add_to_both(double* left, double* right, std::size_t count);
+void add_to_both(std::int64_t* left, std::int64_t* right, std::size_t count);
+
 void scale(float* values, float factor, std::size_t count);
 void scale(double* values, double factor, std::size_t count);
 
-// out[i] = (bytes[i] / 255 - mean) / deviation, rounded after each operation.
+// out[i] = (bytes[i] / 255 - mean) / deviation, rounded after each operation. Divides by multiplying with the
+// reciprocal and correcting (Markstein, 1990), which has the bits of a division except for rare divisors:
+// whoever needs the bits compares the 256 results once.
 void normalize_bytes(float* out, const std::uint8_t* bytes, float mean, float deviation, std::size_t count);
 
 }  // namespace distbelief

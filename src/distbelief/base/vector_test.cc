@@ -18,15 +18,34 @@ TEST(Vector, AddsInPlaceAndApart) {
   EXPECT_EQ(left, out);
 }
 
+TEST(Vector, GivesTheSumToBothAtAnyLength) {
+  for (const std::size_t count : {0, 1, 15, 16, 17, 37, 4096, 4103}) {
+    std::vector<float> left(count + 1, -1.0F), right(count + 1, -2.0F);
+    std::iota(left.begin(), left.begin() + std::ptrdiff_t(count), 1.0F);
+    std::iota(right.begin(), right.begin() + std::ptrdiff_t(count), 100.0F);
+    add_to_both(left.data(), right.data(), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(left[i], float(101 + 2 * i)) << count;
+      ASSERT_EQ(right[i], left[i]) << count;
+    }
+    EXPECT_EQ(left[count], -1.0F);
+    EXPECT_EQ(right[count], -2.0F);
+  }
+}
+
 TEST(Vector, NormalizesEveryByteAsOneWouldByHand) {
   std::vector<std::uint8_t> bytes(256);
   std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
   std::vector<float> out(256);
-  normalize_bytes(out.data(), bytes.data(), 0.2860F, 0.3530F, 256);
-  for (int value = 0; value < 256; ++value) {
-    const volatile float scaled = float(value) / 255.0F;
-    const volatile float moved = scaled - 0.2860F;
-    EXPECT_EQ(out[std::size_t(value)], moved / 0.3530F) << value;
+  const std::pair<float, float> traits[] = {
+      {0.2860F, 0.3530F}, {0.1307F, 0.3081F}, {0.4914F, 0.2470F}, {0, 1}};
+  for (const auto& [mean, deviation] : traits) {
+    normalize_bytes(out.data(), bytes.data(), mean, deviation, 256);
+    for (int value = 0; value < 256; ++value) {
+      const volatile float scaled = float(value) / 255.0F;
+      const volatile float moved = scaled - mean;
+      EXPECT_EQ(out[std::size_t(value)], moved / deviation) << value;
+    }
   }
 }
 

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
@@ -12,6 +15,7 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::size_t kByteValues = 256;
+constexpr std::uint64_t kExpectAhead = 3;  // samples: about the time that memory takes to answer
 
 bool is_image(const SampleSpec& spec) {
   return spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3;
@@ -73,6 +77,15 @@ void fit(Array& array, ElementType type, std::uint64_t size, const Shape& sample
   array.resize(type, std::move(shape));
 }
 
+// Whether vector arithmetic gives a channel's table to the bit.
+bool is_exact(const float* table, float mean, float deviation) {
+  std::array<std::uint8_t, kByteValues> bytes;
+  std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
+  std::array<float, kByteValues> values;
+  normalize_bytes(values.data(), bytes.data(), mean, deviation, kByteValues);
+  return std::memcmp(values.data(), table, sizeof(values)) == 0;
+}
+
 void look_up(const std::uint8_t* from, std::int64_t count, const float* table, float* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = table[from[i]];
 }
@@ -85,7 +98,15 @@ BatchMaker::BatchMaker(const Source& source, Options options) : source_(source),
   target_elements_ = element_count(spec.target_shape);
   channels_ = is_image(spec) ? spec.input_shape.front() : 1;
   check(spec, options_, channels_);
-  if (spec.input_type == ElementType::kUint8) table_ = conversion_table(spec, channels_, options_);
+  if (spec.input_type != ElementType::kUint8) return;
+  table_ = conversion_table(spec, channels_, options_);
+  const bool normalized = is_normalized(spec, options_);
+  for (std::size_t channel = 0; channel < static_cast<std::size_t>(channels_); ++channel) {
+    Conversion how{.mean = normalized ? spec.mean[channel] : 0.0F,
+                   .deviation = normalized ? spec.deviation[channel] : 1.0F};
+    how.exact = is_exact(table_.data() + channel * kByteValues, how.mean, how.deviation);
+    conversions_.push_back(how);
+  }
 }
 
 void BatchMaker::train_batch(const Permutation& order, std::uint64_t epoch, Range range, Batch& out) const {
@@ -93,10 +114,10 @@ void BatchMaker::train_batch(const Permutation& order, std::uint64_t epoch, Rang
                        order.size() <= source_.size());
   prepare(range.size(), out);
   out.epoch = epoch;
+  for (std::uint64_t slot = 0; slot < out.size; ++slot) out.samples[slot] = order(range.begin + slot);
   for (std::uint64_t slot = 0; slot < out.size; ++slot) {
-    const std::uint64_t sample = order(range.begin + slot);
-    out.samples[slot] = sample;
-    read_sample(slot, draw_placement(epoch, sample), out);
+    if (slot + kExpectAhead < out.size) source_.expect(out.samples[slot + kExpectAhead]);
+    read_sample(slot, draw_placement(epoch, out.samples[slot]), out);
   }
 }
 
@@ -155,12 +176,12 @@ BatchMaker::Placement BatchMaker::draw_placement(std::uint64_t epoch, std::uint6
 
 void BatchMaker::convert(const std::uint8_t* raw, float* out) const {
   const std::int64_t plane = input_elements_ / channels_;
-  const SampleSpec& spec = source_.spec();
-  const bool normalized = is_normalized(spec, options_);
-  for (std::int64_t channel = 0; channel < channels_; ++channel) {
-    const auto at = static_cast<std::size_t>(channel);
-    normalize_bytes(out + channel * plane, raw + channel * plane, normalized ? spec.mean[at] : 0.0F,
-                    normalized ? spec.deviation[at] : 1.0F, static_cast<std::size_t>(plane));
+  for (std::int64_t channel = 0; channel < channels_; ++channel, raw += plane, out += plane) {
+    const Conversion& how = conversions_[static_cast<std::size_t>(channel)];
+    if (how.exact)
+      normalize_bytes(out, raw, how.mean, how.deviation, static_cast<std::size_t>(plane));
+    else
+      look_up(raw, plane, table_.data() + channel * static_cast<std::int64_t>(kByteValues), out);
   }
 }
 

@@ -50,6 +50,13 @@ class BatchMaker {
     bool mirrored = false;
   };
 
+  // How a channel's bytes become floats when an image stays where it is.
+  struct Conversion {
+    float mean = 0;
+    float deviation = 1;
+    bool exact = false;  // arithmetic has the table's bits
+  };
+
   void prepare(std::uint64_t size, Batch& out) const;
   void read_sample(std::uint64_t slot, const Placement& placement, Batch& out) const;
   Placement draw_placement(std::uint64_t epoch, std::uint64_t sample) const;
@@ -61,7 +68,8 @@ class BatchMaker {
   std::int64_t input_elements_;  // of one sample
   std::int64_t target_elements_;
   std::int64_t channels_;
-  std::vector<float> table_;  // [channels_, 256]: what each byte becomes
+  std::vector<Conversion> conversions_;  // per channel
+  std::vector<float> table_;             // [channels_, 256]: what each byte becomes
 };
 
 }  // namespace distbelief::data

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/prefetch.h"
 #include "distbelief/data/input_file.h"
 
 namespace distbelief::data {
@@ -153,6 +154,10 @@ void IdxSource::read(std::uint64_t index, std::byte* input, std::int64_t* target
   DISTBELIEF_INVARIANT(index < size());
   std::memcpy(input, images_.elements.data() + index * image_bytes_, image_bytes_);
   *target = labels_.elements[index];
+}
+
+void IdxSource::expect(std::uint64_t index) const {
+  prefetch(images_.elements.data() + index * image_bytes_, image_bytes_);
 }
 
 DataSet open_idx_folder(const std::filesystem::path& folder, const IdxTraits& traits,

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -16,6 +18,8 @@
 
 namespace distbelief::data {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 Loader::Options checked(const Loader::Options& options) {
   DISTBELIEF_INVARIANT(options.first_lane < options.end_lane && options.end_lane <= options.plan.lanes);
@@ -36,6 +40,23 @@ Loader::Options checked(const Loader::Options& options) {
   }
   return options;
 }
+
+// What a fill takes as a rule: the median of the last few, which a thread that lost its core now and then
+// does not move.
+class FillTimes {
+ public:
+  void add(std::chrono::nanoseconds took) { last_[next_++ % last_.size()] = took; }
+  bool known() const { return next_ >= last_.size(); }
+  std::chrono::nanoseconds typical() const {
+    auto sorted = last_;
+    std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+
+ private:
+  std::array<std::chrono::nanoseconds, 7> last_{};
+  std::size_t next_ = 0;
+};
 
 }  // namespace
 
@@ -59,22 +80,27 @@ class Loader::Ring {
   void start_threads();
   void work(const std::stop_token& stop);
   std::optional<std::uint64_t> claim(const std::stop_token& stop);
-  void publish(std::uint64_t number);
+  void publish(std::uint64_t number, std::chrono::nanoseconds took);
   void fill(std::uint64_t number, Batch& batch) const;
+  const Batch& fill_alone(Slot& turn, std::unique_lock<std::mutex>& lock);
+  void remember(std::chrono::nanoseconds took);
   void await(const Slot& wanted, std::unique_lock<std::mutex>& lock);
 
   const BatchMaker& maker_;
   const Options options_;
   const std::uint64_t prefetch_;
   std::vector<Slot> slots_;
+  Batch own_;  // what the consumer filled itself: always the same memory, which stays in its cache
 
-  std::mutex mutex_;                  // guards the five below
+  std::mutex mutex_;                  // guards the seven below
   std::condition_variable_any room_;  // loader threads sleep here
   std::condition_variable ready_;     // the consumer sleeps here
   std::uint64_t claimed_ = 0;         // numbers below it are filled or being filled
   std::uint64_t delivered_ = 0;       // numbers below it were given to the consumer
   bool refilling_ = true;             // from half full until full: threads wake once for many batches
   bool consumer_waits_ = false;
+  FillTimes fill_times_;
+  bool alone_ = false;  // batches are cheap: the consumer fills them
 
   std::vector<std::jthread> threads_;  // last, so that they end first
 };
@@ -110,15 +136,44 @@ const Batch& Loader::Ring::next() {
   }
   std::unique_lock lock(mutex_);
   Slot& wanted = slot(delivered_);
+  if (alone_ && claimed_ == delivered_) return fill_alone(wanted, lock);
   if (!wanted.ready) await(wanted, lock);
   if (wanted.failure) std::rethrow_exception(wanted.failure);
   wanted.ready = false;
   ++delivered_;
-  const bool wake = !refilling_ && claimed_ - delivered_ <= prefetch_ / 2;
+  const bool wake = !alone_ && !refilling_ && claimed_ - delivered_ <= prefetch_ / 2;
   if (wake) refilling_ = true;
   lock.unlock();
   if (wake) room_.notify_all();
   return wanted.batch;
+}
+
+const Batch& Loader::Ring::fill_alone(Slot& turn, std::unique_lock<std::mutex>& lock) {
+  ++claimed_;
+  lock.unlock();
+  const auto begin = Clock::now();
+  try {
+    fill(delivered_, own_);
+  } catch (...) {
+    lock.lock();
+    turn.failure = std::current_exception();
+    turn.ready = true;
+    throw;
+  }
+  const auto took = Clock::now() - begin;
+  lock.lock();
+  ++delivered_;
+  remember(took);
+  const bool wake = !alone_;
+  if (wake) refilling_ = true;
+  lock.unlock();
+  if (wake) room_.notify_all();
+  return own_;
+}
+
+void Loader::Ring::remember(std::chrono::nanoseconds took) {
+  fill_times_.add(took);
+  alone_ = fill_times_.known() && fill_times_.typical() < options_.own_below;
 }
 
 void Loader::Ring::await(const Slot& wanted, std::unique_lock<std::mutex>& lock) {
@@ -138,12 +193,13 @@ void Loader::Ring::work(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "db-loader");
   while (const std::optional<std::uint64_t> number = claim(stop)) {
     Slot& mine = slot(*number);
+    const auto begin = Clock::now();
     try {
       fill(*number, mine.batch);
     } catch (...) {
       mine.failure = std::current_exception();
     }
-    publish(*number);
+    publish(*number, Clock::now() - begin);
   }
 }
 
@@ -156,8 +212,9 @@ std::optional<std::uint64_t> Loader::Ring::claim(const std::stop_token& stop) {
   return number;
 }
 
-void Loader::Ring::publish(std::uint64_t number) {
+void Loader::Ring::publish(std::uint64_t number, std::chrono::nanoseconds took) {
   std::unique_lock lock(mutex_);
+  remember(took);
   slot(number).ready = true;
   const bool wake = consumer_waits_ && number == delivered_;
   lock.unlock();

@@ -25,6 +25,9 @@ class Loader {
     std::uint64_t step = 0;   // plan.steps() means the next epoch's first
     int threads = 1;          // 0: next() fills its batch on the caller's thread
     int prefetch = 8;
+    // A batch that as a rule takes less than this is filled by next() itself and the threads sleep: where
+    // every core computes, waking another thread costs more than the batch.
+    std::chrono::nanoseconds own_below{0};
     std::chrono::milliseconds deadline{120'000};  // for one batch; then next() throws Error(kTimeout)
   };
   // Throws Error(kBadInput) when there is nothing to deliver, or threads or prefetch make no sense.

@@ -220,6 +220,24 @@ TEST(Loader, RefillsOnlyWhenHalfEmpty) {
   EXPECT_EQ(source.finished(), 20);
 }
 
+TEST(Loader, FillsCheapBatchesOnTheCallersThreadAndDearOnesNot) {
+  GatedSource source;
+  source.open();
+  const BatchMaker maker(source, {});
+  for (const bool cheap : {true, false}) {
+    Loader::Options options = one_by_one();
+    options.own_below = cheap ? std::chrono::nanoseconds(1h) : std::chrono::nanoseconds(0);
+    const int before = source.finished();
+    Loader loader(maker, options);
+    ASSERT_TRUE(source.wait_finished(before + 8));
+    take(loader, 30);
+    if (cheap)
+      EXPECT_NE(source.thread_name(), "db-loader");
+    else
+      EXPECT_EQ(source.thread_name(), "db-loader");
+  }
+}
+
 TEST(Loader, EndsWhileItsThreadsAreReading) {
   GatedSource source;
   const BatchMaker maker(source, {});
@@ -279,6 +297,7 @@ TEST(Loader, ThrowsASourcesErrorInTheTurnOfItsBatch) {
     Loader::Options options = one_by_one();
     options.plan.samples = 100;
     options.threads = threads;
+    options.own_below = 1h;
     Loader loader(maker, options);
     take(loader, position);
     for (int again = 0; again < 3; ++again) {

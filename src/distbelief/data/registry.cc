@@ -26,6 +26,7 @@ class LimitedSource : public Source {
     DISTBELIEF_INVARIANT(index < size_);
     whole_->read(index, input, target);
   }
+  void expect(std::uint64_t index) const override { whole_->expect(index); }
 
  private:
   std::unique_ptr<Source> whole_;

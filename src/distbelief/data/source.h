@@ -20,7 +20,7 @@ struct SampleSpec {
   std::vector<float> deviation;
 };
 
-// A set of samples by index. Two virtuals carry it; everything else wraps it. Implementations are
+// A set of samples by index. size() and read() carry it; everything else wraps it. Implementations are
 // immutable after construction, so read() may be called from any number of threads.
 class Source {
  public:
@@ -29,6 +29,9 @@ class Source {
   // Writes sample `index` (< size()): element_count(input_shape) elements of input_type to `input`,
   // element_count(target_shape) int64 to `target`. Does not allocate on the fast path.
   virtual void read(std::uint64_t index, std::byte* input, std::int64_t* target) const = 0;
+
+  // A hint that read(index) comes soon: a source in memory fetches it into the cache.
+  virtual void expect(std::uint64_t) const {}
 
   const SampleSpec& spec() const { return spec_; }
 

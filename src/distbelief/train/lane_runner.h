@@ -34,7 +34,6 @@ class LaneRunner {
     std::function<const data::Batch&()> next_batch;
     std::int64_t first_lane = 0;
     std::int64_t end_lane = 1;
-    std::int64_t lanes = 1;
     std::uint64_t seed = 0;
     report::Trace* trace = nullptr;
     int thread = 0;

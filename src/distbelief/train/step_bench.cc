@@ -80,7 +80,6 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
                             .next_batch = [&batch]() -> const data::Batch& { return batch; },
                             .first_lane = group.carrier(t).first_lane,
                             .end_lane = group.carrier(t).end_lane,
-                            .lanes = lanes,
                             .seed = config.train.seed,
                             .trace = nullptr,
                             .thread = t}));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/schedule.h"
@@ -31,6 +32,12 @@ data::BatchMaker::Options batch_options(const Config& config) {
 
 data::BatchMaker::Options test_options(const Config& config) {
   return {.seed = config.train.seed, .normalize = config.data.normalize};
+}
+
+// Where each core has a carrier, waking a loader thread takes one from it.
+std::chrono::nanoseconds own_below(const World& world, int threads) {
+  const bool spare_core = unsigned(world.local_size() * threads) < std::thread::hardware_concurrency();
+  return spare_core ? std::chrono::microseconds(0) : std::chrono::microseconds(50);
 }
 
 std::string host_name() {
@@ -102,7 +109,6 @@ void Trainer::restore() {
         "distbelief: the checkpoint was made with {}, this is {}: the result will not have the same bits\n",
         restored.build, build_name(options_.isa));
   }
-  first_step_ = progress_.step;
   samples_before_ = progress_.samples;
   last_saved_step_ = progress_.step;
   stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
@@ -144,6 +150,7 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
                                             .step = std::uint64_t(progress_.step_in_epoch),
                                             .threads = int(job_.config.data.loader_threads),
                                             .prefetch = int(job_.config.data.prefetch),
+                                            .own_below = own_below(world_, group_->threads()),
                                             .deadline = std::chrono::milliseconds(
                                                 std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
   data::Loader* loader = loaders_.back().get();
@@ -164,7 +171,6 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
                           .next_batch = [loader]() -> const data::Batch& { return loader->next(); },
                           .first_lane = carrier.first_lane,
                           .end_lane = carrier.end_lane,
-                          .lanes = job_.config.parallel.lanes,
                           .seed = job_.config.train.seed,
                           .trace = trace_.get(),
                           .thread = thread});

@@ -72,7 +72,6 @@ class Trainer {
   std::int64_t last_saved_step_ = -1;
   std::string status_ = "done";
   bool stopped_early_ = false;  // a stopping rule took effect
-  std::int64_t first_step_ = 0;
   std::int64_t samples_before_ = 0;
 };
 

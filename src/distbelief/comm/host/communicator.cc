@@ -14,6 +14,11 @@ constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
 template <typename T>
 void sum_range(std::span<std::byte* const> sources, std::span<std::byte* const> targets, Part range,
                ReduceOp op) {
+  if (sources.size() == 2 && targets.size() == 2 && op == ReduceOp::kSum) {  // both in place
+    add_to_both(reinterpret_cast<T*>(sources[0]) + range.begin,
+                reinterpret_cast<T*>(sources[1]) + range.begin, range.end - range.begin);
+    return;
+  }
   std::vector<TreeNode> leaves(sources.size());
   for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i] = {std::int64_t(i), std::int64_t(i) + 1};
   const TreeProgram program = tree_program(std::int64_t(leaves.size()), leaves);
