@@ -16,6 +16,16 @@ find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(CLI11 REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
+# gRPC as plain libraries: its package file asks for much more of abseil than is needed to link.
+find_library(GRPCXX_LIBRARY grpc++ REQUIRED)
+find_library(GRPC_LIBRARY grpc REQUIRED)
+find_library(GPR_LIBRARY gpr REQUIRED)
+find_library(ABSL_SYNCHRONIZATION_LIBRARY absl_synchronization REQUIRED)  # used by the headers of gRPC
+find_library(PROTOBUF_LIBRARY protobuf REQUIRED)
+set(DISTBELIEF_GRPC_LIBRARIES ${GRPCXX_LIBRARY} ${GRPC_LIBRARY} ${GPR_LIBRARY} ${ABSL_SYNCHRONIZATION_LIBRARY}
+  ${PROTOBUF_LIBRARY})
+find_program(PROTOC protoc REQUIRED)
+find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 # libtorch: Debian's own package file pulls in caffe2's dependencies, which are not needed to link.
 find_path(TORCH_INCLUDE_DIR torch/csrc/api/include/torch/torch.h REQUIRED)

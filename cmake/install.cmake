@@ -12,7 +12,7 @@ install(TARGETS distbelief_library distbelief_base distbelief_data distbelief_mo
   EXPORT DistBeliefTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT DistBeliefTargets NAMESPACE distbelief:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
 install(DIRECTORY src/distbelief DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "cluster" EXCLUDE PATTERN "scratch_folder.h" EXCLUDE PATTERN "file_size_limit.h" EXCLUDE
+  FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "cluster" EXCLUDE PATTERN "rpc" EXCLUDE PATTERN "attendance.h" EXCLUDE PATTERN "worker.h" EXCLUDE PATTERN "scratch_folder.h" EXCLUDE PATTERN "sample_state.h" EXCLUDE PATTERN "file_size_limit.h" EXCLUDE
     PATTERN "thread_link.h" EXCLUDE PATTERN "thread_training.h" EXCLUDE)
 configure_package_config_file(cmake/DistBeliefConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)

@@ -194,9 +194,9 @@ class SharedMemoryTest(ErrorsTest):
 
 
 class FailureTest(ErrorsTest):
-    def test_a_killed_worker_ends_the_others_at_once(self):
+    def test_a_killed_worker_ends_the_others_at_once_where_restarts_are_off(self):
         for rank in (0, 1):
-            child = self.start_training(f"run{rank}", ENDLESS, "--workers", 2)
+            child = self.start_training(f"run{rank}", {**ENDLESS, "elastic.restarts": 0}, "--workers", 2)
             os.kill(self.workers()[rank], signal.SIGKILL)
             began = time.monotonic()
             outcome = self.finish(child, 20)
@@ -206,7 +206,7 @@ class FailureTest(ErrorsTest):
             self.assertTrue(program.lines_of(self.scratch / f"run{rank}" / "metrics.jsonl"))
 
     def test_a_worker_that_stops_answering_is_named_with_operation_and_step(self):
-        job = {**ENDLESS, "parallel.deadline_seconds": 3}
+        job = {**ENDLESS, "parallel.deadline_seconds": 3, "elastic.restarts": 0}
         child = self.start_training("run", job, "--workers", 2)
         os.kill(self.workers()[1], signal.SIGSTOP)
         began = time.monotonic()

@@ -47,7 +47,7 @@ class RunFolderTest(OutputsTest):
         self.assertTrue(all(path.read_text() for path in (self.run_dir / "logs").iterdir()))
         self.distbelief("check", self.run_dir / "job.toml")  # the resolved job is a job file
         kinds = [event["event"] for event in program.lines_of(self.run_dir / "events.jsonl")]
-        self.assertEqual((kinds[0], kinds[-1]), ("started", "ended"))
+        self.assertEqual(kinds, ["generation", "started", "finished", "ended"])
 
     def assert_metrics(self):
         lines = program.lines_of(self.run_dir / "metrics.jsonl")

@@ -88,11 +88,22 @@ struct ParallelConfig {
   friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
 };
 
+// How the run follows the machines that there are.
+struct ElasticConfig {
+  std::int64_t min = 1;       // workers
+  std::int64_t max = 0;       // 0: one for every lane
+  std::int64_t restarts = 5;  // in a row without a new step, before the run is given up
+  bool standby = false;       // keep the next generation parked, for a loss that nobody planned
+
+  friend bool operator==(const ElasticConfig&, const ElasticConfig&) = default;
+};
+
 struct CheckpointConfig {
   std::int64_t every_epochs = 1;  // 0: off
   std::int64_t every_steps = 0;   // 0: off
   double every_seconds = 0.0;     // 0: off
   std::int64_t keep = 2;          // last ones kept, besides the best
+  bool snapshots = true;          // also keep the state in shared memory, which survives a lost worker
 
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
@@ -101,6 +112,7 @@ struct ReportConfig {
   std::string progress = "auto";  // auto, bar, plain, none
   double interval_seconds = 1.0;  // between lines of metrics.jsonl, at most one a step
   std::string trace;              // a file for the Chrome/Perfetto trace; empty: none
+  bool audit = false;             // record which samples each step saw
 
   friend bool operator==(const ReportConfig&, const ReportConfig&) = default;
 };
@@ -110,6 +122,7 @@ struct Config {
   DataConfig data;
   TrainConfig train;
   ParallelConfig parallel;
+  ElasticConfig elastic;
   CheckpointConfig checkpoint;
   ReportConfig report;
 

@@ -31,9 +31,10 @@ std::string room_text(const std::filesystem::path& directory, std::uint64_t byte
 
 }  // namespace
 
-DurableFile::DurableFile(std::filesystem::path target, std::uint64_t bytes_needed)
+DurableFile::DurableFile(std::filesystem::path target, std::uint64_t bytes_needed, AtPoint at)
     : target_(std::move(target)),
-      bytes_needed_(bytes_needed) {
+      bytes_needed_(bytes_needed),
+      at_(std::move(at)) {
   temporary_ =
       directory_of(target_) / fmt::format("{}{}-{}", kTemporaryPrefix, target_.filename().string(), getpid());
   descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -55,7 +56,12 @@ void DurableFile::fail(int error) const {
                   room_text(directory_of(target_), bytes_needed_)));
 }
 
+void DurableFile::at(std::string_view action) const {
+  if (at_) at_(fmt::format("{} {}", action, target_.filename().string()));
+}
+
 void DurableFile::write(const void* data, std::size_t bytes) {
+  at("write");
   checksum_.update(data, bytes);
   bytes_written_ += bytes;
   const char* next = static_cast<const char*>(data);
@@ -69,17 +75,20 @@ void DurableFile::write(const void* data, std::size_t bytes) {
 }
 
 FileStamp DurableFile::commit() {
+  at("sync");
   if (fsync(descriptor_) != 0) fail(errno);
   // Network file systems report a full disk as late as here; the descriptor is gone either way.
   if (close(std::exchange(descriptor_, -1)) != 0) fail(errno);
+  at("rename");
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
   temporary_.clear();
+  at("sync the name of");
   sync_directory(directory_of(target_));
   return {.bytes = bytes_written_, .xxh3 = checksum_.value()};
 }
 
-FileStamp write_durably(const std::filesystem::path& target, std::string_view text) {
-  DurableFile file(target, text.size());
+FileStamp write_durably(const std::filesystem::path& target, std::string_view text, const AtPoint& at) {
+  DurableFile file(target, text.size(), at);
   file.write(text.data(), text.size());
   return file.commit();
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "distbelief/base/error.h"
@@ -12,7 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
+constexpr int kFormatWithoutParts = 1;
 
 [[noreturn]] void damaged(const std::filesystem::path& path, const std::string& what) {
   throw Error(ErrorCode::kBadInput,
@@ -21,71 +23,156 @@ constexpr int kFormat = 1;
 
 std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
-// Over the canonical text (sorted keys, no spaces), so that only the content counts.
-std::string own_checksum(Json manifest) {
-  manifest.erase("xxh3");
-  const std::string text = manifest.dump();
+// Over the canonical text (sorted keys, no spaces).
+std::string own_checksum(Json object) {
+  object.erase("xxh3");
+  const std::string text = object.dump();
   return checksum_text(xxh3(text.data(), text.size()));
 }
 
 void check_format(const std::filesystem::path& path, const Json& manifest) {
   const Json format = manifest.value("format", Json());
   if (!format.is_number_integer()) damaged(path, "it has no format number");
-  if (format != kFormat) {
+  if (format != kFormat && format != kFormatWithoutParts) {
     throw Error(ErrorCode::kBadInput,
-                fmt::format("{} has format {}, this program reads format {}: use the version "
+                fmt::format("{} has format {}, this program reads formats {} and {}: use the version "
                             "that wrote it",
-                            path.string(), format.dump(), kFormat));
+                            path.string(), format.dump(), kFormatWithoutParts, kFormat));
   }
 }
 
+bool is_stamp(const Json& stamp) {
+  return stamp.is_object() && stamp.value("bytes", Json()).is_number_unsigned() &&
+         stamp.value("xxh3", Json()).is_string();
+}
+
+bool has_parts(const Json& file) {
+  const Json tensors = file.value("tensors", Json());
+  const auto is_part = [](const Json& tensor) {
+    return is_stamp(tensor) && tensor.value("offset", Json()).is_number_unsigned();
+  };
+  return is_stamp(file.value("header", Json())) && tensors.is_object() &&
+         std::all_of(tensors.begin(), tensors.end(), is_part);
+}
+
 // A manifest that carries its own checksum was written by make_manifest, but its types are still checked:
-// the checksum is no seal.
+// the checksum is no seal against intent.
 void check_keys(const std::filesystem::path& path, const Json& manifest) {
   const Json files = manifest.value("files", Json());
   const Json file = files.is_object() ? files.value(std::string(kStateName), Json()) : Json();
-  const bool complete =
-      manifest.value("progress", Json()).is_object() && manifest.value("step", Json()).is_number() &&
-      manifest.value("weights_sha256", Json()).is_string() && file.is_object() &&
-      file.value("bytes", Json()).is_number_unsigned() && file.value("xxh3", Json()).is_string();
+  const bool complete = manifest.value("progress", Json()).is_object() &&
+                        manifest.value("step", Json()).is_number() &&
+                        manifest.value("weights_sha256", Json()).is_string() && is_stamp(file) &&
+                        (manifest.at("format") == kFormatWithoutParts || has_parts(file));
   if (!complete) damaged(path, "a key is missing or of the wrong type");
+}
+
+// A part of the file as the manifest has it.
+struct Part {
+  std::string text;  // what it is called in a message
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::string xxh3;
+
+  bool fits(std::uint64_t size) const { return offset <= size && bytes <= size - offset; }
+};
+
+Part make_part(const std::string& text, std::uint64_t offset, const Json& stamp) {
+  const auto bytes = stamp.at("bytes").get<std::uint64_t>();
+  return {.text = fmt::format("{} (offset {}, {} bytes)", text, offset, bytes),
+          .offset = offset,
+          .bytes = bytes,
+          .xxh3 = stamp.at("xxh3").get<std::string>()};
+}
+
+std::vector<Part> parts_of(const Json& file) {
+  std::vector<Part> parts;
+  if (!file.contains("header")) return parts;
+  parts.push_back(make_part("its header", 0, file.at("header")));
+  for (const auto& item : file.at("tensors").items()) {
+    parts.push_back(make_part(fmt::format("tensor '{}'", item.key()),
+                              item.value().at("offset").get<std::uint64_t>(), item.value()));
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.offset < b.offset; });
+  return parts;
+}
+
+void verify_size(const Json& wanted, const std::vector<Part>& parts, const MappedFile& file) {
+  const std::uint64_t size = file.bytes().size();
+  const auto cut =
+      std::find_if(parts.begin(), parts.end(), [&](const Part& part) { return !part.fits(size); });
+  const auto bytes = wanted.at("bytes").get<std::uint64_t>();
+  if (size == bytes && cut == parts.end()) return;
+  damaged(file.path(), fmt::format("it has {} bytes, {} were written{}", size, bytes,
+                                   cut == parts.end() ? "" : fmt::format("; {} is cut off", cut->text)));
+}
+
+void verify_parts(const std::vector<Part>& parts, const MappedFile& file) {
+  std::vector<const Part*> wrong;
+  for (const Part& part : parts) {
+    if (checksum_text(xxh3(file.bytes().data() + part.offset, part.bytes)) != part.xxh3)
+      wrong.push_back(&part);
+  }
+  if (wrong.empty()) return;
+  const std::string others =
+      wrong.size() == 1 ? "" : fmt::format(" (and that of {} other parts)", wrong.size() - 1);
+  damaged(file.path(),
+          fmt::format("the checksum of {}{} is not the one that was written", wrong.front()->text, others));
+}
+
+void verify_whole(const Json& wanted, const MappedFile& file) {
+  const std::string checksum = checksum_text(xxh3(file.bytes().data(), file.bytes().size()));
+  if (wanted.at("xxh3") == checksum) return;
+  damaged(file.path(),
+          fmt::format("its checksum is {}, {} was written", checksum, wanted.at("xxh3").get<std::string>()));
 }
 
 }  // namespace
 
-Json make_manifest(const Snapshot& snapshot, const FileStamp& state) {
+Json sealed(Json object) {
+  object["xxh3"] = own_checksum(object);
+  return object;
+}
+
+bool is_sealed(const Json& object) { return object.value("xxh3", Json()) == own_checksum(object); }
+
+Json make_manifest(const Snapshot& snapshot, const SafetensorsStamp& state) {
+  Json file{{"bytes", state.bytes}, {"xxh3", checksum_text(state.xxh3)}, {"tensors", Json::object()}};
+  file["header"] = {{"bytes", state.header.bytes}, {"xxh3", checksum_text(state.header.xxh3)}};
+  for (const PartStamp& part : state.tensors) {
+    file["tensors"][part.name] = {
+        {"offset", part.offset}, {"bytes", part.bytes}, {"xxh3", checksum_text(part.xxh3)}};
+  }
   Json manifest;
   manifest["format"] = kFormat;
   manifest["step"] = snapshot.step;
   manifest["progress"] = snapshot.progress;
   manifest["weights_sha256"] = snapshot.weights_sha256;
-  manifest["files"][std::string(kStateName)] = {{"bytes", state.bytes}, {"xxh3", checksum_text(state.xxh3)}};
-  manifest["xxh3"] = own_checksum(manifest);
-  return manifest;
+  manifest["files"][std::string(kStateName)] = std::move(file);
+  return sealed(std::move(manifest));
 }
+
+std::string manifest_text(const Json& manifest) { return manifest.dump(2) + "\n"; }
 
 Json read_manifest(const std::filesystem::path& path) {
   const MappedFile file(path);
-  const char* text = reinterpret_cast<const char*>(file.bytes().data());
-  const Json manifest = Json::parse(text, text + file.bytes().size(), nullptr, false);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const Json manifest = Json::parse(text, nullptr, false);
   if (!manifest.is_object()) damaged(path, "it is not a JSON object");
   check_format(path, manifest);
-  if (manifest.value("xxh3", Json()) != own_checksum(manifest)) damaged(path, "its checksum does not match");
+  if (!is_sealed(manifest)) damaged(path, "its checksum does not match");
+  // What is left to notice are bytes between the values.
+  if (text != manifest_text(manifest)) damaged(path, "it was changed after it was written");
   check_keys(path, manifest);
   return manifest;
 }
 
 void verify_file(const Json& manifest, const MappedFile& file) {
   const Json& wanted = manifest.at("files").at(file.path().filename().string());
-  const auto bytes = wanted.at("bytes").get<std::uint64_t>();
-  if (file.bytes().size() != bytes) {
-    damaged(file.path(), fmt::format("it has {} bytes, {} were written", file.bytes().size(), bytes));
-  }
-  const std::string checksum = checksum_text(xxh3(file.bytes().data(), file.bytes().size()));
-  if (wanted.at("xxh3") != checksum) {
-    damaged(file.path(), fmt::format("its checksum is {}, {} was written", checksum,
-                                     wanted.at("xxh3").get<std::string>()));
-  }
+  const std::vector<Part> parts = parts_of(wanted);
+  verify_size(wanted, parts, file);
+  parts.empty() ? verify_whole(wanted, file) : verify_parts(parts, file);
 }
 
 }  // namespace distbelief::checkpoint

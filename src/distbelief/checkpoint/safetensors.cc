@@ -11,13 +11,22 @@
 
 namespace distbelief::checkpoint {
 
-FileStamp write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
-                            const Metadata& metadata) {
+SafetensorsStamp write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                                   const Metadata& metadata, const AtPoint& at) {
   const EncodedHeader header = encode_header(tensors, metadata);
-  DurableFile file(path, header.bytes.size() + header.data_bytes);
-  file.write(header.bytes.data(), header.bytes.size());
-  for (const TensorView* tensor : header.order) file.write(tensor->data, tensor->byte_count());
-  return file.commit();
+  DurableFile file(path, header.bytes.size() + header.data_bytes, at);
+  SafetensorsStamp stamp;
+  std::uint64_t offset = 0;
+  const auto write = [&](const std::string& name, const void* data, std::size_t bytes) {
+    file.write(data, bytes);
+    const std::uint64_t begin = std::exchange(offset, offset + bytes);
+    return PartStamp{.name = name, .offset = begin, .bytes = bytes, .xxh3 = xxh3(data, bytes)};
+  };
+  stamp.header = write("", header.bytes.data(), header.bytes.size());
+  for (const TensorView* tensor : header.order)
+    stamp.tensors.push_back(write(tensor->name, tensor->data, tensor->byte_count()));
+  static_cast<FileStamp&>(stamp) = file.commit();
+  return stamp;
 }
 
 std::string sha256_by_name(std::span<const TensorView> tensors) {

@@ -30,12 +30,26 @@ struct TensorView {
   }
 };
 
+// What identifies a part of a written file.
+struct PartStamp {
+  std::string name;          // of the tensor
+  std::uint64_t offset = 0;  // in the file
+  std::uint64_t bytes = 0;
+  std::uint64_t xxh3 = 0;
+};
+
+// A written file as a whole, and the parts that make it up without gaps.
+struct SafetensorsStamp : FileStamp {
+  PartStamp header;
+  std::vector<PartStamp> tensors;  // as they follow each other
+};
+
 // Writes the tensors, which must keep still meanwhile, durably and whole or not at all. The header lists
 // them by name; their bytes lie wider element types first, then by name, so that each is aligned. Throws
 // Error(kBadInput) for a name or shape that the format cannot hold, Error(kUnavailable) with file, reason
 // and the bytes needed when the disk will not take it; then nothing is left behind.
-FileStamp write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
-                            const Metadata& metadata);
+SafetensorsStamp write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                                   const Metadata& metadata, const AtPoint& at = {});
 
 // SHA-256 over the tensors' bytes in name order.
 std::string sha256_by_name(std::span<const TensorView> tensors);

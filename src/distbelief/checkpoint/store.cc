@@ -38,10 +38,14 @@ bool is_whole(const fs::path& folder) {
   return fs::exists(folder / kManifestName, ignored) && fs::exists(folder / kStateName, ignored);
 }
 
+Error cannot_use(const fs::path& path, const std::error_code& reason) {
+  return Error(ErrorCode::kUnavailable,
+               fmt::format("cannot use {}: {}; check the path, its permissions and the disk", path.string(),
+                           reason.message()));
+}
+
 [[noreturn]] void fail(const fs::path& path, const std::error_code& reason) {
-  throw Error(ErrorCode::kUnavailable,
-              fmt::format("cannot use {}: {}; check the path, its permissions and the disk", path.string(),
-                          reason.message()));
+  throw cannot_use(path, reason);
 }
 
 std::error_code last_error() { return {errno, std::generic_category()}; }
@@ -103,20 +107,49 @@ void create_durably(const fs::path& folder) {
   if (created) sync_directory(fs::absolute(folder / "..").lexically_normal());
 }
 
-void write_checkpoint(const fs::path& folder, const Snapshot& snapshot) {
-  create_durably(folder);
-  TemporaryFolder temporary(folder /
-                            fmt::format("{}{}-{}", kTemporaryPrefix, folder_name(snapshot.step), getpid()));
-  const FileStamp state =
-      write_safetensors(temporary.path() / kStateName, snapshot.tensors, snapshot.metadata);
-  write_durably(temporary.path() / kManifestName, make_manifest(snapshot, state).dump(2) + "\n");
-  temporary.move_to(folder / folder_name(snapshot.step));
-  sync_directory(folder);
+std::string best_text(const Json& record) { return record.dump() + "\n"; }
+
+// {"step": N} with its checksum; older versions wrote it without.
+bool is_best_record(const Json& record, std::string_view text) {
+  return record.is_object() && record.value("step", Json()).is_number_unsigned() &&
+         (record.size() == 1 || is_sealed(record)) && text == best_text(record);
 }
 
 }  // namespace
 
-Store::Store(fs::path folder) : folder_(std::move(folder)) {}
+Store::Store(fs::path folder) : Store(std::move(folder), Options()) {}
+
+Store::Store(fs::path folder, Options options) : folder_(std::move(folder)), options_(std::move(options)) {}
+
+void Store::at(std::string_view action, const fs::path& path) const {
+  if (options_.at) options_.at(fmt::format("{} {}", action, path.filename().string()));
+}
+
+void Store::check_turn() const {
+  if (!options_.may_commit || options_.may_commit()) return;
+  throw Error(ErrorCode::kAborted,
+              fmt::format("another generation of workers has taken over and writes {} now; nothing is to be "
+                          "done, this one ends",
+                          folder_.string()));
+}
+
+void Store::write(const Snapshot& snapshot) {
+  const fs::path target = folder_ / folder_name(snapshot.step);
+  at("begin", target);
+  check_turn();
+  create_durably(folder_);
+  remove_unfinished();  // what will not go is no reason not to save; prune() reports it
+  TemporaryFolder temporary(folder_ /
+                            fmt::format("{}{}-{}", kTemporaryPrefix, folder_name(snapshot.step), getpid()));
+  const SafetensorsStamp state =
+      write_safetensors(temporary.path() / kStateName, snapshot.tensors, snapshot.metadata, options_.at);
+  write_durably(temporary.path() / kManifestName, manifest_text(make_manifest(snapshot, state)), options_.at);
+  at("rename", target);
+  check_turn();
+  temporary.move_to(target);
+  at("sync the name of", target);
+  sync_directory(folder_);
+}
 
 void Store::save(const Snapshot& snapshot) {
   if (snapshot.step < 0 || !snapshot.progress.is_object()) {
@@ -124,7 +157,7 @@ void Store::save(const Snapshot& snapshot) {
                 "a checkpoint needs a step from 0 on and a JSON object of progress counters");
   }
   try {
-    write_checkpoint(folder_, snapshot);
+    write(snapshot);
   } catch (const Error& error) {
     throw Error(error.code(),
                 fmt::format("the checkpoint of step {} was not saved: {}", snapshot.step, error.message()));
@@ -176,7 +209,8 @@ void Store::mark_best(const Entry& entry) {
                 fmt::format("there is no checkpoint of step {} in {} to mark as the best", entry.step,
                             folder_.string()));
   }
-  write_durably(folder_ / kBestName, Json{{"step", entry.step}}.dump() + "\n");
+  check_turn();
+  write_durably(folder_ / kBestName, best_text(sealed({{"step", entry.step}})), options_.at);
 }
 
 std::optional<Entry> Store::best() const {
@@ -184,9 +218,9 @@ std::optional<Entry> Store::best() const {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
   const MappedFile file(path);
-  const char* text = reinterpret_cast<const char*>(file.bytes().data());
-  const Json record = Json::parse(text, text + file.bytes().size(), nullptr, false);
-  if (!record.is_object() || !record.value("step", Json()).is_number_unsigned()) {
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const Json record = Json::parse(text, nullptr, false);
+  if (!is_best_record(record, text)) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is damaged; remove it to go on without a best checkpoint", path.string()));
   }
@@ -196,6 +230,7 @@ std::optional<Entry> Store::best() const {
 }
 
 void Store::prune(std::size_t keep) {
+  check_turn();
   const std::optional<Entry> spared = best();
   std::vector<Entry> entries = list();
   entries.resize(entries.size() - std::min(keep, entries.size()));
@@ -203,13 +238,22 @@ void Store::prune(std::size_t keep) {
     if (spared && spared->step == entry.step) continue;
     // Renamed first: a half removed checkpoint never bears the name of a whole one.
     const fs::path doomed = folder_ / fmt::format("{}pruned-{}", kTemporaryPrefix, folder_name(entry.step));
+    at("retire", entry.folder);
     if (std::rename(entry.folder.c_str(), doomed.c_str()) != 0) fail(entry.folder, last_error());
   }
+  if (const std::optional<Error> failure = remove_unfinished()) throw *failure;
+}
+
+std::optional<Error> Store::remove_unfinished() {
+  std::optional<Error> failure;
   for (const fs::path& path : children(folder_)) {
+    if (!path.filename().string().starts_with(kTemporaryPrefix)) continue;
+    at("remove", path);
     std::error_code error;
-    if (path.filename().string().starts_with(kTemporaryPrefix)) fs::remove_all(path, error);
-    if (error) fail(path, error);
+    fs::remove_all(path, error);
+    if (error && !failure) failure = cannot_use(path, error);
   }
+  return failure;
 }
 
 }  // namespace distbelief::checkpoint

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "distbelief/base/error.h"
@@ -42,19 +43,30 @@ struct Loaded {
 };
 
 // The checkpoints of a run: folders step-00000123 with state.safetensors and manifest.json, and best.json
-// beside them. A checkpoint appears whole or not at all. One process writes; any number may read, and a
-// reader keeps what it loaded even when it is pruned. Not thread-safe; blocks on the disk.
+// beside them. A checkpoint appears whole or not at all, and a process may be killed at any moment of a save.
+// One process writes; any number may read, and a reader keeps what it loaded even when it is pruned. Not
+// thread-safe; blocks on the disk.
 class Store {
  public:
+  struct Options {
+    // Asked before anything of the folder is changed, and once more right before a new checkpoint gets its
+    // name: false when others write this folder now. Then the save ends with Error(kAborted). May be empty.
+    std::function<bool()> may_commit;
+    AtPoint at;  // for tests
+  };
   explicit Store(std::filesystem::path folder);  // created by the first save
+  Store(std::filesystem::path folder, Options options);
 
-  // Durable when it returns; replaces a checkpoint of the same step. Throws Error(kUnavailable) when the
-  // disk will not take it; then nothing is left behind and what was there before still is.
+  // Durable when it returns; replaces a checkpoint of the same step. Begins by removing what interrupted
+  // saves left, which may be the room it needs. Throws Error(kUnavailable) when the disk will not take it,
+  // Error(kAborted) when it may not be committed; then nothing is left behind and what was there before
+  // still is.
   void save(const Snapshot& snapshot);
 
   std::vector<Entry> list() const;  // whole ones, ascending by step
 
-  // Verifies sizes and checksums. Throws Error(kBadInput) with the file that is damaged.
+  // Verifies sizes and checksums. Throws Error(kBadInput) with the file that is damaged, and which of its
+  // tensors.
   Loaded load(const Entry& entry) const;
 
   // Called for each checkpoint that had to be passed over.
@@ -70,7 +82,13 @@ class Store {
   void prune(std::size_t keep);
 
  private:
+  void at(std::string_view action, const std::filesystem::path& path) const;
+  void check_turn() const;
+  void write(const Snapshot& snapshot);
+  std::optional<Error> remove_unfinished();  // the first failure; goes on after it
+
   std::filesystem::path folder_;
+  Options options_;
 };
 
 }  // namespace distbelief::checkpoint

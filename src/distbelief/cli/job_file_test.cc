@@ -146,14 +146,14 @@ TEST(ParseJob, FindsAKeyThatStandsInTheWrongSection) {
 TEST(ParseJob, ListsTheKeysWhenNoneIsNear) {
   EXPECT_EQ(refusal_of("[checkpoint]\ncolour = 5"),
             "job.toml:2: unknown key 'checkpoint.colour'; [checkpoint] has every_epochs, every_steps, "
-            "every_seconds, keep");
+            "every_seconds, keep, snapshots");
 }
 
 TEST(ParseJob, RefusesAnUnknownSection) {
   EXPECT_EQ(refusal_of("\n\n[trian]\nlr = 1"), "job.toml:3: unknown section [trian]; did you mean [train]?");
   EXPECT_EQ(refusal_of("[zoo]"),
             "job.toml:1: unknown section [zoo]; there are [model], [data], [train], [parallel], "
-            "[checkpoint], [report]");
+            "[elastic], [checkpoint], [report]");
 }
 
 TEST(ParseJob, RefusesAKeyOutsideASection) {

@@ -19,6 +19,7 @@ template <> struct Path<TrainConfig> { static auto& of(auto& config) { return co
 template <> struct Path<OptimizerConfig> { static auto& of(auto& config) { return config.train.optimizer; } };
 template <> struct Path<ScheduleConfig> { static auto& of(auto& config) { return config.train.schedule; } };
 template <> struct Path<ParallelConfig> { static auto& of(auto& config) { return config.parallel; } };
+template <> struct Path<ElasticConfig> { static auto& of(auto& config) { return config.elastic; } };
 template <> struct Path<CheckpointConfig> { static auto& of(auto& config) { return config.checkpoint; } };
 template <> struct Path<ReportConfig> { static auto& of(auto& config) { return config.report; } };
 // clang-format on
@@ -177,6 +178,19 @@ std::vector<Key> parallel_keys() {
   };
 }
 
+std::vector<Key> elastic_keys() {
+  return {
+      key("elastic.min", at<&ElasticConfig::min>(), kCount, "fewest workers that the run goes on with"),
+      key("elastic.max", at<&ElasticConfig::max>(), kCountOrZero,
+          "most workers that `distbelief scale` may ask for; 0: one for every lane"),
+      key("elastic.restarts", at<&ElasticConfig::restarts>(), kCountOrZero,
+          "restarts in a row that bring no new step before the run is given up; 0: none at all"),
+      key("elastic.standby", at<&ElasticConfig::standby>(),
+          "keep the next workers started and waiting, so that a lost one is replaced sooner; costs their "
+          "memory"),
+  };
+}
+
 std::vector<Key> checkpoint_and_report_keys() {
   return {
       key("checkpoint.every_epochs", at<&CheckpointConfig::every_epochs>(), kNotNegative,
@@ -187,19 +201,23 @@ std::vector<Key> checkpoint_and_report_keys() {
           "seconds between checkpoints; 0: off"),
       key("checkpoint.keep", at<&CheckpointConfig::keep>(), kAtLeastOne,
           "last checkpoints kept, besides the best"),
+      key("checkpoint.snapshots", at<&CheckpointConfig::snapshots>(),
+          "also keep the state in shared memory, twice: a lost worker then costs no more than a few steps"),
       key("report.progress", at<&ReportConfig::progress>(), Choices{"auto", "bar", "plain", "none"},
           "what the terminal shows; `auto`: a bar on a terminal, plain lines elsewhere"),
       key("report.interval_seconds", at<&ReportConfig::interval_seconds>(), kSecondsOrZero,
           "seconds between lines of `metrics.jsonl`, at most one line a step"),
       key("report.trace", at<&ReportConfig::trace>(),
           "file for a trace that Chrome and Perfetto show; empty: none"),
+      key("report.audit", at<&ReportConfig::audit>(),
+          "record which samples each step saw; `distbelief audit` proves that every epoch saw each one once"),
   };
 }
 
 std::vector<Key> all_keys() {
   std::vector<Key> all;
-  for (auto part :
-       {model_and_data_keys, train_keys, optimizer_keys, parallel_keys, checkpoint_and_report_keys}) {
+  for (auto part : {model_and_data_keys, train_keys, optimizer_keys, parallel_keys, elastic_keys,
+                    checkpoint_and_report_keys}) {
     std::ranges::move(part(), std::back_inserter(all));
   }
   return all;
@@ -218,8 +236,8 @@ const std::vector<Key>& keys() {
 }
 
 const std::vector<std::string>& section_names() {
-  static const std::vector<std::string> names = {"model",    "data",       "train",
-                                                 "parallel", "checkpoint", "report"};
+  static const std::vector<std::string> names = {"model",   "data",       "train", "parallel",
+                                                 "elastic", "checkpoint", "report"};
   return names;
 }
 

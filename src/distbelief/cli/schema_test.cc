@@ -53,12 +53,16 @@ auto members(const ParallelConfig& c) {
   return std::tie(a, b, d, e, f, g, h, i);
 }
 auto members(const CheckpointConfig& c) {
+  const auto& [a, b, d, e, f] = c;
+  return std::tie(a, b, d, e, f);
+}
+auto members(const ElasticConfig& c) {
   const auto& [a, b, d, e] = c;
   return std::tie(a, b, d, e);
 }
 auto members(const ReportConfig& c) {
-  const auto& [a, b, d] = c;
-  return std::tie(a, b, d);
+  const auto& [a, b, d, e] = c;
+  return std::tie(a, b, d, e);
 }
 
 template <typename T>
@@ -77,11 +81,12 @@ void expect_all_differ(const Struct& before, const Struct& after, const char* na
 
 TEST(Schema, ReachesEveryMemberOfConfig) {
   const Config before, after = changed_through_keys();
-  const auto& [model, data, train, parallel, checkpoint, report] = after;
+  const auto& [model, data, train, parallel, elastic, checkpoint, report] = after;
   expect_all_differ(before.model, model, "ModelConfig");
   expect_all_differ(before.data, data, "DataConfig");
   expect_all_differ(before.train, train, "TrainConfig");
   expect_all_differ(before.parallel, parallel, "ParallelConfig");
+  expect_all_differ(before.elastic, elastic, "ElasticConfig");
   expect_all_differ(before.checkpoint, checkpoint, "CheckpointConfig");
   expect_all_differ(before.report, report, "ReportConfig");
 }

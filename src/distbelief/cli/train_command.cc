@@ -1,31 +1,21 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <signal.h>
-#include <sys/ioctl.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <ctime>
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "distbelief/base/error.h"
-#include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/commands.h"
+#include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
-#include "distbelief/cluster/launch.h"
+#include "distbelief/cli/run_folder.h"
+#include "distbelief/cli/worker_command.h"
+#include "distbelief/cluster/supervisor.h"
 #include "distbelief/comm/host/communicator.h"
 #include "distbelief/compute/replica.h"
-#include "distbelief/report/summary.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/lane_runner.h"
-#include "distbelief/train/run_progress.h"
-#include "distbelief/train/worker.h"
 
 namespace distbelief::cli {
 namespace {
@@ -39,93 +29,8 @@ struct TrainFlags {
   std::string run_dir;
   std::string trace;
   std::string progress;
+  std::vector<std::string> inject;
 };
-
-struct WorkerFlags {
-  std::string run_dir;
-  std::string job_hex;
-  std::string progress = "plain";
-  int columns = 80;
-  bool resume = false;
-  bool utf8 = false;
-};
-
-// The resolved job travels to the workers on their command line, whatever file systems they share;
-// as hex it passes every shell on the way.
-std::string to_hex(const std::string& text) {
-  std::string hex;
-  for (const unsigned char c : text) hex += fmt::format("{:02x}", c);
-  return hex;
-}
-
-std::string from_hex(const std::string& hex) {
-  std::string text;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) text += char(std::stoi(hex.substr(i, 2), nullptr, 16));
-  return text;
-}
-
-fs::path default_run_dir(const Config& config) {
-  const std::time_t now = std::time(nullptr);
-  return fs::path("runs") /
-         fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", config.model.name, config.data.name, fmt::localtime(now));
-}
-
-fs::path make_run_dir(const std::string& wanted, const Config& config) {
-  fs::path folder = wanted.empty() ? default_run_dir(config) : fs::path(wanted);
-  if (fs::exists(folder / "job.toml"))
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("{} holds a run already; name another --run-dir, or go on with it: distbelief resume {}",
-                    folder.string(), folder.string()));
-  std::error_code error;
-  fs::create_directories(folder / "logs", error);
-  if (error)
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("cannot make the run folder {}: {}; name another with --run-dir", folder.string(),
-                            error.message()));
-  return folder;
-}
-
-void write_job(const fs::path& run_dir, const Config& config) {
-  std::ofstream file(run_dir / "job.toml", std::ios::trunc);
-  file << to_toml(config);
-  file.close();
-  if (!file)
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("cannot write {}: no room, or no permission", (run_dir / "job.toml").string()));
-}
-
-int terminal_columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-bool terminal_shows_unicode() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(name);
-    if (value != nullptr && *value != '\0')
-      return std::string(value).find("UTF-8") != std::string::npos ||
-             std::string(value).find("utf8") != std::string::npos;
-  }
-  return false;
-}
-
-std::string progress_style(const std::string& wanted) {
-  if (wanted != "auto") return wanted;
-  return isatty(STDOUT_FILENO) != 0 ? "bar" : "plain";
-}
-
-report::Progress::Options progress_options(const std::string& style, int columns, bool utf8) {
-  using report::ProgressStyle;
-  report::Progress::Options options;
-  options.style = style == "bar"    ? ProgressStyle::kBar
-                  : style == "none" ? ProgressStyle::kNone
-                                    : ProgressStyle::kPlain;
-  options.out = stdout;
-  options.columns = columns;
-  options.utf8 = utf8;
-  return options;
-}
 
 // Everything that can be known to fail is found before a process starts. Gives the job's steps.
 std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_per_host) {
@@ -142,79 +47,61 @@ std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_
   return prepared.total_steps();
 }
 
-nlohmann::json read_summary(const fs::path& run_dir) {
-  std::ifstream file(run_dir / "summary.json");
-  return nlohmann::json::parse(file, nullptr, false);
+// How many workers a run may have: at most one for every lane.
+int most_workers(const Config& config) {
+  const auto lanes = int(config.parallel.lanes / config.parallel.threads);
+  return config.elastic.max > 0 ? std::min(int(config.elastic.max), lanes) : lanes;
 }
 
-// Whether there is nothing left to do, and says so. Names damaged checkpoints.
-bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps) {
-  const auto loaded = checkpoint::Store(run_dir / "checkpoints")
-                          .load_latest([](const checkpoint::Entry& entry, const Error& error) {
-                            fmt::print(stderr, "distbelief: checkpoint {} is damaged and passed over: {}\n",
-                                       entry.folder.string(), error.message());
-                          });
-  if (!loaded)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} has no whole checkpoint to resume from", run_dir.string()));
-  const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
-  const std::string reason = train::stop_reason(config.train, progress);
-  if (reason.empty() && progress.step < total_steps) return false;
-  const nlohmann::json summary = read_summary(run_dir);
-  if (summary.is_discarded() || summary.value("steps", std::int64_t{-1}) != progress.step)
-    return false;  // its end was not recorded
-  fmt::print("{} is finished: {} of {} steps{}; to train on: distbelief resume {} --set {}=N\n",
-             run_dir.string(), progress.step, total_steps, reason.empty() ? "" : ", " + reason,
-             run_dir.string(), config.train.max_steps == total_steps ? "train.max_steps" : "train.epochs");
-  return true;
+// Between hosts nobody listens yet: the workers start at once, and a loss ends the run.
+int run_on_hosts(const Config& config, cluster::LaunchOptions launch, const WorkerCommand& command,
+                 const Invocation& invocation) {
+  launch.command = worker_command(config, command);
+  return cluster::run_workers(launch, *invocation.interrupted);
 }
 
-void show_end(const fs::path& run_dir) {
-  const nlohmann::json summary = read_summary(run_dir);
-  if (summary.is_discarded()) return;
-  fmt::print("{}: {} steps, {} samples in {:.1f} s ({:.0f} samples/s)", summary.value("status", ""),
-             summary.value("steps", std::int64_t{0}), summary.value("samples", std::int64_t{0}),
-             summary.value("wall_seconds", 0.0), summary.value("samples_per_second", 0.0));
-  if (summary.contains("test_accuracy") && summary["test_accuracy"].is_number())
-    fmt::print(", test accuracy {:.2f} %", 100 * summary["test_accuracy"].get<double>());
-  fmt::print("\nrun folder: {}\n", run_dir.string());
+int run_here(const Config& config, const cluster::LaunchOptions& launch, WorkerCommand command,
+             const Invocation& invocation) {
+  const cluster::RunPlace place = cluster::place_of(command.run_dir);
+  command.control = "unix:" + place.socket.string();
+  if (config.checkpoint.snapshots) command.snapshots = place.snapshots;
+  return cluster::supervise({.launch = launch,
+                             .worker_command =
+                                 [&](int workers, int cohort) {
+                                   Config sized = config;
+                                   sized.parallel.workers = workers;
+                                   WorkerCommand one = command;
+                                   one.cohort = cohort;
+                                   return worker_command(sized, one);
+                                 },
+                             .run_dir = command.run_dir,
+                             .place = place,
+                             .policy = {.restarts = int(config.elastic.restarts)},
+                             .min = int(config.elastic.min),
+                             .max = most_workers(config),
+                             .standby = config.elastic.standby,
+                             .resume = command.resume},
+                            *invocation.interrupted);
 }
 
-// The supervisor: starts the workers and waits.
-int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, const fs::path& run_dir,
-              bool resume, const Invocation& invocation) {
+int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+              const WorkerCommand& command, const Invocation& invocation) {
   cluster::LaunchOptions launch;
   launch.workers = int(config.parallel.workers);
   launch.hosts = hosts;
   launch.isa = cluster::weakest_isa(hosts, own_path(), *invocation.interrupted);
   if (invocation.interrupted->load()) return 130;
-  launch.command = {own_path(),   "worker",
-                    "--run-dir",  fs::absolute(run_dir).string(),
-                    "--job-hex",  to_hex(to_toml(config)),
-                    "--progress", progress_style(config.report.progress),
-                    "--columns",  std::to_string(terminal_columns())};
-  if (resume) launch.command.emplace_back("--resume");
-  if (terminal_shows_unicode()) launch.command.emplace_back("--utf8");
-  const int code = cluster::run_workers(launch, *invocation.interrupted);
+  const int code = hosts.empty() ? run_here(config, launch, command, invocation)
+                                 : run_on_hosts(config, launch, command, invocation);
   std::fflush(stdout);
-  if (code == 0) show_end(run_dir);
+  const std::string run_dir = command.run_dir.string();
+  if (code == 0) show_end(command.run_dir);
   if (code == 130)
     fmt::print(stderr, "interrupted; what was measured is in {0}; go on with: distbelief resume {0}\n",
-               run_dir.string());
+               run_dir);
   else if (code != 0)
-    fmt::print(stderr, "distbelief: the run failed; logs of the workers: {}\n", (run_dir / "logs").string());
+    fmt::print(stderr, "distbelief: the run failed; logs of the workers: {}/logs\n", run_dir);
   return code == 0 || code == 2 || code == 130 ? code : 1;
-}
-
-train::WorkerOptions worker_options(const Config& config, const fs::path& run_dir, bool resume,
-                                    const report::Progress::Options& progress, const Invocation& invocation) {
-  return {.config = config,
-          .run_dir = run_dir,
-          .resume = resume,
-          .progress = progress,
-          .stop_requested = invocation.interrupted,
-          .isa = std::string(cluster::to_string(cluster::pinned_isa())),
-          .when_built = release_unused_memory};
 }
 
 // Under mpirun or srun: this process is a worker.
@@ -229,9 +116,7 @@ int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocati
       write_job(run_dir, job.config);
     }
   }
-  const std::string style = job.config.report.progress == "auto" ? "plain" : job.config.report.progress;
-  return train::run_worker(
-      worker_options(job.config, run_dir, resume, progress_options(style, 80, false), invocation));
+  return train::run_worker(launched_options(job.config, run_dir, resume, invocation));
 }
 
 // Where the workers go, and how many there are: --hosts, --workers, or what the job says.
@@ -271,6 +156,7 @@ void require_same_arithmetic(const Config& before, const Config& after) {
 }
 
 int train(const TrainFlags& flags, const Invocation& invocation) {
+  for (const std::string& fault : flags.inject) train::parse_fault(fault);
   Job job = flags.job.read();
   const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config);
   if (!flags.trace.empty()) job.config.report.trace = fs::absolute(flags.trace).string();
@@ -288,14 +174,16 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   check_before_start(job, workers_per_host(job.config, hosts));
   const fs::path run_dir = make_run_dir(flags.run_dir, job.config);
   write_job(run_dir, job.config);
-  return supervise(job.config, hosts, run_dir, false, invocation);
+  return supervise(
+      job.config, hosts,
+      {.run_dir = run_dir, .resume = false, .snapshots = {}, .inject = flags.inject, .control = {}},
+      invocation);
 }
 
 int resume(const TrainFlags& flags, const Invocation& invocation) {
   const fs::path run_dir = flags.run_dir;
-  if (!fs::exists(run_dir / "job.toml"))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
+  require_run_dir(run_dir);
+  if (resume_living(run_dir)) return 0;
   Job job = read_job_file(run_dir / "job.toml");
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
@@ -311,16 +199,10 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   const std::int64_t total_steps = check_before_start(job, workers_per_host(job.config, hosts));
   if (is_finished(run_dir, job.config, total_steps)) return 0;
   write_job(run_dir, job.config);
-  return supervise(job.config, hosts, run_dir, true, invocation);
-}
-
-int work(const WorkerFlags& flags, const Invocation& invocation) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
-  pin_or_restart(invocation);
-  const Config config = parse_job(from_hex(flags.job_hex), "job");
-  return train::run_worker(worker_options(config, flags.run_dir, flags.resume,
-                                          progress_options(flags.progress, flags.columns, flags.utf8),
-                                          invocation));
+  return supervise(
+      job.config, hosts,
+      {.run_dir = run_dir, .resume = true, .snapshots = {}, .inject = flags.inject, .control = {}},
+      invocation);
 }
 
 void add_places(CLI::App& command, TrainFlags& flags) {
@@ -329,12 +211,6 @@ void add_places(CLI::App& command, TrainFlags& flags) {
 }
 
 }  // namespace
-
-std::string own_path() { return fs::read_symlink("/proc/self/exe").string(); }
-
-void pin_or_restart(const Invocation& invocation) {
-  if (!cluster::is_pinned()) cluster::restart_pinned(cluster::pinned_isa(), invocation.argv);
-}
 
 void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<TrainFlags>();
@@ -345,6 +221,11 @@ void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
                       "folder for everything the run writes (default: runs/MODEL-DATA-TIME)");
   command->add_option("--trace", flags->trace, "write a trace for chrome://tracing or ui.perfetto.dev");
   command->add_option("--progress", flags->progress, "auto, bar, plain or none");
+  command
+      ->add_option("--inject", flags->inject,
+                   "order a fault, to see what happens: kill:rank=1,step=37 (docs/fault_tolerance.md)")
+      ->take_all()
+      ->allow_extra_args(false);
   command->footer(
       "Examples:\n"
       "  distbelief train\n"
@@ -367,28 +248,6 @@ void add_resume(CLI::App& app, const Invocation& invocation, Run& run) {
   command->footer("Example:\n  distbelief resume runs/my-run --workers 4");
   command->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return resume(*flags, invocation); }; });
-}
-
-void add_worker(CLI::App& app, const Invocation& invocation, Run& run) {
-  auto flags = std::make_shared<WorkerFlags>();
-  CLI::App* command = app.add_subcommand("worker", "what train starts")->group("");
-  command->add_option("--run-dir", flags->run_dir)->required();
-  command->add_option("--job-hex", flags->job_hex)->required();
-  command->add_option("--progress", flags->progress);
-  command->add_option("--columns", flags->columns);
-  command->add_flag("--resume", flags->resume);
-  command->add_flag("--utf8", flags->utf8);
-  command->callback([=, &invocation, &run] { run = [=, &invocation] { return work(*flags, invocation); }; });
-}
-
-void add_isa(CLI::App& app, const Invocation&, Run& run) {
-  CLI::App* command = app.add_subcommand("isa", "the instruction set of this host")->group("");
-  command->callback([&run] {
-    run = [] {
-      fmt::print("{}\n", cluster::to_string(cluster::detect_isa()));
-      return 0;
-    };
-  });
 }
 
 }  // namespace distbelief::cli

@@ -2,31 +2,21 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
-#include <thread>
 
 #include "distbelief/base/error.h"
-
-extern char** environ;
+#include "distbelief/cluster/child.h"
 
 namespace distbelief::cluster {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr const char* kMpiexec = DISTBELIEF_MPIEXEC;
 constexpr bool kOpenMpi = DISTBELIEF_OPEN_MPI;
 
@@ -35,93 +25,16 @@ int number_in(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-// A child in a process group of its own, so that Ctrl-C reaches it only through us.
-class Child {
- public:
-  Child(const std::vector<std::string>& command, int output) {
-    std::vector<char*> arguments;
-    for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
-    arguments.push_back(nullptr);
-    const pid_t parent = getpid();
-    pid_ = fork();
-    if (pid_ < 0)
-      throw Error(ErrorCode::kUnavailable, fmt::format("cannot start a process: {}", std::strerror(errno)));
-    if (pid_ == 0) {
-      setpgid(0, 0);
-      // When we die, however, the launcher ends the workers and removes its files and shared memory.
-      prctl(PR_SET_PDEATHSIG, SIGTERM);
-      if (getppid() != parent) _exit(127);
-      if (output >= 0) dup2(output, STDOUT_FILENO);
-      const int null = open("/dev/null", O_RDONLY);
-      if (null >= 0) dup2(null, STDIN_FILENO);
-      execvp(arguments[0], arguments.data());
-      const std::string text =
-          fmt::format("distbelief: cannot run {}: {}\n", command[0], std::strerror(errno));
-      [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
-      _exit(127);
-    }
-    setpgid(pid_, pid_);
-  }
-
-  ~Child() {
-    if (!ended_) {
-      signal_group(SIGKILL);
-      waitpid(pid_, &status_, 0);
-    }
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  // Sleeps until it has ended, a signal came or the time is up: a supervisor takes no core from a worker.
-  bool wait_ended(std::chrono::milliseconds at_most) {
-    if (ended_) return true;
-    const int handle = int(syscall(SYS_pidfd_open, pid_, 0));
-    pollfd ended{handle, POLLIN, 0};
-    if (handle >= 0)
-      poll(&ended, 1, int(at_most.count()));
-    else
-      std::this_thread::sleep_for(std::min(at_most, std::chrono::milliseconds(10)));  // a kernel before 5.3
-    if (handle >= 0) close(handle);
-    ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
-    return ended_;
-  }
-  void signal_one(int number) const { kill(pid_, number); }
-  void signal_group(int number) const { kill(-pid_, number); }
-  int exit_code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_); }
-
- private:
-  pid_t pid_ = -1;
-  int status_ = 0;
-  bool ended_ = false;
-};
-
-// Waits for the child; once `interrupted`, asks, then ends, then kills.
-void wait_for(Child& child, const std::atomic<bool>& interrupted) {
-  Clock::time_point asked{};
-  int stage = 0;
-  while (!child.wait_ended(std::chrono::milliseconds(interrupted.load() ? 10 : 500))) {
-    if (!interrupted.load()) continue;
-    if (stage == 0) asked = Clock::now();
-    const auto waited = Clock::now() - asked;
-    if (stage == 0) {
-      child.signal_one(SIGUSR1);
-      stage = 1;
-    } else if (stage == 1 && waited > std::chrono::milliseconds(1000)) {
-      child.signal_one(SIGTERM);
-      stage = 2;
-    } else if (stage == 2 && waited > std::chrono::milliseconds(1500)) {
-      child.signal_group(SIGKILL);
-      stage = 3;
-    }
-  }
-}
-
 std::vector<std::string> mpiexec_command(const LaunchOptions& options) {
   std::vector<std::string> command{kMpiexec, "-n", std::to_string(options.workers)};
   if (kOpenMpi)
     for (const char* flag : {"--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout",
                              "0", "--mca", "orte_abort_timeout", "2", "--quiet"})
       command.emplace_back(flag);
+  // Inside a host we have our own shared memory; what a killed launcher leaves of Open MPI's would stay.
+  if (kOpenMpi && !options.session_folder.empty())
+    command.insert(command.end(), {"--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", "--mca",
+                                   "orte_tmpdir_base", options.session_folder.string()});
   if (!options.hosts.empty()) {
     std::string list;
     for (const HostSlots& host : options.hosts)
@@ -200,11 +113,15 @@ std::vector<std::string> launch_command(const LaunchOptions& options) {
   return command;
 }
 
-int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted) {
-  // Open MPI refuses root unless told twice; whoever started us as root has decided.
+// Open MPI refuses root unless told twice; whoever started us as root has decided.
+void prepare_launcher() {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-  Child child(launch_command(options), -1);
+}
+
+int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted) {
+  prepare_launcher();
+  Child child({.command = launch_command(options)});
   wait_for(child, interrupted);
   if (interrupted.load()) return 130;
   return child.exit_code();
@@ -214,9 +131,9 @@ Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path
                 const std::atomic<bool>& interrupted) {
   Isa weakest = pinned_isa();
   if (hosts.empty()) return weakest;
-  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-  LaunchOptions options{.workers = int(hosts.size()), .hosts = hosts, .isa = weakest, .command = {}};
+  prepare_launcher();
+  LaunchOptions options{
+      .workers = int(hosts.size()), .hosts = hosts, .isa = weakest, .command = {}, .session_folder = {}};
   for (HostSlots& host : options.hosts) host.slots = 1;
   std::vector<std::string> command = mpiexec_command(options);
   command.insert(command.end(), {program.string(), "isa"});
@@ -225,7 +142,7 @@ Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path
   std::string answer;
   int code = 0;
   {
-    Child child(command, ends[1]);
+    Child child({.command = command, .output = ends[1]});
     close(ends[1]);
     wait_for(child, interrupted);
     code = child.exit_code();

@@ -36,10 +36,15 @@ struct LaunchOptions {
   std::vector<HostSlots> hosts;  // empty: this machine
   Isa isa = Isa::kBaseline;
   std::vector<std::string> command;  // program and arguments of a worker
+  std::filesystem::path
+      session_folder{};  // all on this host: for the launcher's own files; empty: where it likes
 };
 
 // The command line that starts the workers; pure.
 std::vector<std::string> launch_command(const LaunchOptions& options);
+
+// Sets what the launcher wants of its environment. Call before starting one.
+void prepare_launcher();
 
 // Starts the workers and waits for them to end. `interrupted` set by a signal: they are asked to stop
 // (SIGUSR1 through the launcher), ended after a second, killed after another half. Gives the exit code:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <string_view>
@@ -22,12 +23,16 @@ class PhaseClock {
 
   explicit PhaseClock(Clock::time_point now = Clock::now()) : since_(now) {}
 
+  // Where another thread can read what runs now; null: nowhere.
+  void show_in(std::atomic<Phase>* shown) { shown_ = shown; }
+
   // Ends the running phase and begins another. Gives back the reading, so that a trace can use it.
   Clock::time_point start(Phase phase) { return start(phase, Clock::now()); }
   Clock::time_point start(Phase phase, Clock::time_point now) {
     totals_[index(running_)] += now - since_;
     running_ = phase;
     since_ = now;
+    if (shown_ != nullptr) shown_->store(phase, std::memory_order_relaxed);
     return now;
   }
 
@@ -53,6 +58,7 @@ class PhaseClock {
 
   std::array<Clock::duration, kPhaseCount> totals_{};
   Phase running_ = Phase::kOther;
+  std::atomic<Phase>* shown_ = nullptr;
   Clock::time_point since_;
 };
 

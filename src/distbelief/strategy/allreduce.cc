@@ -63,7 +63,7 @@ AllreduceSharing::AllreduceSharing(Options options)
       buckets_(int(options_.layout->buckets().size())),
       states_(options_.optimizer->state_names().size()) {
   const std::size_t parameters = options_.layout->entries().size();
-  options_.update_counts.resize(parameters);
+  update_counts_.resize(parameters);
   seen_.resize(parameters);
   pending_.resize(std::size_t(buckets_));
   trust_.assign(parameters, 1.0);
@@ -313,7 +313,7 @@ compute::UpdateRange AllreduceSharing::range_of(const Segment& segment, const fl
     range.states[i] = options_.state->state(int(i)) + segment.span.begin;
   range.count = segment.span.size();
   range.lr = step_.lr;
-  range.step = options_.update_counts[std::size_t(segment.parameter)] + 1;
+  range.step = update_counts_[std::size_t(segment.parameter)] + 1;
   range.trust = trust_[std::size_t(segment.parameter)];
   return range;
 }
@@ -380,8 +380,8 @@ void AllreduceSharing::meet_measures(const char* what) {
 }
 
 void AllreduceSharing::count_updates() {
-  for (std::size_t p = 0; p < options_.update_counts.size(); ++p)
-    if (touched(int(p))) ++options_.update_counts[p];
+  for (std::size_t p = 0; p < update_counts_.size(); ++p)
+    if (touched(int(p))) ++update_counts_[p];
 }
 
 // In double and in lane order: the same on every carrier, and exactly the lane's own for a single lane.

@@ -38,7 +38,6 @@ class AllreduceSharing final : public Sharing {
     double clip_norm = 0;
     Overlap overlap = Overlap::kOff;
     std::size_t buffers = 0;
-    std::vector<std::int64_t> update_counts;  // per parameter, of a run that goes on; empty: zeros
     Observer* observer = nullptr;
   };
 
@@ -63,7 +62,9 @@ class AllreduceSharing final : public Sharing {
   const Times& times() const { return times_; }
   // The norm of the whole gradient of the last step; only when clipping.
   double gradient_norm() const { return gradient_norm_; }
-  const std::vector<std::int64_t>& update_counts() const { return options_.update_counts; }
+  const std::vector<std::int64_t>& update_counts() const { return update_counts_; }
+  // Per parameter, of a run that goes on.
+  void set_update_counts(const std::vector<std::int64_t>& counts) { update_counts_ = counts; }
   // How many rounds of norms a step needs.
   static int norm_rounds(const compute::Optimizer& optimizer, double clip_norm);
   // Whether sums must be kept between reduce and update.
@@ -119,6 +120,7 @@ class AllreduceSharing final : public Sharing {
   float gradient_scale_ = 1;
   double gradient_norm_ = 0;
   std::vector<double> trust_;
+  std::vector<std::int64_t> update_counts_;  // per parameter
   std::vector<float> mean_buffers_;
   std::vector<float> scratch_;
   std::vector<const float*> inputs_;

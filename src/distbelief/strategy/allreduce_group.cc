@@ -70,7 +70,6 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
                                          .clip_norm = options_.clip_norm,
                                          .overlap = options_.overlap,
                                          .buffers = options_.lane_values,
-                                         .update_counts = options_.update_counts,
                                          .observer = nullptr};
   for (int t = 0; t < options_.threads; ++t) {
     domains_.push_back(std::make_unique<comm::HostDomain>(
@@ -118,13 +117,25 @@ void AllreduceGroup::gather_state() {
   for (int i = 0; exchange_ && i < int(state_names().size()); ++i) exchange_->gather(state(i));
 }
 
-void AllreduceGroup::spread_state() {
+void AllreduceGroup::share_state() {
+  if (world_.hosts() == 1) return;
+  gather_state();
+  for (int i = 0; world_.leaders() != nullptr && i < int(state_names().size()); ++i)
+    world_.leaders()->broadcast(comm::view(state(i), layout_.size()), 0);
+  barrier();
+}
+
+void AllreduceGroup::spread_state(int from_host) {
   if (world_.hosts() > 1 && world_.leaders() != nullptr) {
-    world_.leaders()->broadcast(comm::view(parameters(), layout_.size()), 0);
+    world_.leaders()->broadcast(comm::view(parameters(), layout_.size()), from_host);
     for (int i = 0; i < int(state_names().size()); ++i)
-      world_.leaders()->broadcast(comm::view(state(i), layout_.size()), 0);
+      world_.leaders()->broadcast(comm::view(state(i), layout_.size()), from_host);
   }
   barrier();
+}
+
+void AllreduceGroup::set_update_counts(const std::vector<std::int64_t>& counts) {
+  for (const auto& sharing : sharings_) sharing->set_update_counts(counts);
 }
 
 std::size_t AllreduceGroup::parameters_held() const {

@@ -22,8 +22,7 @@ class AllreduceGroup {
     double clip_norm = 0;
     Overlap overlap = Overlap::kOff;
     std::size_t bucket_bytes = std::size_t{4} << 20;
-    std::size_t lane_values = 0;  // floats that each lane hands to all, averaged
-    std::vector<std::int64_t> update_counts;
+    std::size_t lane_values = 0;       // floats that each lane hands to all, averaged
     std::vector<Observer*> observers;  // per thread, then one for the exchange between hosts; may be empty
   };
 
@@ -45,8 +44,12 @@ class AllreduceGroup {
   float* state(int index) const { return state_->state(index); }
   // Collective; nothing to do on one host. The first host then has all of the optimizer's state.
   void gather_state();
-  // Collective: the first host's parameters and optimizer state go to all hosts.
-  void spread_state();
+  // Collective; nothing to do on one host. Every host then has all of the optimizer's state.
+  void share_state();
+  // Collective: one host's parameters and optimizer state go to all hosts.
+  void spread_state(int from_host = 0);
+  // Of a run that goes on, before its first step.
+  void set_update_counts(const std::vector<std::int64_t>& counts);
   // All carriers of this host's main threads meet.
   void barrier() { world_.communicator().barrier(); }
 

@@ -18,10 +18,23 @@ std::string state_name(const std::string& state, const std::string& parameter) {
   return "optimizer." + state + "." + parameter;
 }
 
-std::vector<TensorView> model_views(const torch::nn::Module& network) {
-  std::vector<TensorView> views = parameter_views(network);
-  for (TensorView& view : buffer_views(network)) views.push_back(std::move(view));
-  for (TensorView& view : views) view.name = kModelPrefix + view.name;
+// What a checkpoint holds; the first `parameters` are those that weights_sha256 is over. The common prefix
+// leaves their order by name as it is in the network.
+struct StateViews {
+  std::vector<TensorView> tensors;
+  std::size_t parameters = 0;
+};
+
+StateViews state_views(const torch::nn::Module& network, strategy::AllreduceGroup& group) {
+  StateViews views{.tensors = parameter_views(network)};
+  views.parameters = views.tensors.size();
+  for (TensorView& view : buffer_views(network)) views.tensors.push_back(std::move(view));
+  for (TensorView& view : views.tensors) view.name = kModelPrefix + view.name;
+  const auto states = group.state_names();
+  for (std::size_t s = 0; s < states.size(); ++s)
+    for (const compute::Entry& entry : group.layout().entries())
+      views.tensors.push_back({state_name(states[s], entry.name), ElementType::kFloat32, entry.shape,
+                               reinterpret_cast<const std::byte*>(group.state(int(s)) + entry.offset)});
   return views;
 }
 
@@ -44,7 +57,7 @@ std::vector<std::string> exchange_texts(comm::Communicator& workers, const std::
 
 Checkpointer::Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep, std::string build)
     : world_(world),
-      store_(run_dir / "checkpoints"),
+      folder_(std::move(run_dir) / "checkpoints"),
       keep_(keep),
       build_(std::move(build)) {}
 
@@ -52,9 +65,10 @@ Checkpointer::Restored Checkpointer::open(torch::nn::Module& network) {
   nlohmann::json message;
   if (world_.rank() == 0) {
     try {
-      loaded_ = store_.load_latest([](const checkpoint::Entry& entry, const Error& error) {
-        spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
-      });
+      loaded_ =
+          checkpoint::Store(folder_).load_latest([](const checkpoint::Entry& entry, const Error& error) {
+            spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
+          });
       if (!loaded_)
         throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
       load_tensors(network, loaded_->state, kModelPrefix);
@@ -84,27 +98,30 @@ void Checkpointer::restore_optimizer(strategy::AllreduceGroup& group) {
   loaded_.reset();
 }
 
+void Checkpointer::set_fence(std::function<bool()> may_commit) { may_commit_ = std::move(may_commit); }
+
 void Checkpointer::save(strategy::AllreduceGroup& group, const torch::nn::Module& network,
                         const RunProgress& progress, Kind kind) {
   group.gather_state();
   if (world_.rank() != 0) return;
-  std::vector<TensorView> views = model_views(network);
-  const auto states = group.state_names();
-  for (std::size_t s = 0; s < states.size(); ++s)
-    for (const compute::Entry& entry : group.layout().entries())
-      views.push_back({state_name(states[s], entry.name), ElementType::kFloat32, entry.shape,
-                       reinterpret_cast<const std::byte*>(group.state(int(s)) + entry.offset)});
+  const StateViews views = state_views(network, group);
   checkpoint::Snapshot snapshot;
   snapshot.step = progress.step;
   snapshot.progress = {
       {"run", to_json(progress)}, {"update_counts", group.sharing(0).update_counts()}, {"build", build_}};
-  snapshot.tensors = views;
-  snapshot.weights_sha256 = weights_sha256(network);
-  store_.save(snapshot);
-  if (kind == Kind::kBest)
-    for (const checkpoint::Entry& entry : store_.list())
-      if (entry.step == progress.step) store_.mark_best(entry);
-  store_.prune(keep_);
+  snapshot.tensors = views.tensors;
+  if (!writer_)
+    writer_ = std::make_unique<checkpoint::Writer>(checkpoint::Writer::Options{
+        .folder = folder_, .keep = keep_, .store = {.may_commit = may_commit_, .at = at_}});
+  writer_->save(snapshot, views.parameters, kind);
+}
+
+std::optional<Checkpointer::Outcome> Checkpointer::take_outcome() {
+  return writer_ ? writer_->take_outcome() : std::nullopt;
+}
+
+void Checkpointer::wait() {
+  if (writer_) writer_->wait();
 }
 
 }  // namespace distbelief::train

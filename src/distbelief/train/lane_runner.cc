@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "distbelief/base/random.h"
 #include "distbelief/model/random.h"
@@ -18,7 +19,10 @@ LaneRunner::LaneRunner(Options options)
       replica_(options_.network, *options_.layout, options_.arena),
       buffers_(*options_.network),
       step_buffers_(buffers_.size()),
-      sink_([this](int parameter, const float* values) { options_.sharing->gradient(parameter, values); }) {}
+      sink_([this](int parameter, const float* values) {
+        options_.sharing->gradient(parameter, values);
+        if (options_.in_backward && !std::exchange(in_backward_, true)) options_.in_backward();
+      }) {}
 
 std::size_t LaneRunner::lane_values(const model::Network& network) {
   return compute::BufferSet(network).size() + kNoteFloats;
@@ -43,7 +47,12 @@ LaneRunner::Outcome LaneRunner::step(const strategy::StepPlan& plan, const LaneN
   buffers_.write(mean);
   LaneNotes notes;
   std::memcpy(static_cast<void*>(&notes), mean.data() + buffers_.size(), sizeof(notes));
-  return {.loss = double(notes.loss) * double(filled_lanes), .save = notes.save > 0, .stop = notes.stop > 0};
+  return {.loss = double(notes.loss) * double(filled_lanes),
+          .save = notes.save > 0,
+          .snapshot = notes.snapshot > 0,
+          .stop = notes.stop > 0,
+          .pause = notes.pause > 0,
+          .hand_over = notes.hand_over > 0};
 }
 
 void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, const LaneNotes& wishes,
@@ -61,10 +70,12 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
     const torch::Tensor loss = options_.task->loss_sum(*options_.network, as_tensors(batch));
     const std::span<float> values = options_.sharing->lane_buffers();
     buffers_.read(values);
-    const LaneNotes notes{float(loss.item<double>() / items), wishes.save, wishes.stop};
+    LaneNotes notes = wishes;
+    notes.loss = float(loss.item<double>() / items);
     std::memcpy(values.data() + buffers_.size(), &notes, sizeof(notes));
     now = clock_.start(Phase::kBackward);
     traced("forward", begin, now);
+    in_backward_ = false;
     replica_.backward(loss, float(1.0 / items), sink_);
     traced("backward", now, clock_.start(Phase::kOther));
   }

@@ -15,9 +15,12 @@ namespace distbelief::train {
 
 // What every lane hands to all workers besides its gradients; they see the mean over lanes.
 struct LaneNotes {
-  float loss = 0;  // the lane's part of the global loss
-  float save = 0;  // a worker asks for a checkpoint
-  float stop = 0;  // a worker asks to stop
+  float loss = 0;       // the lane's part of the global loss
+  float save = 0;       // a worker asks for a checkpoint
+  float snapshot = 0;   // ... for a snapshot
+  float stop = 0;       // ... to stop
+  float pause = 0;      // ... to pause
+  float hand_over = 0;  // ... to let the next generation take over
 };
 inline constexpr std::size_t kNoteFloats = sizeof(LaneNotes) / sizeof(float);
 
@@ -32,6 +35,7 @@ class LaneRunner {
     const Task* task = nullptr;
     strategy::Sharing* sharing = nullptr;
     std::function<const data::Batch&()> next_batch;
+    std::function<void()> in_backward;  // called at the first gradient of each lane; may be empty
     std::int64_t first_lane = 0;
     std::int64_t end_lane = 1;
     std::uint64_t seed = 0;
@@ -43,7 +47,10 @@ class LaneRunner {
   struct Outcome {
     double loss = 0;  // over the global batch
     bool save = false;
+    bool snapshot = false;
     bool stop = false;
+    bool pause = false;
+    bool hand_over = false;
   };
   // One step; `wishes` are what this worker asks of all. The same outcome on every worker.
   Outcome step(const strategy::StepPlan& plan, const LaneNotes& wishes);
@@ -63,6 +70,7 @@ class LaneRunner {
   compute::Replica replica_;
   compute::BufferSet buffers_;
   std::vector<float> step_buffers_;  // what every lane starts from
+  bool in_backward_ = false;         // this lane has had a gradient
   compute::Replica::GradientSink sink_;
   report::PhaseClock clock_;
 };

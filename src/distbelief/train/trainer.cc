@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +9,6 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/schedule.h"
-#include "distbelief/report/memory.h"
 #include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
@@ -30,6 +28,21 @@ data::BatchMaker::Options batch_options(const Config& config) {
           .pad = int(config.data.pad)};
 }
 
+// The step of the newest checkpoint, on all workers; -1: none. Collective.
+std::int64_t newest_checkpoint(World& world, const std::filesystem::path& run_dir) {
+  std::int64_t step = -1;
+  if (world.rank() == 0) {
+    const auto newest = checkpoint::Store(run_dir / "checkpoints")
+                            .load_latest([](const checkpoint::Entry& entry, const Error& error) {
+                              spdlog::warn("checkpoint {} is damaged and passed over: {}",
+                                           entry.folder.string(), error.what());
+                            });
+    if (newest) step = newest->entry.step;
+  }
+  world.communicator().broadcast(comm::view(&step, 1), 0);
+  return step;
+}
+
 data::BatchMaker::Options test_options(const Config& config) {
   return {.seed = config.train.seed, .normalize = config.data.normalize};
 }
@@ -38,12 +51,6 @@ data::BatchMaker::Options test_options(const Config& config) {
 std::chrono::nanoseconds own_below(const World& world, int threads) {
   const bool spare_core = unsigned(world.local_size() * threads) < std::thread::hardware_concurrency();
   return spare_core ? std::chrono::microseconds(0) : std::chrono::microseconds(50);
-}
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 }  // namespace
@@ -82,9 +89,22 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
                                .process_name = fmt::format("worker {}", world_.rank()),
                                .origin = Clock::now()});
   }
-  if (options_.resume) restore();
   build_group();
-  build_team();
+}
+
+Trainer::~Trainer() = default;
+
+// What would come out of a first step is the same with or without it: weights, running statistics and
+// randomness are not touched by what a copy of the network does.
+void Trainer::warm_up() {
+  const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
+  data::Batch batch;
+  const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
+  train_batches_.eval_batch({0, std::max<std::uint64_t>(1, size)}, batch);
+  for (int i = 0; i < 2; ++i) task_->loss_sum(*network, as_tensors(batch)).backward();
+}
+
+void Trainer::open_recorder() {
   if (is_root())
     recorder_ = std::make_unique<Recorder>(Recorder::Options{
         .run_dir = options_.run_dir,
@@ -96,33 +116,56 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
         .first_step = progress_.step});
 }
 
-Trainer::~Trainer() = default;
-
+// Where the run goes on from: the newest snapshot, or the newest checkpoint if that is newer or the only one.
 void Trainer::restore() {
-  Checkpointer::Restored restored = checkpointer_.open(*job_.network);
-  progress_ = restored.progress;
-  update_counts_ = std::move(restored.update_counts);
-  if (is_root() && restored.build != build_name(options_.isa)) {
-    spdlog::warn("the checkpoint was made with {}, this is {}", restored.build, build_name(options_.isa));
-    fmt::print(
-        stderr,
-        "distbelief: the checkpoint was made with {}, this is {}: the result will not have the same bits\n",
-        restored.build, build_name(options_.isa));
-  }
-  samples_before_ = progress_.samples;
-  last_saved_step_ = progress_.step;
-  stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
   compute::BufferSet buffers(*job_.network);
-  std::vector<float> values(buffers.size());
-  buffers.read(values);
-  world_.communicator().broadcast(comm::view(values.data(), values.size()), 0);
-  buffers.write(values);
+  std::optional<Snapshotter::Restored> snapshot;
+  if (snapshotter_)
+    snapshot =
+        snapshotter_->open(compute::trainable_parameters(*job_.network), group_settings(), buffers.size());
+  if (!start_.resume) return;
+  const std::int64_t saved = newest_checkpoint(world_, options_.run_dir);
+  if (snapshot && snapshot->progress.step >= saved) {
+    snapshotter_->restore(*group_);
+    buffers.write(snapshot->buffers);
+    begin_at(snapshot->progress, snapshot->update_counts, snapshot->build);
+  } else if (saved >= 0) {
+    const Checkpointer::Restored restored = checkpointer_.open(*job_.network);
+    if (world_.local_rank() == 0)
+      compute::copy_parameters(*job_.network, group_->layout(), group_->parameters());
+    if (is_root()) checkpointer_.restore_optimizer(*group_);
+    group_->spread_state();
+    std::vector<float> values(buffers.size());
+    buffers.read(values);
+    world_.communicator().broadcast(comm::view(values.data(), values.size()), 0);
+    buffers.write(values);
+    begin_at(restored.progress, restored.update_counts, restored.build);
+    last_saved_step_ = progress_.step;
+  }
+  faults_->pass("mid-restart", progress_.step);
+}
+
+void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
+                       const std::string& build) {
+  progress_ = progress;
+  group_->set_update_counts(update_counts);
+  samples_before_ = progress_.samples;
+  stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
+  if (!is_root() || build == build_name(options_.isa)) return;
+  spdlog::warn("the state was saved by {}, this is {}", build, build_name(options_.isa));
+  fmt::print(stderr,
+             "distbelief: the state was saved by {}, this is {}: the result will not have the same bits\n",
+             build, build_name(options_.isa));
+}
+
+strategy::AllreduceGroup::Options Trainer::group_settings() const {
+  strategy::AllreduceGroup::Options options = group_options(job_.config);
+  options.lane_values = LaneRunner::lane_values(*job_.network);
+  return options;
 }
 
 void Trainer::build_group() {
-  strategy::AllreduceGroup::Options options = group_options(job_.config);
-  options.lane_values = LaneRunner::lane_values(*job_.network);
-  options.update_counts = update_counts_;
+  strategy::AllreduceGroup::Options options = group_settings();
   for (int t = 0; trace_ && t <= options.threads; ++t) {
     trace_->name_thread(t, t < options.threads ? fmt::format("lanes {}", t) : "between hosts");
     observers_.push_back(std::make_unique<StepTrace>(*trace_, t));
@@ -132,10 +175,6 @@ void Trainer::build_group() {
                                                       options);
   if (world_.local_rank() == 0)
     compute::copy_parameters(*job_.network, group_->layout(), group_->parameters());
-  if (options_.resume) {
-    if (is_root()) checkpointer_.restore_optimizer(*group_);
-    group_->spread_state();
-  }
   group_->barrier();
 }
 
@@ -162,44 +201,74 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
     from.read(values);
     to.write(values);
   }
-  return std::make_unique<LaneRunner>(
-      LaneRunner::Options{.network = std::move(network),
-                          .layout = &group_->layout(),
-                          .arena = group_->parameters(),
-                          .task = task_.get(),
-                          .sharing = &group_->sharing(thread),
-                          .next_batch = [loader]() -> const data::Batch& { return loader->next(); },
-                          .first_lane = carrier.first_lane,
-                          .end_lane = carrier.end_lane,
-                          .seed = job_.config.train.seed,
-                          .trace = trace_.get(),
-                          .thread = thread});
+  return std::make_unique<LaneRunner>(LaneRunner::Options{
+      .network = std::move(network),
+      .layout = &group_->layout(),
+      .arena = group_->parameters(),
+      .task = task_.get(),
+      .sharing = &group_->sharing(thread),
+      .next_batch = [this, loader]() -> const data::Batch& {
+        const data::Batch& batch = loader->next();
+        if (audit_) audit_->add(progress_.step, batch);
+        return batch;
+      },
+      .in_backward = options_.faults.empty() ? std::function<void()>()
+                                             : [this] { faults_->pass("mid-bucket", progress_.step); },
+      .first_lane = carrier.first_lane,
+      .end_lane = carrier.end_lane,
+      .seed = job_.config.train.seed,
+      .trace = trace_.get(),
+      .thread = thread});
 }
 
 void Trainer::build_team() {
   std::vector<std::unique_ptr<LaneRunner>> runners;
   for (int t = 0; t < group_->threads(); ++t) runners.push_back(make_runner(t));
   team_ = std::make_unique<LaneTeam>(std::move(runners), group_->abort(), world_.rank());
+  if (options_.vitals) team_->first().clock().show_in(&options_.vitals->phase);
 }
 
-report::Summary Trainer::run() {
+report::Summary Trainer::run(const Start& start) {
   const auto begin = Clock::now();
+  start_ = start;
+  faults_.emplace(options_.faults, world_.rank(), start.generation);
+  if (!options_.snapshots.empty())
+    snapshotter_ = std::make_unique<Snapshotter>(
+        world_, Snapshotter::Options{.name = options_.snapshots,
+                                     .generation = start.generation,
+                                     .build = build_name(options_.isa),
+                                     .faults = options_.faults.empty() ? nullptr : &*faults_});
+  if (job_.config.report.audit)
+    audit_ = std::make_unique<AuditLog>(options_.run_dir, start.generation, world_.rank());
+  if (!options_.faults.empty())
+    checkpointer_.set_fault_point([this](const std::string& point) {
+      if (point.starts_with("rename")) faults_->pass("mid-rename", last_saved_step_);
+      if (faults_->disk_is_full(last_saved_step_))
+        throw Error(ErrorCode::kUnavailable, "no space left on device (injected)");
+    });
+  restore();
+  build_team();
+  open_recorder();
+  if (options_.vitals) options_.vitals->step = progress_.step;
+  show("training");
   if (is_root())
-    recorder_->event(options_.resume ? "resumed" : "started", {{"generation", 1},
-                                                               {"workers", world_.size()},
-                                                               {"hosts", world_.hosts()},
-                                                               {"lanes", job_.config.parallel.lanes},
-                                                               {"step", progress_.step}});
+    recorder_->event(start_.resume ? "resumed" : "started", {{"generation", start_.generation},
+                                                             {"workers", world_.size()},
+                                                             {"hosts", world_.hosts()},
+                                                             {"lanes", job_.config.parallel.lanes},
+                                                             {"step", progress_.step}});
   if (options_.when_built) options_.when_built();
   train();
+  checkpointer_.wait();
+  note_saves();
   report::Summary summary = summarise(std::chrono::duration<double>(Clock::now() - begin).count());
   write_trace();
-  if (is_root()) {
-    recorder_->finish();
+  if (is_root()) recorder_->finish();
+  if (is_root() && status_ != "handed over") {
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     save_model(*job_.network, options_.run_dir / "model.safetensors",
                {{"model", job_.config.model.name}, {"weights_sha256", summary.weights_sha256}});
-    recorder_->event("ended", {{"status", status_}, {"step", progress_.step}});
+    recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
   }
   return summary;
 }
@@ -210,21 +279,68 @@ void Trainer::train() {
     const LaneRunner::Outcome outcome = one_step();
     const bool epoch_ended = progress_.step_in_epoch == 0;
     if (epoch_ended || progress_.step == total) end_epoch();
-    if (outcome.stop && !stopped_early_ && progress_.step < total) {
+    if (stopped_early_ || progress_.step == total) break;
+    if (outcome.hand_over && snapshotter_) {
+      take_snapshot();
+      world_.communicator().barrier();  // the next generation may read it once all have written
+      status_ = "handed over";
+      return;
+    }
+    if (outcome.stop) {
       status_ = "interrupted";
       if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
       return;
     }
-    const std::int64_t every = job_.config.checkpoint.every_steps;
-    if (last_saved_step_ != progress_.step && (outcome.save || (every > 0 && progress_.step % every == 0)))
-      save(Checkpointer::Kind::kRegular);
+    keep(outcome);
+    if (outcome.pause) pause();
   }
   if (stopped_early_) status_ = "stopped early";
   if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
 }
 
+// Snapshots and checkpoints that are due.
+void Trainer::keep(const LaneRunner::Outcome& outcome) {
+  if (outcome.snapshot && snapshotter_) take_snapshot();
+  const std::int64_t every = job_.config.checkpoint.every_steps;
+  if (last_saved_step_ != progress_.step && (outcome.save || (every > 0 && progress_.step % every == 0)))
+    save(Checkpointer::Kind::kRegular);
+}
+
+void Trainer::take_snapshot() {
+  std::vector<float> buffers(team_->first().buffers().size());
+  team_->first().buffers().read(buffers);
+  snapshotter_->take(*group_, progress_, buffers);
+  if (options_.vitals) options_.vitals->snapshot_step = progress_.step;
+}
+
+// All workers got the same order and wait here; the first that goes on waits for the others in its next step.
+void Trainer::pause() {
+  if (options_.orders == nullptr) return;
+  show("paused");
+  while (options_.orders->pause && !options_.orders->stop && !options_.stop_requested->load())
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  show("training");
+}
+
+void Trainer::show(const char* state) {
+  if (options_.vitals) options_.vitals->state = state;
+}
+
+LaneNotes Trainer::wishes() const {
+  const auto wish = [](bool wanted) { return wanted ? 1.0F : 0.0F; };
+  const bool signalled = options_.stop_requested && options_.stop_requested->load();
+  const Orders* orders = options_.orders;
+  return {.loss = 0,
+          .save = wish(wants_save()),
+          .snapshot = wish(is_root() && snapshotter_ && snapshotter_->due(Clock::now())),
+          .stop = wish(signalled || (orders && orders->stop)),
+          .pause = wish(orders && orders->pause),
+          .hand_over = wish(orders && orders->hand_over)};
+}
+
 // data -> forward -> backward -> exchange -> update, for every lane of this worker.
 LaneRunner::Outcome Trainer::one_step() {
+  faults_->pass("step", progress_.step);
   std::int64_t samples = 0;
   for (std::size_t lane = 0; lane < lane_samples_.size(); ++lane) {
     lane_samples_[lane] = std::int64_t(plan_.lane_range(std::uint64_t(progress_.step_in_epoch), lane).size());
@@ -232,12 +348,26 @@ LaneRunner::Outcome Trainer::one_step() {
   }
   const double lr = compute::learning_rate(job_.config.train.schedule, job_.config.train.optimizer.lr,
                                            progress_.step, job_.steps_per_epoch(), job_.total_steps());
-  const LaneNotes wishes{.loss = 0,
-                         .save = wants_save() ? 1.0F : 0.0F,
-                         .stop = options_.stop_requested && options_.stop_requested->load() ? 1.0F : 0.0F};
-  const LaneRunner::Outcome outcome = team_->step({progress_.step, lr, lane_samples_}, wishes);
+  const auto begin = Clock::now();
+  const auto waited_before = group_->sharing(0).times().waiting;
+  const LaneRunner::Outcome outcome = team_->step({progress_.step, lr, lane_samples_}, wishes());
+  if (audit_) audit_->commit();
   finish_step(outcome, samples, lr);
+  if (options_.vitals)
+    show_step(std::chrono::duration<double>(Clock::now() - begin).count(),
+              std::chrono::duration<double>(group_->sharing(0).times().waiting - waited_before).count(),
+              samples);
   return outcome;
+}
+
+void Trainer::show_step(double seconds, double waited, std::int64_t samples) {
+  Vitals& vitals = *options_.vitals;
+  vitals.step = progress_.step;
+  vitals.epoch = progress_.epoch;
+  vitals.loss = progress_.last_loss;
+  vitals.step_seconds = seconds;
+  vitals.busy_seconds = seconds - waited;
+  vitals.samples_per_second = double(samples) / std::max(1e-9, seconds);
 }
 
 void Trainer::finish_step(const LaneRunner::Outcome& outcome, std::int64_t samples, double lr) {
@@ -257,7 +387,9 @@ void Trainer::finish_step(const LaneRunner::Outcome& outcome, std::int64_t sampl
     progress_.step_in_epoch = 0;
     ++progress_.epoch;
   }
-  if (is_root()) recorder_->step_done(progress_, samples, lr, phases());
+  if (!is_root()) return;
+  recorder_->step_done(progress_, samples, lr, phases());
+  note_saves();
 }
 
 void Trainer::end_epoch() {
@@ -297,87 +429,27 @@ void Trainer::save(Checkpointer::Kind kind) {
   } catch (const Error& error) {
     // Only the root writes; what else can fail here concerns the other hosts.
     if (!is_root() || error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kAborted) throw;
-    spdlog::warn("no checkpoint at step {}: {}; training goes on", progress_.step, error.what());
-    recorder_->event("checkpoint failed", {{"reason", error.what()}, {"step", progress_.step}});
+    note_unsaved(progress_.step, error.what());
   }
 }
 
-// The clock's view, with the strategy's own work during backward taken out of it.
-report::PhaseSeconds Trainer::phases() {
-  using report::Phase;
-  const auto at = [](Phase phase) { return std::size_t(phase); };
-  const auto seconds = [](std::chrono::nanoseconds time) {
-    return std::chrono::duration<double>(time).count();
-  };
-  report::PhaseSeconds result = team_->first().clock().seconds();
-  const auto& times = group_->sharing(0).times();
-  const double updating = seconds(times.updating);
-  result[at(Phase::kBackward)] -= seconds(times.early);
-  result[at(Phase::kUpdate)] = updating;
-  result[at(Phase::kExchange)] = std::max(0.0, seconds(times.early) + seconds(times.late) - updating);
-  return result;
-}
-
-std::string Trainer::worker_summary() {
-  std::vector<std::int64_t> lanes;
-  for (int t = 0; t < group_->threads(); ++t)
-    for (std::int64_t lane = group_->carrier(t).first_lane; lane < group_->carrier(t).end_lane; ++lane)
-      lanes.push_back(lane);
-  const report::WorkerSummary worker{.rank = world_.rank(),
-                                     .pid = getpid(),
-                                     .host = host_name(),
-                                     .lanes = lanes,
-                                     .parameters = std::int64_t(group_->parameters_held()),
-                                     .bytes_held = group_->bytes_held(),
-                                     .peak_rss_bytes = report::peak_rss_bytes(),
-                                     .phase_seconds = phases()};
-  return report::to_json(worker).dump();
-}
-
-report::Summary Trainer::summarise(double wall_seconds) {
-  const std::vector<std::string> workers = exchange_texts(world_.communicator(), worker_summary());
-  report::Summary summary;
-  for (const std::string& text : workers)
-    summary.per_worker.push_back(report::worker_summary_from_json(nlohmann::json::parse(text)));
-  summary.status = status_;
-  summary.steps = progress_.step;
-  summary.epochs = progress_.epoch;
-  summary.samples = progress_.samples;
-  if (progress_.step > 0) summary.final_train_loss = progress_.last_loss;
-  if (progress_.evaluated) {
-    summary.test_accuracy = progress_.test_accuracy;
-    summary.test_loss = progress_.test_loss;
-    summary.best_test_accuracy = progress_.best_accuracy;
+// Tells how saves in the background have ended.
+void Trainer::note_saves() {
+  while (const std::optional<Checkpointer::Outcome> outcome = checkpointer_.take_outcome()) {
+    if (outcome->failure && outcome->on_disk)
+      spdlog::warn("checkpoint of step {}: {}", outcome->step, outcome->failure->what());
+    else if (outcome->failure)
+      note_unsaved(outcome->step, outcome->failure->what());
+    if (!outcome->on_disk) continue;
+    if (options_.vitals) options_.vitals->checkpoint_step = outcome->step;
+    spdlog::info("checkpoint of step {} written in {:.2f} s", outcome->step, outcome->seconds.count());
   }
-  summary.wall_seconds = wall_seconds;
-  summary.samples_per_second = double(progress_.samples - samples_before_) / std::max(1e-9, wall_seconds);
-  summary.step_seconds_median = recorder_ ? recorder_->step_seconds_median() : 0;
-  summary.workers = world_.size();
-  summary.lanes = job_.config.parallel.lanes;
-  summary.threads = job_.config.parallel.threads;
-  for (const auto& parameter : job_.network->parameters()) summary.parameters += parameter.numel();
-  summary.weights_sha256 = weights_sha256(*job_.network);
-  for (const auto& worker : summary.per_worker)
-    summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);
-  const Reproducibility same_bits = reproducibility(job_.config, world_.hosts());
-  summary.reproducible = same_bits.holds;
-  summary.reproducible_note = same_bits.note;
-  summary.algorithm = world_.hosts() == 1 ? "shared memory" : job_.config.parallel.algorithm;
-  summary.overlap = job_.config.parallel.overlap;
-  const auto& times = group_->sharing(0).times();
-  const auto all = std::chrono::duration<double>(times.early + times.late).count();
-  summary.hidden_exchange_share = all > 0 ? std::chrono::duration<double>(times.early).count() / all : 0;
-  summary.isa = options_.isa;
-  summary.libtorch_version = TORCH_VERSION;
-  summary.mpi_version = world_.mpi_version();
-  summary.phase_seconds = phases();
-  return summary;
 }
 
-void Trainer::write_trace() {
-  if (!trace_) return;
-  const std::vector<std::string> all = exchange_texts(world_.communicator(), trace_->json());
-  if (is_root()) report::Trace::write_merged(job_.config.report.trace, all);
+void Trainer::note_unsaved(std::int64_t step, const std::string& reason) {
+  if (!is_root()) return;
+  spdlog::warn("no checkpoint at step {}: {}; training goes on", step, reason);
+  recorder_->event("checkpoint failed", {{"reason", reason}, {"step", step}});
 }
 
 }  // namespace distbelief::train

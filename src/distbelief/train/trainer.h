@@ -7,10 +7,14 @@
 #include "distbelief/comm/world.h"
 #include "distbelief/data/loader.h"
 #include "distbelief/report/summary.h"
+#include "distbelief/train/audit.h"
 #include "distbelief/train/checkpointer.h"
+#include "distbelief/train/fault.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/lane_team.h"
 #include "distbelief/train/recorder.h"
+#include "distbelief/train/snapshotter.h"
+#include "distbelief/train/vitals.h"
 
 namespace distbelief::train {
 
@@ -19,23 +23,42 @@ class Trainer {
  public:
   struct Options {
     std::filesystem::path run_dir;
-    bool resume = false;
     report::Progress::Options progress;
     const std::atomic<bool>* stop_requested = nullptr;  // set by a signal; all workers then stop at one step
     std::function<void()> when_built;                   // called before the first step; may be empty
     std::string isa;                                    // recorded in the summary
+    std::string snapshots;                              // name of the memory for snapshots; empty: none
+    std::vector<Fault> faults;
+    Vitals* vitals = nullptr;  // borrowed; may be null, as may the next
+    Orders* orders = nullptr;
   };
-  // `job.config` is resolved for this world.
+  // What is known only when a generation's turn comes.
+  struct Start {
+    int generation = 1;
+    int recoveries = 0;   // failures that the run has survived so far
+    bool resume = false;  // go on from the newest state that is whole; a fresh run where there is none
+  };
+  // Builds everything that does not depend on how far the run has come. `job.config` is resolved for this
+  // world.
   Trainer(World& world, PreparedJob job, Options options);
   ~Trainer();
 
+  // Computes one step's work and forgets it: what is made on first use is then there.
+  void warm_up();
+
   // Trains to the end, or to where a stopping rule or a request ends it. Rank 0 then has written
-  // model.safetensors and summary.json. The summary is complete on rank 0.
-  report::Summary run();
+  // model.safetensors and summary.json, unless the run goes on in another generation (status "handed
+  // over"). The summary is complete on rank 0.
+  report::Summary run(const Start& start);
 
  private:
   class StepTrace;
+  void open_recorder();
+  strategy::AllreduceGroup::Options group_settings() const;
+  void show(const char* state);
   void restore();
+  void begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
+                const std::string& build);
   void build_group();
   void build_team();
   std::unique_ptr<LaneRunner> make_runner(int thread);
@@ -45,6 +68,13 @@ class Trainer {
   void end_epoch();
   void save(Checkpointer::Kind kind);
   bool wants_save() const;
+  void note_saves();
+  void note_unsaved(std::int64_t step, const std::string& reason);
+  void keep(const LaneRunner::Outcome& outcome);
+  void take_snapshot();
+  void pause();
+  void show_step(double seconds, double waited, std::int64_t samples);
+  LaneNotes wishes() const;
   report::PhaseSeconds phases();
   report::Summary summarise(double wall_seconds);
   std::string worker_summary();
@@ -54,13 +84,16 @@ class Trainer {
   World& world_;
   PreparedJob job_;
   Options options_;
+  Start start_;
   std::unique_ptr<Task> task_;
   data::EpochPlan plan_;
   data::BatchMaker train_batches_;
   data::BatchMaker test_batches_;
   Checkpointer checkpointer_;
+  std::optional<Faults> faults_;
+  std::unique_ptr<Snapshotter> snapshotter_;
+  std::unique_ptr<AuditLog> audit_;
   RunProgress progress_;
-  std::vector<std::int64_t> update_counts_;
   std::unique_ptr<report::Trace> trace_;
   std::vector<std::unique_ptr<StepTrace>> observers_;
   std::unique_ptr<strategy::AllreduceGroup> group_;

@@ -8,6 +8,8 @@
 #include <cstdio>
 
 #include "distbelief/base/error.h"
+#include "distbelief/cluster/run_place.h"
+#include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/trainer.h"
 
@@ -29,6 +31,43 @@ void open_log(const std::filesystem::path& run_dir, int rank) {
   }
 }
 
+std::vector<std::int64_t> lanes_of(const World& world, const Config& config) {
+  const auto threads = int(config.parallel.threads);
+  const strategy::LanePlan plan =
+      strategy::plan_lanes(config.parallel.lanes, world.workers_per_host(), threads);
+  std::vector<std::int64_t> lanes;
+  for (int t = 0; t < threads; ++t) {
+    const strategy::Carrier& carrier = plan.carriers[std::size_t(world.rank() * threads + t)];
+    for (std::int64_t lane = carrier.first_lane; lane < carrier.end_lane; ++lane) lanes.push_back(lane);
+  }
+  return lanes;
+}
+
+// Gives how it ended: the summary's status, or "not needed".
+std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
+                           std::optional<Attendance>& attendance) {
+  Trainer trainer(world, prepare_job(options.config),
+                  {.run_dir = options.run_dir,
+                   .progress = options.progress,
+                   .stop_requested = options.stop_requested,
+                   .when_built = options.when_built,
+                   .isa = options.isa,
+                   .snapshots = options.snapshots,
+                   .faults = options.faults,
+                   .vitals = &vitals,
+                   .orders = &orders});
+  Trainer::Start start{.resume = options.resume};
+  if (attendance) {
+    if (options.cohort > 1) trainer.warm_up();
+    const std::optional<Trainer::Start> turn = attendance->wait_for_turn(*options.stop_requested);
+    if (!turn) return "not needed";
+    start = *turn;
+  }
+  const report::Summary summary = trainer.run(start);
+  spdlog::info("{} after {} steps", summary.status, summary.steps);
+  return summary.status;
+}
+
 int train_in(World& world, const WorkerOptions& options) {
   open_log(options.run_dir, world.rank());
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
@@ -41,16 +80,29 @@ int train_in(World& world, const WorkerOptions& options) {
             "the job is for {} workers, but MPI started {}; is this mpirun of the MPI that the program was "
             "built with ({})?",
             options.config.parallel.workers, world.size(), world.mpi_version()));
-  Trainer trainer(world, prepare_job(options.config),
-                  {.run_dir = options.run_dir,
-                   .resume = options.resume,
-                   .progress = options.progress,
-                   .stop_requested = options.stop_requested,
-                   .when_built = options.when_built,
-                   .isa = options.isa});
-  const report::Summary summary = trainer.run();
-  spdlog::info("{} after {} steps", summary.status, summary.steps);
-  return summary.status == "interrupted" ? 130 : 0;
+  Vitals vitals;
+  Orders orders;
+  std::optional<Attendance> attendance;
+  if (options.control)
+    attendance.emplace(Attendance::Options{.address = *options.control,
+                                           .cohort = options.cohort,
+                                           .rank = world.rank(),
+                                           .lanes = lanes_of(world, options.config),
+                                           .vitals = &vitals,
+                                           .orders = &orders});
+  try {
+    const std::string status = train_attended(world, options, vitals, orders, attendance);
+    if (attendance) attendance->end("ended", status);
+    if (attendance && attendance->has_lost_supervisor() && world.local_rank() == 0)
+      cluster::clear_place(cluster::place_of(options.run_dir));  // nobody else will
+    return status == "interrupted" ? 130 : 0;
+  } catch (const Error& error) {
+    if (attendance && error.code() != ErrorCode::kAborted) attendance->end("failed", error.what());
+    throw;
+  } catch (const std::exception& error) {
+    if (attendance) attendance->end("failed", error.what());
+    throw;
+  }
 }
 
 void show(const World& world, const char* text) {

@@ -3,11 +3,14 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "distbelief/base/config.h"
+#include "distbelief/comm/rpc/control.h"
 #include "distbelief/comm/world.h"
 #include "distbelief/report/progress.h"
+#include "distbelief/train/fault.h"
 
 namespace distbelief::train {
 
@@ -16,6 +19,10 @@ struct WorkerOptions {
   Config config;
   std::filesystem::path run_dir;
   bool resume = false;
+  std::string snapshots;  // name of the memory for snapshots; empty: none
+  std::vector<Fault> faults;
+  std::optional<comm::ControlAddress> control;  // of the supervisor, where there is one
+  int cohort = 1;                               // which of its launches this worker belongs to
   report::Progress::Options progress;
   const std::atomic<bool>* stop_requested = nullptr;
   std::string isa;
@@ -26,7 +33,8 @@ struct WorkerOptions {
 // the other workers, and ends them all with the error's exit code. Gives body's own exit code.
 int run_in_world(const World::Options& options, const std::function<int(World&)>& body);
 
-// Trains; gives the exit code: 0, or 130 when a request stopped it.
+// Trains; gives the exit code: 0, or 130 when a request stopped it. With a supervisor it builds everything,
+// waits for its turn, and ends with 0 too when the turn never comes or the next generation has taken over.
 int run_worker(const WorkerOptions& options);
 
 World::Options world_options(const Config& config);

@@ -1,0 +1,183 @@
+#include "distbelief/checkpoint/snapshot_memory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/hash.h"
+
+namespace distbelief::checkpoint {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x31706e5342747344;  // "DstBSnp1"
+constexpr std::size_t kPage = 4096;
+constexpr std::int64_t kVoid = -1;
+
+std::size_t round_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+std::string path_of(const std::string& name) { return "/" + name; }
+
+[[noreturn]] void fail(const std::string& what, int error) {
+  throw Error(ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(error)));
+}
+
+// A sparse file would end a worker with SIGBUS when the memory runs out later: take it now.
+void make_room(int file, const std::string& name, std::size_t bytes) {
+  if (ftruncate(file, 0) == 0 && posix_fallocate(file, 0, off_t(bytes)) == 0) return;
+  close(file);
+  shm_unlink(path_of(name).c_str());
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("/dev/shm has no room for snapshots of {:.1f} MB; give it more (mount -o "
+                          "remount,size=...; containers: --shm-size) or set checkpoint.snapshots = false",
+                          double(bytes) / 1e6));
+}
+
+}  // namespace
+
+struct SnapshotMemory::Header {
+  std::uint64_t magic;
+  Shape shape;
+};
+
+// What one worker wrote of a slot. `step` is set last and made void first.
+struct SnapshotMemory::Part {
+  std::atomic<std::int64_t> step;
+  std::int32_t generation;
+  std::int32_t parts;
+  std::uint64_t checksum;
+  std::uint64_t text_bytes;
+  std::uint64_t pieces;
+  std::uint64_t at[kMostPieces];
+  std::uint64_t bytes[kMostPieces];
+};
+
+std::size_t SnapshotMemory::bytes_needed(const Shape& shape) {
+  const std::size_t slot =
+      round_up(kMostParts * sizeof(Part)) + round_up(shape.text_bytes) + round_up(shape.state_bytes);
+  return kPage + kSlots * slot;
+}
+
+SnapshotMemory SnapshotMemory::open(const std::string& name, const Shape& shape) {
+  const int file = shm_open(path_of(name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0) fail(fmt::format("cannot open the snapshots /dev/shm/{}", name), errno);
+  SnapshotMemory memory;
+  memory.shape_ = shape;
+  memory.size_ = bytes_needed(shape);
+  struct stat status {};
+  const bool fits = fstat(file, &status) == 0 && std::size_t(status.st_size) == memory.size_;
+  if (!fits) make_room(file, name, memory.size_);
+  void* place = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const int error = errno;
+  close(file);
+  if (place == MAP_FAILED) fail("cannot map the snapshots", error);
+  memory.data_ = static_cast<std::byte*>(place);
+  Header& header = memory.header();
+  if (!fits || header.magic != kMagic || !(header.shape == shape)) {
+    for (int slot = 0; slot < kSlots; ++slot)
+      for (int part = 0; part < kMostParts; ++part) memory.part(slot, part).step = kVoid;
+    header.shape = shape;
+    header.magic = kMagic;
+  }
+  return memory;
+}
+
+void SnapshotMemory::remove(const std::string& name) {
+  if (shm_unlink(path_of(name).c_str()) != 0 && errno != ENOENT)
+    fail(fmt::format("cannot remove the snapshots /dev/shm/{}", name), errno);
+}
+
+SnapshotMemory::SnapshotMemory(SnapshotMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      shape_(other.shape_) {}
+
+SnapshotMemory::~SnapshotMemory() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+SnapshotMemory::Header& SnapshotMemory::header() const { return *reinterpret_cast<Header*>(data_); }
+
+SnapshotMemory::Part& SnapshotMemory::part(int slot, int index) const {
+  const std::size_t slot_bytes = (size_ - kPage) / kSlots;
+  return reinterpret_cast<Part*>(data_ + kPage + std::size_t(slot) * slot_bytes)[index];
+}
+
+std::byte* SnapshotMemory::text(int slot) const {
+  return reinterpret_cast<std::byte*>(&part(slot, 0)) + round_up(kMostParts * sizeof(Part));
+}
+
+std::byte* SnapshotMemory::state(int slot) const { return text(slot) + round_up(shape_.text_bytes); }
+
+void SnapshotMemory::write_part(int slot, int index, const Stamp& stamp, std::span<const Piece> pieces,
+                                const std::string& text) {
+  DISTBELIEF_INVARIANT(slot < kSlots && index < stamp.parts && stamp.parts <= kMostParts);
+  DISTBELIEF_INVARIANT(pieces.size() <= kMostPieces);
+  if (text.size() > shape_.text_bytes)
+    throw Error(ErrorCode::kInternal, fmt::format("a snapshot has room for {} bytes of text, not {}",
+                                                  shape_.text_bytes, text.size()));
+  Part& mine = part(slot, index);
+  mine.step.store(kVoid);
+  Xxh3 sum;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    DISTBELIEF_INVARIANT(piece.at + piece.bytes <= shape_.state_bytes);
+    std::memcpy(state(slot) + piece.at, piece.from, piece.bytes);
+    sum.update(piece.from, piece.bytes);
+    mine.at[i] = piece.at;
+    mine.bytes[i] = piece.bytes;
+  }
+  if (index == 0) std::memcpy(this->text(slot), text.data(), text.size());
+  if (index == 0) sum.update(text.data(), text.size());
+  mine.text_bytes = index == 0 ? text.size() : 0;
+  mine.pieces = pieces.size();
+  mine.generation = stamp.generation;
+  mine.parts = stamp.parts;
+  mine.checksum = sum.value();
+  mine.step.store(stamp.step, std::memory_order_release);
+}
+
+std::optional<SnapshotMemory::Whole> SnapshotMemory::whole(int slot) const {
+  const Part& first = part(slot, 0);
+  const std::int64_t step = first.step.load(std::memory_order_acquire);
+  if (step == kVoid || first.parts < 1 || first.parts > kMostParts || first.text_bytes > shape_.text_bytes)
+    return std::nullopt;
+  std::size_t covered = 0;
+  for (int index = 0; index < first.parts; ++index) {
+    const Part& one = part(slot, index);
+    if (one.step.load(std::memory_order_acquire) != step || one.generation != first.generation ||
+        one.parts != first.parts || one.pieces > kMostPieces)
+      return std::nullopt;
+    Xxh3 sum;
+    for (std::size_t i = 0; i < one.pieces; ++i) {
+      if (one.at[i] > shape_.state_bytes || one.bytes[i] > shape_.state_bytes - one.at[i])
+        return std::nullopt;
+      sum.update(state(slot) + one.at[i], one.bytes[i]);
+      covered += one.bytes[i];
+    }
+    if (index == 0) sum.update(text(slot), one.text_bytes);
+    if (sum.value() != one.checksum) return std::nullopt;
+  }
+  if (covered != shape_.state_bytes) return std::nullopt;
+  return Whole{slot, step, first.generation,
+               std::string(reinterpret_cast<const char*>(text(slot)), first.text_bytes), state(slot)};
+}
+
+std::optional<SnapshotMemory::Whole> SnapshotMemory::newest() const {
+  std::optional<Whole> best;
+  for (int slot = 0; slot < kSlots; ++slot) {
+    std::optional<Whole> found = whole(slot);
+    if (found && (!best || found->step > best->step)) best = std::move(found);
+  }
+  return best;
+}
+
+}  // namespace distbelief::checkpoint

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace distbelief::checkpoint {
+
+// Training state in the shared memory of a host, under a name, so that it outlives the processes that wrote
+// it. Two slots take turns: while one is written the other stays whole. The workers of a host each write a
+// part, with its checksum; a slot counts only when all parts of one step are there and their checksums hold,
+// so a worker may die at any moment. docs/fault_tolerance.md describes the bytes.
+//
+// The workers need no lock: a worker writes its part of the next slot only after all have written theirs of
+// this one, because a step lies between and no step ends without everybody.
+class SnapshotMemory {
+ public:
+  static constexpr int kSlots = 2;
+  static constexpr int kMostParts = 1024;
+  static constexpr int kMostPieces = 8;
+
+  struct Shape {
+    std::size_t state_bytes = 0;
+    std::size_t text_bytes = 0;     // room for the text
+    std::uint64_t fingerprint = 0;  // of what the bytes mean; another one's snapshot is not taken for ours
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+  static std::size_t bytes_needed(const Shape& shape);
+
+  // Maps the memory of that name, made anew when it is missing or has another shape. `name` is one word.
+  // Throws Error(kUnavailable) when there is no room.
+  static SnapshotMemory open(const std::string& name, const Shape& shape);
+  static void remove(const std::string& name);  // nothing to do when it is not there
+
+  SnapshotMemory(SnapshotMemory&& other) noexcept;
+  ~SnapshotMemory();
+
+  // A run of bytes at a place of the state.
+  struct Piece {
+    std::size_t at = 0;
+    std::size_t bytes = 0;
+    const std::byte* from = nullptr;
+  };
+  struct Stamp {
+    std::int64_t step = 0;
+    int generation = 0;
+    int parts = 1;
+  };
+  // Writes part `part` of a snapshot; part 0 brings the text. Whoever comes back to a slot makes what was in
+  // it void first.
+  void write_part(int slot, int part, const Stamp& stamp, std::span<const Piece> pieces,
+                  const std::string& text);
+
+  struct Whole {
+    int slot = 0;
+    std::int64_t step = 0;
+    int generation = 0;
+    std::string text;
+    const std::byte* state = nullptr;
+  };
+  // The newest slot that is whole, all checksums verified.
+  std::optional<Whole> newest() const;
+
+  // For fault injection and tests: the state of a slot.
+  std::byte* state(int slot) const;
+
+ private:
+  struct Part;
+  struct Header;
+  SnapshotMemory() = default;
+  Header& header() const;
+  Part& part(int slot, int index) const;
+  std::byte* text(int slot) const;
+  std::optional<Whole> whole(int slot) const;
+
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  Shape shape_;
+};
+
+}  // namespace distbelief::checkpoint

@@ -1,0 +1,177 @@
+#include "distbelief/cli/control_commands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/error.h"
+#include "distbelief/cli/commands.h"
+#include "distbelief/cli/job_file.h"
+#include "distbelief/cli/run_folder.h"
+#include "distbelief/cluster/run_place.h"
+#include "distbelief/comm/rpc/certificates.h"
+#include "distbelief/comm/rpc/control_client.h"
+#include "distbelief/train/audit.h"
+#include "distbelief/train/job.h"
+
+// Commands about a run that is under way, or what it left.
+namespace distbelief::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::chrono::seconds kAnswerDeadline{10};
+
+struct ControlFlags {
+  std::string run_dir;
+  int workers = 0;
+  bool json = false;
+};
+
+comm::CommandReply ask(const fs::path& run_dir, const comm::Command& command) {
+  const fs::path socket = cluster::place_of(run_dir).socket;
+  if (!fs::exists(socket))
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("{} is not being trained now; go on with: distbelief resume {}", run_dir.string(),
+                            run_dir.string()));
+  return comm::call_supervisor({.target = "unix:" + socket.string()}, command, kAnswerDeadline);
+}
+
+int obey(const ControlFlags& flags, const comm::Command& command) {
+  require_run_dir(flags.run_dir);
+  const comm::CommandReply reply = ask(flags.run_dir, command);
+  if (!reply.ok) throw Error(ErrorCode::kBadInput, reply.text);
+  fmt::print("{}: {}\n", flags.run_dir, reply.text);
+  return 0;
+}
+
+std::string step_text(const nlohmann::json& step) {
+  return step.get<std::int64_t>() < 0 ? "none yet" : fmt::format("step {}", step.get<std::int64_t>());
+}
+
+void show_status(const nlohmann::json& status) {
+  fmt::print("{}: {}, generation {}, {} recoveries\n", status["run"].get<std::string>(),
+             status["state"].get<std::string>(), status["generation"].get<int>(),
+             status["recoveries"].get<int>());
+  fmt::print("step {}, epoch {}, loss {:.4f}, {:.0f} samples/s; newest snapshot {}, checkpoint {}\n",
+             status["step"].get<std::int64_t>(), status["epoch"].get<std::int64_t>() + 1,
+             status["loss"].get<double>(), status["samples_per_second"].get<double>(),
+             step_text(status["snapshot_step"]), step_text(status["checkpoint_step"]));
+  fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10} {:>10}  lanes\n", "worker", "pid", "host", "state",
+             "phase", "step", "step ms", "busy ms");
+  for (const nlohmann::json& worker : status["workers"])
+    fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10.1f} {:>10.1f}  {}\n", worker["rank"].get<int>(),
+               worker["pid"].get<std::int64_t>(), worker["host"].get<std::string>(),
+               worker["state"].get<std::string>(), worker["phase"].get<std::string>(),
+               worker["step"].get<std::int64_t>(), 1e3 * worker["step_seconds"].get<double>(),
+               1e3 * worker["busy_seconds"].get<double>(),
+               fmt::join(worker["lanes"].get<std::vector<std::int64_t>>(), ","));
+}
+
+int status(const ControlFlags& flags) {
+  require_run_dir(flags.run_dir);
+  const comm::CommandReply reply = ask(flags.run_dir, {.name = "status", .value = 0, .text = {}});
+  if (flags.json)
+    fmt::print("{}\n", reply.text);
+  else
+    show_status(nlohmann::json::parse(reply.text));
+  return 0;
+}
+
+int audit(const ControlFlags& flags) {
+  require_run_dir(flags.run_dir);
+  const Config config = read_job_file(fs::path(flags.run_dir) / "job.toml").config;
+  const train::PreparedJob job = train::prepare_job(config);
+  const train::AuditResult result = train::check_audit(
+      flags.run_dir, job.data.train->size(), std::uint64_t(job.steps_per_epoch()), config.parallel.lanes);
+  if (flags.json)
+    fmt::print("{}\n", nlohmann::json{{"proven", result.proven},
+                                      {"steps", result.steps},
+                                      {"epochs", result.epochs},
+                                      {"redone", result.redone},
+                                      {"finding", result.finding}}
+                           .dump());
+  else
+    fmt::print("{}\n", result.finding);
+  return result.proven ? 0 : 1;
+}
+
+struct Verb {
+  const char* name;
+  const char* help;
+  const char* example;
+};
+
+CLI::App* add_verb(CLI::App& app, const std::shared_ptr<ControlFlags>& flags, const Verb& verb) {
+  CLI::App* command = app.add_subcommand(verb.name, verb.help);
+  command->add_option("run", flags->run_dir, "run folder")->required();
+  command->footer(fmt::format("Example:\n  {}", verb.example));
+  return command;
+}
+
+}  // namespace
+
+bool resume_living(const fs::path& run_dir) {
+  if (!fs::exists(cluster::place_of(run_dir).socket)) return false;
+  try {
+    const comm::CommandReply reply = ask(run_dir, {.name = "continue", .value = 0, .text = {}});
+    fmt::print("{} is being trained: {}\n", run_dir.string(), reply.ok ? "it continues" : reply.text);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) throw;
+    return false;  // its supervisor is gone
+  }
+}
+
+void add_control(CLI::App& app, const Invocation&, Run& run) {
+  auto flags = std::make_shared<ControlFlags>();
+  CLI::App* command =
+      add_verb(app, flags, {"status", "how a run is doing", "distbelief status runs/my-run --json"});
+  command->add_flag("--json", flags->json, "for programs");
+  command->callback([=, &run] { run = [=] { return status(*flags); }; });
+
+  command = add_verb(app, flags, {"stop", "save and end a run", "distbelief stop runs/my-run"});
+  command->callback(
+      [=, &run] { run = [=] { return obey(*flags, {.name = "stop", .value = 0, .text = {}}); }; });
+
+  command =
+      add_verb(app, flags,
+               {"pause", "let a run wait; distbelief resume lets it go on", "distbelief pause runs/my-run"});
+  command->callback(
+      [=, &run] { run = [=] { return obey(*flags, {.name = "pause", .value = 0, .text = {}}); }; });
+
+  command = add_verb(
+      app, flags,
+      {"scale", "give a run another number of workers while it trains", "distbelief scale runs/my-run 4"});
+  command->add_option("workers", flags->workers, "how many")->required()->check(CLI::Range(1, 4096));
+  command->callback([=, &run] {
+    run = [=] { return obey(*flags, {.name = "scale", .value = flags->workers, .text = {}}); };
+  });
+
+  command = add_verb(app, flags,
+                     {"audit", "prove that every epoch saw each sample once (report.audit = true)",
+                      "distbelief audit runs/my-run"});
+  command->add_flag("--json", flags->json, "for programs");
+  command->callback([=, &run] { run = [=] { return audit(*flags); }; });
+}
+
+void add_certs(CLI::App& app, const Invocation&, Run& run) {
+  auto folder = std::make_shared<std::string>();
+  auto days = std::make_shared<int>(365);
+  CLI::App* command =
+      app.add_subcommand("certs", "make a small certificate authority and certificates for roles");
+  command->add_option("folder", *folder, "where to put them")->required();
+  command->add_option("--days", *days, "how long they are valid")->check(CLI::Range(1, 36500));
+  command->footer("Example:\n  distbelief certs ~/.config/distbelief/certs --days 365");
+  command->callback([=, &run] {
+    run = [=] {
+      comm::make_certificates(*folder, std::chrono::days(*days));
+      fmt::print("{}: ca, supervisor, worker and operator; keep the .key files to yourself\n", *folder);
+      return 0;
+    };
+  });
+}
+
+}  // namespace distbelief::cli

@@ -1,0 +1,97 @@
+#include "distbelief/cli/run_folder.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/error.h"
+#include "distbelief/checkpoint/store.h"
+#include "distbelief/cli/job_file.h"
+#include "distbelief/train/run_progress.h"
+
+namespace distbelief::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path default_run_dir(const Config& config) {
+  const std::time_t now = std::time(nullptr);
+  return fs::path("runs") /
+         fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", config.model.name, config.data.name, fmt::localtime(now));
+}
+
+nlohmann::json read_summary(const fs::path& run_dir) {
+  std::ifstream file(run_dir / "summary.json");
+  return nlohmann::json::parse(file, nullptr, false);
+}
+
+}  // namespace
+
+fs::path make_run_dir(const std::string& wanted, const Config& config) {
+  fs::path folder = wanted.empty() ? default_run_dir(config) : fs::path(wanted);
+  if (fs::exists(folder / "job.toml"))
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} holds a run already; name another --run-dir, or go on with it: distbelief resume {}",
+                    folder.string(), folder.string()));
+  std::error_code error;
+  fs::create_directories(folder / "logs", error);
+  if (error)
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("cannot make the run folder {}: {}; name another with --run-dir", folder.string(),
+                            error.message()));
+  return folder;
+}
+
+void write_job(const fs::path& run_dir, const Config& config) {
+  std::ofstream file(run_dir / "job.toml", std::ios::trunc);
+  file << to_toml(config);
+  file.close();
+  if (!file)
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("cannot write {}: no room, or no permission", (run_dir / "job.toml").string()));
+}
+
+void require_run_dir(const fs::path& run_dir) {
+  if (!fs::exists(run_dir / "job.toml"))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
+}
+
+bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps) {
+  const auto loaded = checkpoint::Store(run_dir / "checkpoints")
+                          .load_latest([](const checkpoint::Entry& entry, const Error& error) {
+                            fmt::print(stderr, "distbelief: checkpoint {} is damaged and passed over: {}\n",
+                                       entry.folder.string(), error.message());
+                          });
+  if (!loaded)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} has no whole checkpoint to resume from", run_dir.string()));
+  const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
+  const std::string reason = train::stop_reason(config.train, progress);
+  if (reason.empty() && progress.step < total_steps) return false;
+  const nlohmann::json summary = read_summary(run_dir);
+  if (summary.is_discarded() || summary.value("steps", std::int64_t{-1}) != progress.step)
+    return false;  // its end was not recorded
+  fmt::print("{} is finished: {} of {} steps{}; to train on: distbelief resume {} --set {}=N\n",
+             run_dir.string(), progress.step, total_steps, reason.empty() ? "" : ", " + reason,
+             run_dir.string(), config.train.max_steps == total_steps ? "train.max_steps" : "train.epochs");
+  return true;
+}
+
+void show_end(const fs::path& run_dir) {
+  const nlohmann::json summary = read_summary(run_dir);
+  if (summary.is_discarded()) return;
+  fmt::print("{}: {} steps, {} samples in {:.1f} s ({:.0f} samples/s)", summary.value("status", ""),
+             summary.value("steps", std::int64_t{0}), summary.value("samples", std::int64_t{0}),
+             summary.value("wall_seconds", 0.0), summary.value("samples_per_second", 0.0));
+  if (summary.contains("test_accuracy") && summary["test_accuracy"].is_number())
+    fmt::print(", test accuracy {:.2f} %", 100 * summary["test_accuracy"].get<double>());
+  fmt::print("\nrun folder: {}\n", run_dir.string());
+}
+
+}  // namespace distbelief::cli

@@ -1,0 +1,162 @@
+#include "distbelief/cli/worker_command.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "distbelief/cli/job_file.h"
+#include "distbelief/cluster/launch.h"
+
+namespace distbelief::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct WorkerFlags {
+  std::string run_dir;
+  std::string job_hex;
+  std::string progress = "plain";
+  int columns = 80;
+  bool resume = false;
+  bool utf8 = false;
+  std::string snapshots;
+  std::vector<std::string> inject;
+  std::string control;
+  int cohort = 1;
+};
+
+// The resolved job travels to the workers on their command line, whatever file systems they share;
+// as hex it passes every shell on the way.
+std::string to_hex(const std::string& text) {
+  std::string hex;
+  for (const unsigned char c : text) hex += fmt::format("{:02x}", c);
+  return hex;
+}
+
+std::string from_hex(const std::string& hex) {
+  std::string text;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) text += char(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return text;
+}
+
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+bool terminal_shows_unicode() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0')
+      return std::string(value).find("UTF-8") != std::string::npos ||
+             std::string(value).find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+std::string progress_style(const std::string& wanted) {
+  if (wanted != "auto") return wanted;
+  return isatty(STDOUT_FILENO) != 0 ? "bar" : "plain";
+}
+
+report::Progress::Options progress_options(const std::string& style, int columns, bool utf8) {
+  using report::ProgressStyle;
+  report::Progress::Options options;
+  options.style = style == "bar"    ? ProgressStyle::kBar
+                  : style == "none" ? ProgressStyle::kNone
+                                    : ProgressStyle::kPlain;
+  options.out = stdout;
+  options.columns = columns;
+  options.utf8 = utf8;
+  return options;
+}
+
+train::WorkerOptions worker_options(const Config& config, const fs::path& run_dir, bool resume,
+                                    const report::Progress::Options& progress, const Invocation& invocation) {
+  return {.config = config,
+          .run_dir = run_dir,
+          .resume = resume,
+          .snapshots = {},
+          .faults = {},
+          .control = {},
+          .progress = progress,
+          .stop_requested = invocation.interrupted,
+          .isa = std::string(cluster::to_string(cluster::pinned_isa())),
+          .when_built = release_unused_memory};
+}
+
+int work(const WorkerFlags& flags, const Invocation& invocation) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
+  pin_or_restart(invocation);
+  const Config config = parse_job(from_hex(flags.job_hex), "job");
+  train::WorkerOptions options =
+      worker_options(config, flags.run_dir, flags.resume,
+                     progress_options(flags.progress, flags.columns, flags.utf8), invocation);
+  options.snapshots = flags.snapshots;
+  for (const std::string& fault : flags.inject) options.faults.push_back(train::parse_fault(fault));
+  if (!flags.control.empty()) options.control = comm::ControlAddress{.target = flags.control};
+  options.cohort = flags.cohort;
+  return train::run_worker(options);
+}
+
+}  // namespace
+
+std::vector<std::string> worker_command(const Config& config, const WorkerCommand& command) {
+  std::vector<std::string> parts{own_path(),   "worker",
+                                 "--run-dir",  fs::absolute(command.run_dir).string(),
+                                 "--job-hex",  to_hex(to_toml(config)),
+                                 "--progress", progress_style(config.report.progress),
+                                 "--columns",  std::to_string(terminal_columns()),
+                                 "--cohort",   std::to_string(command.cohort)};
+  if (command.resume) parts.emplace_back("--resume");
+  if (terminal_shows_unicode()) parts.emplace_back("--utf8");
+  if (!command.snapshots.empty()) parts.insert(parts.end(), {"--snapshots", command.snapshots});
+  if (!command.control.empty()) parts.insert(parts.end(), {"--control", command.control});
+  for (const std::string& fault : command.inject) parts.insert(parts.end(), {"--inject", fault});
+  return parts;
+}
+
+train::WorkerOptions launched_options(const Config& config, const fs::path& run_dir, bool resume,
+                                      const Invocation& invocation) {
+  const std::string style = config.report.progress == "auto" ? "plain" : config.report.progress;
+  return worker_options(config, run_dir, resume, progress_options(style, 80, false), invocation);
+}
+
+std::string own_path() { return fs::read_symlink("/proc/self/exe").string(); }
+
+void pin_or_restart(const Invocation& invocation) {
+  if (!cluster::is_pinned()) cluster::restart_pinned(cluster::pinned_isa(), invocation.argv);
+}
+
+void add_worker(CLI::App& app, const Invocation& invocation, Run& run) {
+  auto flags = std::make_shared<WorkerFlags>();
+  CLI::App* command = app.add_subcommand("worker", "what train starts")->group("");
+  command->add_option("--run-dir", flags->run_dir)->required();
+  command->add_option("--job-hex", flags->job_hex)->required();
+  command->add_option("--progress", flags->progress);
+  command->add_option("--columns", flags->columns);
+  command->add_flag("--resume", flags->resume);
+  command->add_flag("--utf8", flags->utf8);
+  command->add_option("--snapshots", flags->snapshots);
+  command->add_option("--inject", flags->inject)->take_all()->allow_extra_args(false);
+  command->add_option("--control", flags->control);
+  command->add_option("--cohort", flags->cohort);
+  command->callback([=, &invocation, &run] { run = [=, &invocation] { return work(*flags, invocation); }; });
+}
+
+void add_isa(CLI::App& app, const Invocation&, Run& run) {
+  CLI::App* command = app.add_subcommand("isa", "the instruction set of this host")->group("");
+  command->callback([&run] {
+    run = [] {
+      fmt::print("{}\n", cluster::to_string(cluster::detect_isa()));
+      return 0;
+    };
+  });
+}
+
+}  // namespace distbelief::cli

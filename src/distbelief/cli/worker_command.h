@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "distbelief/base/config.h"
+#include "distbelief/cli/commands.h"
+#include "distbelief/train/worker.h"
+
+namespace distbelief::cli {
+
+// The command line of a worker, as the supervisor starts it.
+struct WorkerCommand {
+  std::filesystem::path run_dir;
+  bool resume = false;
+  std::string snapshots;
+  std::vector<std::string> inject;
+  std::string control;  // where the supervisor listens; empty: nowhere
+  int cohort = 1;
+};
+std::vector<std::string> worker_command(const Config& config, const WorkerCommand& command);
+
+// What a process under mpirun or srun works with.
+train::WorkerOptions launched_options(const Config& config, const std::filesystem::path& run_dir, bool resume,
+                                      const Invocation& invocation);
+
+}  // namespace distbelief::cli

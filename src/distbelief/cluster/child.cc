@@ -1,0 +1,93 @@
+#include "distbelief/cluster/child.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::cluster {
+
+using std::chrono::milliseconds;
+
+Child::Child(const Options& options) {
+  std::vector<char*> arguments;
+  for (const std::string& part : options.command) arguments.push_back(const_cast<char*>(part.c_str()));
+  arguments.push_back(nullptr);
+  const std::string failure = fmt::format("distbelief: cannot run {}\n", options.command[0]);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ < 0)
+    throw Error(ErrorCode::kUnavailable, fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (pid_ == 0) {  // only what is safe after a fork of a process with threads
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, options.death_signal);
+    if (getppid() != parent) _exit(127);
+    if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
+    const int null = open("/dev/null", O_RDONLY);
+    if (null >= 0) dup2(null, STDIN_FILENO);
+    execvp(arguments[0], arguments.data());
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, failure.data(), failure.size());
+    _exit(127);
+  }
+  setpgid(pid_, pid_);
+}
+
+Child::~Child() {
+  if (ended_) return;
+  signal_group(SIGKILL);
+  waitpid(pid_, &status_, 0);
+}
+
+bool Child::wait_ended(milliseconds at_most) {
+  if (ended_) return true;
+  const int handle = at_most.count() > 0 ? int(syscall(SYS_pidfd_open, pid_, 0)) : -1;
+  pollfd ended{handle, POLLIN, 0};
+  if (handle >= 0)
+    poll(&ended, 1, int(at_most.count()));
+  else if (at_most.count() > 0)
+    std::this_thread::sleep_for(std::min(at_most, milliseconds(10)));  // a kernel before 5.3
+  if (handle >= 0) close(handle);
+  ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
+  return ended_;
+}
+
+void Child::signal_one(int number) const {
+  if (!ended_) kill(pid_, number);
+}
+void Child::signal_group(int number) const {
+  if (!ended_) kill(-pid_, number);
+}
+
+int Child::exit_code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_); }
+
+void Farewell::press(const Child& child) {
+  const auto waited = std::chrono::steady_clock::now() - since_;
+  if (stage_ == 0)
+    child.signal_one(SIGUSR1);
+  else if (stage_ == 1 && waited > milliseconds(1000))
+    child.signal_one(SIGTERM);
+  else if (stage_ == 2 && waited > milliseconds(1500))
+    child.signal_group(SIGKILL);
+  else
+    return;
+  ++stage_;
+}
+
+void wait_for(Child& child, const std::atomic<bool>& interrupted) {
+  while (!interrupted.load())
+    if (child.wait_ended(milliseconds(500))) return;
+  Farewell farewell;
+  while (!child.wait_ended(milliseconds(10))) farewell.press(child);
+}
+
+}  // namespace distbelief::cluster

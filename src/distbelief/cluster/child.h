@@ -1,0 +1,54 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace distbelief::cluster {
+
+// A child in a process group of its own, so that Ctrl-C reaches it only through us. Killed, group and all,
+// and waited for when the object goes before it has ended.
+class Child {
+ public:
+  struct Options {
+    std::vector<std::string> command;
+    int output = -1;        // a descriptor for its standard output; -1: ours
+    int death_signal = 15;  // what it gets when we die
+  };
+  explicit Child(const Options& options);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // Sleeps until it has ended, a signal came or the time is up: a supervisor takes no core from a worker.
+  bool wait_ended(std::chrono::milliseconds at_most);
+  bool ended() { return wait_ended(std::chrono::milliseconds(0)); }
+  void signal_one(int number) const;
+  void signal_group(int number) const;
+  pid_t pid() const { return pid_; }
+  int exit_code() const;  // 128 + the signal that ended it
+
+ private:
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+// Ends a child in stages, called again and again after the moment `since` at which that was decided: asks
+// (SIGUSR1, which a launcher hands to its workers), ends (SIGTERM) after a second, kills after another half.
+class Farewell {
+ public:
+  void press(const Child& child);
+
+ private:
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  int stage_ = 0;
+};
+
+// Waits for the child; once `interrupted`, presses it to end.
+void wait_for(Child& child, const std::atomic<bool>& interrupted);
+
+}  // namespace distbelief::cluster

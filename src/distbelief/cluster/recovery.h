@@ -1,0 +1,34 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// What to do when workers are lost. Pure: from what happened to what to do, and why.
+namespace distbelief::cluster {
+
+struct Loss {
+  int rank = -1;           // the worker that was lost first; -1: not known
+  int signal = 0;          // that ended it; 0: none, or not known
+  int exit_code = 1;       // of the launcher
+  std::int64_t step = -1;  // steps that the generation had done; -1: it had not begun
+  std::string reason{};    // its own words, when it had time for them
+
+  std::string describe() const;  // "worker 1 lost (signal 9) at step 412"
+};
+
+struct RecoveryPolicy {
+  int restarts = 5;  // in a row without a new step
+};
+
+struct RecoveryDecision {
+  bool restart = false;
+  std::chrono::milliseconds delay{0};
+  std::string reason;
+};
+
+// `losses`: all of the run, the newest last.
+RecoveryDecision decide_recovery(const RecoveryPolicy& policy, const std::vector<Loss>& losses);
+
+}  // namespace distbelief::cluster

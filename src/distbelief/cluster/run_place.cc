@@ -1,0 +1,80 @@
+#include "distbelief/cluster/run_place.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/hash.h"
+
+namespace distbelief::cluster {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kOwnerFile = "supervisor";
+
+fs::path users_folder() { return fs::temp_directory_path() / fmt::format("distbelief-{}", getuid()); }
+
+// The start time tells a process from a later one with the same number.
+std::string start_time(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return "";
+  std::size_t at = name_end;
+  for (int field = 0; field < 20 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
+  return at == std::string::npos ? "" : text.substr(at + 1, text.find(' ', at + 1) - at - 1);
+}
+
+bool owner_lives(const fs::path& folder) {
+  std::ifstream file(folder / kOwnerFile);
+  pid_t pid = 0;
+  std::string since;
+  return file >> pid >> since && pid > 0 && start_time(pid) == since;
+}
+
+}  // namespace
+
+RunPlace place_of(const fs::path& run_dir) {
+  const std::string path = fs::weakly_canonical(fs::absolute(run_dir)).string();
+  const std::string name = fmt::format("{:016x}", xxh3(path.data(), path.size()));
+  const fs::path folder = users_folder() / name;
+  return {folder, folder / "control.sock", folder / "mpi", fmt::format("distbelief-{}-{}", getuid(), name)};
+}
+
+void make_place(const RunPlace& place) {
+  std::error_code error;
+  fs::create_directories(place.launcher, error);
+  const fs::path top = place.folder.parent_path();
+  struct stat status {};
+  if (error || lstat(top.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != getuid())
+    throw Error(
+        ErrorCode::kUnavailable,
+        fmt::format("cannot use {} for the run's socket: it must be a folder of this user; remove it, or "
+                    "set TMPDIR to another place",
+                    top.string()));
+  chmod(top.c_str(), 0700);
+  std::ofstream(place.folder / kOwnerFile) << getpid() << ' ' << start_time(getpid()) << '\n';
+}
+
+void clear_place(const RunPlace& place) {
+  std::error_code ignored;  // what cannot be removed is found by the next command
+  fs::remove_all(place.folder, ignored);
+  fs::remove(place.folder.parent_path(), ignored);  // only when it is empty
+  shm_unlink(("/" + place.snapshots).c_str());
+}
+
+void clear_abandoned() {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(users_folder(), ignored)) {
+    if (owner_lives(entry.path())) continue;
+    clear_place(
+        {entry.path(), {}, {}, fmt::format("distbelief-{}-{}", getuid(), entry.path().filename().string())});
+  }
+}
+
+}  // namespace distbelief::cluster

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace distbelief::cluster {
+
+// Where a run keeps what is not in its run folder: names made from the folder's path, so that every command
+// finds them. All of it is gone when the run has ended; what a crash left is removed by the next command.
+struct RunPlace {
+  std::filesystem::path folder;    // private to the user: socket, the launcher's files
+  std::filesystem::path socket;    // of the supervisor
+  std::filesystem::path launcher;  // the launcher's session files
+  std::string snapshots;           // name of the memory
+};
+RunPlace place_of(const std::filesystem::path& run_dir);
+
+// Makes the folder. Throws Error(kUnavailable) when somebody else's is in the way.
+void make_place(const RunPlace& place);
+// Removes everything.
+void clear_place(const RunPlace& place);
+// Removes what runs have left whose supervisor is gone and whose workers are too. Called by commands that
+// start something.
+void clear_abandoned();
+
+}  // namespace distbelief::cluster

@@ -1,0 +1,64 @@
+#include "distbelief/cluster/run_place.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "distbelief/base/scratch_folder.h"
+
+namespace distbelief::cluster {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunPlaceTest : public testing::Test {
+ protected:
+  RunPlaceTest() { setenv("TMPDIR", scratch_.path().c_str(), 1); }
+  ~RunPlaceTest() override { unsetenv("TMPDIR"); }
+
+  static void make_snapshots(const RunPlace& place) {
+    close(shm_open(("/" + place.snapshots).c_str(), O_RDWR | O_CREAT, 0600));
+  }
+  static bool has_snapshots(const RunPlace& place) { return fs::exists("/dev/shm/" + place.snapshots); }
+
+  ScratchFolder scratch_;
+};
+
+TEST_F(RunPlaceTest, IsTheSameForEveryWayToNameTheFolder) {
+  const RunPlace place = place_of(scratch_.path() / "run");
+  EXPECT_EQ(place_of(scratch_.path() / "." / "x" / ".." / "run").socket, place.socket);
+  EXPECT_NE(place_of(scratch_.path() / "other").socket, place.socket);
+  EXPECT_LT(place.socket.string().size(), 100U);
+}
+
+TEST_F(RunPlaceTest, LeavesNothingWhenCleared) {
+  const RunPlace place = place_of(scratch_.path() / "run");
+  make_place(place);
+  make_snapshots(place);
+  EXPECT_TRUE(fs::exists(place.launcher));
+  clear_place(place);
+  EXPECT_FALSE(fs::exists(place.folder.parent_path()));
+  EXPECT_FALSE(has_snapshots(place));
+}
+
+TEST_F(RunPlaceTest, ClearsWhatADeadSupervisorLeftAndNothingElse) {
+  const RunPlace dead = place_of(scratch_.path() / "dead"), alive = place_of(scratch_.path() / "alive");
+  const pid_t child = fork();
+  if (child == 0) {
+    make_place(dead);
+    make_snapshots(dead);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  make_place(alive);
+  clear_abandoned();
+  EXPECT_FALSE(fs::exists(dead.folder));
+  EXPECT_FALSE(has_snapshots(dead));
+  EXPECT_TRUE(fs::exists(alive.folder));
+  clear_place(alive);
+}
+
+}  // namespace
+}  // namespace distbelief::cluster

@@ -1,0 +1,161 @@
+#include "distbelief/comm/rpc/control_server.h"
+
+#include <fmt/format.h>
+#include <proto/control.grpc.pb.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "distbelief/base/error.h"
+#include "distbelief/comm/rpc/messages.h"
+#include "distbelief/comm/rpc/roster.h"
+#include "distbelief/comm/rpc/transport.h"
+#include "distbelief/comm/rpc/worker_stream.h"
+
+namespace distbelief::comm {
+namespace {
+
+constexpr std::chrono::seconds kCloseDeadline{1};
+
+// Streams on gRPC's callback threads; commands, which may take their time, each on a thread of its own.
+class Service final : public wire::Control::WithCallbackMethod_Work<wire::Control::Service> {
+ public:
+  Service(const ControlAddress& address, ControlServer::Handler& handler, Roster& roster)
+      : address_(address),
+        handler_(handler),
+        roster_(roster) {}
+
+  grpc::ServerBidiReactor<wire::Report, wire::Order>* Work(grpc::CallbackServerContext* context) override {
+    if (has_role(*context->auth_context(), address_, "worker")) return new WorkerStream(*context, roster_);
+    return new RefusedStream({grpc::StatusCode::PERMISSION_DENIED, "the certificate is not a worker's"});
+  }
+
+  grpc::Status Call(grpc::ServerContext* context, const wire::Command* command, wire::Reply* reply) override {
+    if (!has_role(*context->auth_context(), address_, "operator"))
+      return {grpc::StatusCode::PERMISSION_DENIED, "the certificate is not an operator's"};
+    try {
+      *reply = to_wire(handler_.command(from_wire(*command)));
+    } catch (const std::exception& error) {
+      *reply = to_wire(CommandReply{.ok = false, .text = error.what()});
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  const ControlAddress& address_;
+  ControlServer::Handler& handler_;
+  Roster& roster_;
+};
+
+// gRPC takes a Unix socket's path away from whoever listens there; a living supervisor must keep it.
+void refuse_taken(const ControlAddress& address) {
+  const std::string path = socket_path(address);
+  if (path.empty()) return;
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const bool taken = connect(probe, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+  ::close(probe);
+  if (taken)
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("control address {}: a supervisor listens there already; stop that run first, or "
+                            "use another folder",
+                            address.target));
+}
+
+std::string with_port(const std::string& target, int port) {
+  if (target.starts_with("unix:")) return target;
+  return target.substr(0, target.rfind(':') + 1) + std::to_string(port);
+}
+
+}  // namespace
+
+class ControlServer::State {
+ public:
+  State(const ControlAddress& address, Handler& handler)
+      : address_(address),
+        roster_(handler),
+        service_(address_, handler, roster_) {
+    listen();
+    heart_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
+    pthread_setname_np(heart_.native_handle(), "db-heartbeat");
+  }
+
+  void close() {
+    const std::lock_guard lock(closing_);
+    if (!server_) return;
+    heart_.request_stop();
+    heart_.join();
+    roster_.close();
+    server_->Shutdown(std::chrono::system_clock::now() + kCloseDeadline);
+    server_.reset();
+  }
+
+  const std::string& target() const { return target_; }
+  Roster& roster() { return roster_; }
+
+ private:
+  void listen() {
+    quiet_grpc();
+    const std::shared_ptr<grpc::ServerCredentials> credentials = server_credentials(address_);
+    refuse_taken(address_);
+    grpc::ServerBuilder builder;
+    set_server_arguments(builder, address_);
+    int port = 0;
+    builder.AddListeningPort(address_.target, credentials, &port);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    if (!server_)
+      throw Error(ErrorCode::kUnavailable,
+                  fmt::format("control address {}: cannot listen there; is the address this host's, the port "
+                              "free, the folder writable, the certificate that of the key?",
+                              address_.target));
+    target_ = with_port(address_.target, port);
+    if (const std::string path = socket_path(address_); !path.empty()) chmod(path.c_str(), S_IRUSR | S_IWUSR);
+  }
+
+  void beat(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    while (!wake.wait_for(lock, stop, kHeartbeatInterval, [&] { return stop.stop_requested(); }))
+      roster_.heartbeat();
+  }
+
+  const ControlAddress address_;
+  std::string target_;
+  Roster roster_;
+  Service service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::mutex closing_;
+  std::jthread heart_;
+};
+
+ControlServer::ControlServer(const ControlAddress& address, Handler& handler)
+    : state_(std::make_unique<State>(address, handler)) {}
+
+ControlServer::~ControlServer() { close(); }
+
+std::string ControlServer::target() const { return state_->target(); }
+
+bool ControlServer::order(int generation, int rank, const WorkerOrder& order) {
+  const wire::Order message = to_wire(order);
+  if (order.kind.empty() || message.ByteSizeLong() > kMaxControlMessageBytes)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("an order has a kind and at most {} bytes; this one is '{}' with {} bytes",
+                            kMaxControlMessageBytes, order.kind, message.ByteSizeLong()),
+                {.rank = rank, .operation = "order"});
+  return state_->roster().order(generation, rank, message);
+}
+
+void ControlServer::close() { state_->close(); }
+
+}  // namespace distbelief::comm

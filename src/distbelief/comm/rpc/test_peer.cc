@@ -1,0 +1,73 @@
+// A process for loss_test to kill: `rpc_test_peer worker|supervisor TARGET [CERTIFICATES]`. It says when it
+// is there (a worker by its report, a supervisor by its target on stdout) and stays until its stdin ends.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "distbelief/comm/rpc/certificates.h"
+#include "distbelief/comm/rpc/control_client.h"
+#include "distbelief/comm/rpc/test_supervisor.h"
+
+namespace distbelief::comm {
+namespace {
+
+int wait_for_end_of_input() {
+  char byte = 0;
+  while (read(STDIN_FILENO, &byte, 1) > 0) {
+  }
+  return 0;
+}
+
+int be_worker(const ControlAddress& address) {
+  ControlClient client({.address = address});
+  client.report({.generation = 7, .rank = 2, .pid = getpid(), .state = "training"});
+  return wait_for_end_of_input();
+}
+
+// Returns when it has begun its program: until then it has all of its parent's descriptors.
+pid_t start_child(const char* program) {
+  std::array<int, 2> begun{};
+  if (pipe2(begun.data(), O_CLOEXEC) != 0) return -1;
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(program, program, "child", static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  close(begun[1]);
+  char byte = 0;
+  if (read(begun[0], &byte, 1) != 0) return -1;
+  close(begun[0]);
+  return child;
+}
+
+// As the real one does, with a child that lives on.
+int be_supervisor(const ControlAddress& address, const char* program) {
+  RecordingHandler handler;
+  const ControlServer server(address, handler);
+  // Forks while a stream is open and gRPC's threads are busy.
+  ControlAddress own = address;
+  own.target = server.target();
+  if (!own.key.empty())
+    own = secure_address(own.target, std::filesystem::path(own.ca).parent_path(), "worker");
+  ControlClient client({.address = own});
+  const pid_t child = start_child(program);
+  std::printf("%s\n%d\n", server.target().c_str(), static_cast<int>(child));
+  std::fflush(stdout);
+  return wait_for_end_of_input();
+}
+
+}  // namespace
+}  // namespace distbelief::comm
+
+int main(int count, char** arguments) {
+  using namespace distbelief::comm;
+  const std::string role = count > 1 ? arguments[1] : "";
+  if (role == "child") return wait_for_end_of_input();
+  if (count < 3) return 2;
+  ControlAddress address{.target = arguments[2]};
+  if (count > 3) address = secure_address(arguments[2], arguments[3], role);
+  return role == "worker" ? be_worker(address) : be_supervisor(address, arguments[0]);
+}

@@ -1,0 +1,109 @@
+#include "distbelief/train/attendance.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+namespace distbelief::train {
+namespace {
+
+constexpr std::chrono::milliseconds kReportInterval{50};
+
+std::string own_host() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+Attendance::Attendance(Options options) : options_(std::move(options)) {
+  client_ = std::make_unique<comm::ControlClient>(
+      comm::ControlClient::Options{.address = options_.address,
+                                   .on_order = [this](const comm::WorkerOrder& order) { take(order); },
+                                   .on_lost =
+                                       [this] {
+                                         spdlog::warn("the supervisor is gone: saving and stopping");
+                                         lost_ = true;
+                                         options_.orders->stop = true;
+                                         changed_.notify_all();
+                                       }});
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+Attendance::~Attendance() {
+  thread_ = {};
+  client_->close();
+}
+
+void Attendance::take(const comm::WorkerOrder& order) {
+  spdlog::info("order: {} {}", order.kind, order.text);
+  if (order.kind == "go") {
+    const nlohmann::json text = nlohmann::json::parse(order.text);
+    const std::lock_guard lock(mutex_);
+    turn_ = Trainer::Start{.generation = text.at("generation"),
+                           .recoveries = text.at("recoveries"),
+                           .resume = text.at("resume")};
+  } else if (order.kind == "stop") {
+    options_.orders->stop = true;
+  } else if (order.kind == "pause") {
+    options_.orders->pause = true;
+  } else if (order.kind == "continue") {
+    options_.orders->pause = false;
+  } else if (order.kind == "hand over") {
+    options_.orders->hand_over = true;
+  } else {
+    spdlog::warn("an order that this worker does not know: {}", order.kind);
+  }
+  changed_.notify_all();
+}
+
+comm::WorkerReport Attendance::report() const {
+  const Vitals& vitals = *options_.vitals;
+  return {.generation = options_.cohort,
+          .rank = options_.rank,
+          .pid = getpid(),
+          .host = own_host(),
+          .state = vitals.state.load(),
+          .step = vitals.step,
+          .phase = std::string(report::to_string(vitals.phase)),
+          .step_seconds = vitals.step_seconds,
+          .busy_seconds = vitals.busy_seconds,
+          .snapshot_step = vitals.snapshot_step,
+          .checkpoint_step = vitals.checkpoint_step,
+          .loss = vitals.loss,
+          .samples_per_second = vitals.samples_per_second,
+          .epoch = vitals.epoch,
+          .lanes = options_.lanes,
+          .message = {}};
+}
+
+void Attendance::run(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "db-attend");
+  std::unique_lock lock(mutex_);
+  do {
+    client_->report(report());
+  } while (!changed_.wait_for(lock, stop, kReportInterval, [&] { return stop.stop_requested(); }));
+}
+
+std::optional<Trainer::Start> Attendance::wait_for_turn(const std::atomic<bool>& interrupted) {
+  options_.vitals->state = "ready";
+  client_->report(report());
+  std::unique_lock lock(mutex_);
+  while (!turn_ && !options_.orders->stop && !interrupted.load())
+    changed_.wait_for(lock, std::chrono::milliseconds(20));  // a signal wakes nobody
+  return turn_;
+}
+
+void Attendance::end(const char* state, const std::string& message) {
+  thread_ = {};
+  comm::WorkerReport last = report();
+  last.state = state;
+  last.message = message;
+  client_->report(last);
+  client_->close();
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "distbelief/comm/rpc/control_client.h"
+#include "distbelief/train/trainer.h"
+#include "distbelief/train/vitals.h"
+
+namespace distbelief::train {
+
+// A worker's tie to the supervisor: reports its vitals many times a second and takes its orders. When the
+// supervisor is gone, it orders the worker to stop, which saves first. A thread of its own, db-attend.
+class Attendance {
+ public:
+  struct Options {
+    comm::ControlAddress address;
+    int cohort = 1;  // which launch of workers this one belongs to
+    int rank = 0;
+    std::vector<std::int64_t> lanes;
+    Vitals* vitals = nullptr;  // borrowed, as is the next
+    Orders* orders = nullptr;
+  };
+  explicit Attendance(Options options);
+  ~Attendance();
+
+  // Says that all is built, and waits for the order to begin. Nothing: this worker is not needed.
+  std::optional<Trainer::Start> wait_for_turn(const std::atomic<bool>& interrupted);
+
+  bool has_lost_supervisor() const { return lost_; }
+  // The last word; then the tie is ended.
+  void end(const char* state, const std::string& message);
+
+ private:
+  void take(const comm::WorkerOrder& order);
+  void run(const std::stop_token& stop);
+  comm::WorkerReport report() const;
+
+  Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::optional<Trainer::Start> turn_;
+  std::atomic<bool> lost_{false};
+  std::unique_ptr<comm::ControlClient> client_;
+  std::jthread thread_;
+};
+
+}  // namespace distbelief::train

@@ -1,0 +1,167 @@
+#include "distbelief/train/snapshotter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/hash.h"
+#include "distbelief/compute/optimizer.h"
+#include "distbelief/train/checkpointer.h"
+
+namespace distbelief::train {
+namespace {
+
+using checkpoint::SnapshotMemory;
+using Clock = std::chrono::steady_clock;
+using Parameters = std::vector<compute::Layout::Parameter>;
+
+// What the bytes of a snapshot mean: each parameter and where it lies, and the optimizer's arrays.
+std::uint64_t fingerprint(const compute::Layout& layout, const std::vector<std::string>& states) {
+  Xxh3 sum;
+  const auto add = [&](const std::string& text) { sum.update(text.c_str(), text.size() + 1); };
+  for (const compute::Entry& entry : layout.entries()) {
+    add(entry.name);
+    add(to_string(entry.shape));
+    sum.update(&entry.offset, sizeof(entry.offset));
+  }
+  for (const std::string& state : states) add(state);
+  return sum.value();
+}
+
+SnapshotMemory::Shape shape_for(const Parameters& parameters, const strategy::AllreduceGroup::Options& group,
+                                std::size_t buffers) {
+  const compute::Layout layout(parameters, group.bucket_bytes);
+  const auto states = compute::make_optimizer(group.optimizer)->state_names();
+  return {.state_bytes = (layout.size() * (1 + states.size()) + buffers) * sizeof(float),
+          .text_bytes = 4096 + 24 * parameters.size(),
+          .fingerprint = fingerprint(layout, states)};
+}
+
+// The part of [0, bytes) that belongs to one of `all`, cut at cache lines.
+std::pair<std::size_t, std::size_t> part_of(std::size_t bytes, int all, int index) {
+  constexpr std::size_t kLine = 64;
+  const std::size_t lines = bytes / kLine;
+  const auto cut = [&](int at) {
+    return at == all ? bytes : lines * std::size_t(at) / std::size_t(all) * kLine;
+  };
+  return {cut(index), cut(index + 1)};
+}
+
+}  // namespace
+
+std::chrono::nanoseconds snapshot_interval(std::chrono::nanoseconds cost, double share) {
+  return std::chrono::nanoseconds(std::int64_t(double(cost.count()) / share));
+}
+
+Snapshotter::Snapshotter(World& world, Options options) : world_(world), options_(std::move(options)) {}
+
+std::size_t Snapshotter::bytes_needed(const Parameters& parameters,
+                                      const strategy::AllreduceGroup::Options& group, std::size_t buffers) {
+  return SnapshotMemory::bytes_needed(shape_for(parameters, group, buffers));
+}
+
+std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& parameters,
+                                                       const strategy::AllreduceGroup::Options& group,
+                                                       std::size_t buffers) {
+  const SnapshotMemory::Shape shape = shape_for(parameters, group, buffers);
+  arena_bytes_ = compute::Layout(parameters, group.bucket_bytes).size() * sizeof(float);
+  states_ = compute::make_optimizer(group.optimizer)->state_names().size();
+  const bool leads = world_.local_rank() == 0;
+  if (leads) memory_.emplace(SnapshotMemory::open(options_.name, shape));
+  world_.communicator().barrier();
+  if (!leads) memory_.emplace(SnapshotMemory::open(options_.name, shape));
+
+  const std::optional<SnapshotMemory::Whole> own = leads ? memory_->newest() : std::nullopt;
+  std::vector<std::int64_t> steps(std::size_t(world_.hosts()));  // of each host's newest, plus one; 0: none
+  if (own) steps[std::size_t(world_.host())] = own->step + 1;
+  world_.communicator().allreduce(comm::view(steps.data(), steps.size()), comm::ReduceOp::kSum);
+  const auto newest = std::max_element(steps.begin(), steps.end());
+  if (*newest == 0) return std::nullopt;
+  source_host_ = int(newest - steps.begin());
+  const std::vector<int>& workers = world_.workers_per_host();
+  const int source = std::accumulate(workers.begin(), workers.begin() + source_host_, 0);
+  const bool is_source = world_.rank() == source;
+
+  std::int64_t slot = is_source ? own->slot : 0;
+  world_.communicator().broadcast(comm::view(&slot, 1), source);
+  Restored restored;
+  restored.buffers.resize(buffers);
+  const std::size_t at = (1 + states_) * arena_bytes_;
+  if (is_source && buffers > 0)
+    std::memcpy(restored.buffers.data(), own->state + at, buffers * sizeof(float));
+  world_.communicator().broadcast(comm::view(restored.buffers.data(), buffers), source);
+  const nlohmann::json text =
+      nlohmann::json::parse(broadcast_text(world_.communicator(), is_source ? own->text : "", source));
+  restored.progress = run_progress_from_json(text.at("run"));
+  restored.update_counts = text.at("update_counts").get<std::vector<std::int64_t>>();
+  restored.build = text.at("build").get<std::string>();
+  if (world_.host() == source_host_) restored_ = memory_->state(int(slot));
+  next_slot_ = 1 - int(slot);
+  last_step_ = restored.progress.step;
+  return restored;
+}
+
+void Snapshotter::restore(strategy::AllreduceGroup& group) {
+  if (restored_ != nullptr) {
+    const auto [begin, end] = part_of(arena_bytes_, world_.local_size(), world_.local_rank());
+    for (std::size_t i = 0; i < 1 + states_; ++i) {
+      float* array = i == 0 ? group.parameters() : group.state(int(i) - 1);
+      std::memcpy(reinterpret_cast<std::byte*>(array) + begin, restored_ + i * arena_bytes_ + begin,
+                  end - begin);
+    }
+  }
+  group.barrier();
+  group.spread_state(source_host_);
+}
+
+bool Snapshotter::due(Clock::time_point now) const {
+  return now - last_ >= snapshot_interval(cost_, options_.share);
+}
+
+std::vector<SnapshotMemory::Piece> Snapshotter::own_pieces(const strategy::AllreduceGroup& group,
+                                                           std::span<const float> buffers) const {
+  const auto [begin, end] = part_of(arena_bytes_, world_.local_size(), world_.local_rank());
+  std::vector<SnapshotMemory::Piece> pieces;
+  for (std::size_t i = 0; i < 1 + states_; ++i) {
+    const float* array = i == 0 ? group.parameters() : group.state(int(i) - 1);
+    pieces.push_back(
+        {i * arena_bytes_ + begin, end - begin, reinterpret_cast<const std::byte*>(array) + begin});
+  }
+  if (world_.local_rank() == 0)
+    pieces.push_back({(1 + states_) * arena_bytes_, buffers.size_bytes(),
+                      reinterpret_cast<const std::byte*>(buffers.data())});
+  return pieces;
+}
+
+// No barrier is needed on one host: nobody changes parameters or state before all workers, this one
+// included, have handed in their gradients of the next step.
+void Snapshotter::take(strategy::AllreduceGroup& group, const RunProgress& progress,
+                       std::span<const float> buffers) {
+  const auto begin = Clock::now();
+  group.share_state();
+  std::string text;
+  if (world_.local_rank() == 0)
+    text = nlohmann::json{{"run", to_json(progress)},
+                          {"update_counts", group.sharing(0).update_counts()},
+                          {"build", options_.build}}
+               .dump();
+  const std::vector<SnapshotMemory::Piece> pieces = own_pieces(group, buffers);
+  const SnapshotMemory::Stamp stamp{progress.step, options_.generation, world_.local_size()};
+  if (options_.faults) {
+    // Half of it first, so that a death in between finds it half written.
+    memory_->write_part(next_slot_, world_.local_rank(), {progress.step, options_.generation, 1024},
+                        std::span(pieces).first(1), text);
+    options_.faults->pass("mid-snapshot", progress.step);
+  }
+  memory_->write_part(next_slot_, world_.local_rank(), stamp, pieces, text);
+  next_slot_ = 1 - next_slot_;
+  last_step_ = progress.step;
+  last_ = Clock::now();
+  const std::chrono::nanoseconds took = last_ - begin;
+  cost_ = cost_.count() == 0 ? took : (cost_ + took) / 2;
+  total_ += took;
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "distbelief/report/memory.h"
+#include "distbelief/train/state_file.h"
+#include "distbelief/train/trainer.h"
+
+// How a run is reported at its end: the part of Trainer that only looks.
+namespace distbelief::train {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+// The clock's view, with the strategy's own work during backward taken out of it.
+report::PhaseSeconds Trainer::phases() {
+  using report::Phase;
+  const auto at = [](Phase phase) { return std::size_t(phase); };
+  const auto seconds = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  report::PhaseSeconds result = team_->first().clock().seconds();
+  const auto& times = group_->sharing(0).times();
+  const double updating = seconds(times.updating);
+  result[at(Phase::kBackward)] -= seconds(times.early);
+  result[at(Phase::kUpdate)] = updating;
+  result[at(Phase::kExchange)] = std::max(0.0, seconds(times.early) + seconds(times.late) - updating);
+  return result;
+}
+
+std::string Trainer::worker_summary() {
+  std::vector<std::int64_t> lanes;
+  for (int t = 0; t < group_->threads(); ++t)
+    for (std::int64_t lane = group_->carrier(t).first_lane; lane < group_->carrier(t).end_lane; ++lane)
+      lanes.push_back(lane);
+  const report::WorkerSummary worker{.rank = world_.rank(),
+                                     .pid = getpid(),
+                                     .host = host_name(),
+                                     .lanes = lanes,
+                                     .parameters = std::int64_t(group_->parameters_held()),
+                                     .bytes_held = group_->bytes_held(),
+                                     .peak_rss_bytes = report::peak_rss_bytes(),
+                                     .phase_seconds = phases()};
+  return report::to_json(worker).dump();
+}
+
+report::Summary Trainer::summarise(double wall_seconds) {
+  const std::vector<std::string> workers = exchange_texts(world_.communicator(), worker_summary());
+  report::Summary summary;
+  for (const std::string& text : workers)
+    summary.per_worker.push_back(report::worker_summary_from_json(nlohmann::json::parse(text)));
+  summary.status = status_;
+  summary.steps = progress_.step;
+  summary.epochs = progress_.epoch;
+  summary.samples = progress_.samples;
+  if (progress_.step > 0) summary.final_train_loss = progress_.last_loss;
+  if (progress_.evaluated) {
+    summary.test_accuracy = progress_.test_accuracy;
+    summary.test_loss = progress_.test_loss;
+    summary.best_test_accuracy = progress_.best_accuracy;
+  }
+  summary.wall_seconds = wall_seconds;
+  summary.samples_per_second = double(progress_.samples - samples_before_) / std::max(1e-9, wall_seconds);
+  summary.step_seconds_median = recorder_ ? recorder_->step_seconds_median() : 0;
+  summary.workers = world_.size();
+  summary.lanes = job_.config.parallel.lanes;
+  summary.threads = job_.config.parallel.threads;
+  for (const auto& parameter : job_.network->parameters()) summary.parameters += parameter.numel();
+  summary.weights_sha256 = weights_sha256(*job_.network);
+  for (const auto& worker : summary.per_worker)
+    summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);
+  const Reproducibility same_bits = reproducibility(job_.config, world_.hosts());
+  summary.reproducible = same_bits.holds;
+  summary.reproducible_note = same_bits.note;
+  summary.algorithm = world_.hosts() == 1 ? "shared memory" : job_.config.parallel.algorithm;
+  summary.overlap = job_.config.parallel.overlap;
+  const auto& times = group_->sharing(0).times();
+  const auto all = std::chrono::duration<double>(times.early + times.late).count();
+  summary.hidden_exchange_share = all > 0 ? std::chrono::duration<double>(times.early).count() / all : 0;
+  summary.generations = start_.generation;
+  summary.recoveries = start_.recoveries;
+  summary.isa = options_.isa;
+  summary.libtorch_version = TORCH_VERSION;
+  summary.mpi_version = world_.mpi_version();
+  summary.phase_seconds = phases();
+  return summary;
+}
+
+void Trainer::write_trace() {
+  if (!trace_) return;
+  const std::vector<std::string> all = exchange_texts(world_.communicator(), trace_->json());
+  if (is_root()) report::Trace::write_merged(job_.config.report.trace, all);
+}
+
+}  // namespace distbelief::train

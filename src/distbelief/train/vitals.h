@@ -1,0 +1,31 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "distbelief/report/phases.h"
+
+namespace distbelief::train {
+
+// What a worker's training thread shows of itself while it works; any thread may read it.
+struct Vitals {
+  std::atomic<const char*> state{"starting"};  // or training, paused, saving
+  std::atomic<report::Phase> phase{report::Phase::kOther};
+  std::atomic<std::int64_t> step{-1};  // steps done
+  std::atomic<std::int64_t> epoch{0};
+  std::atomic<std::int64_t> snapshot_step{-1};
+  std::atomic<std::int64_t> checkpoint_step{-1};
+  std::atomic<double> loss{0};
+  std::atomic<double> step_seconds{0};  // of the last step
+  std::atomic<double> busy_seconds{0};  // of it, without waiting for others
+  std::atomic<double> samples_per_second{0};
+};
+
+// What others ask of a worker; the training thread looks at it before each step.
+struct Orders {
+  std::atomic<bool> stop{false};
+  std::atomic<bool> pause{false};      // until it is taken back
+  std::atomic<bool> hand_over{false};  // to the next generation, which is ready
+};
+
+}  // namespace distbelief::train
