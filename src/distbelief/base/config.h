@@ -93,6 +93,7 @@ struct ElasticConfig {
   std::int64_t min = 1;       // workers
   std::int64_t max = 0;       // 0: one for every lane
   std::int64_t restarts = 5;  // in a row without a new step, before the run is given up
+  bool rebalance = true;      // move lanes from slow workers to fast ones
   bool standby = false;       // keep the next generation parked, for a loss that nobody planned
 
   friend bool operator==(const ElasticConfig&, const ElasticConfig&) = default;

@@ -180,11 +180,14 @@ std::vector<Key> parallel_keys() {
 
 std::vector<Key> elastic_keys() {
   return {
-      key("elastic.min", at<&ElasticConfig::min>(), kCount, "fewest workers that the run goes on with"),
+      key("elastic.min", at<&ElasticConfig::min>(), kCount,
+          "fewest workers that `distbelief scale` may ask for"),
       key("elastic.max", at<&ElasticConfig::max>(), kCountOrZero,
           "most workers that `distbelief scale` may ask for; 0: one for every lane"),
       key("elastic.restarts", at<&ElasticConfig::restarts>(), kCountOrZero,
           "restarts in a row that bring no new step before the run is given up; 0: none at all"),
+      key("elastic.rebalance", at<&ElasticConfig::rebalance>(),
+          "move lanes from slow workers to fast ones while training; the result keeps its bits"),
       key("elastic.standby", at<&ElasticConfig::standby>(),
           "keep the next workers started and waiting, so that a lost one is replaced sooner; costs their "
           "memory"),

@@ -57,8 +57,8 @@ auto members(const CheckpointConfig& c) {
   return std::tie(a, b, d, e, f);
 }
 auto members(const ElasticConfig& c) {
-  const auto& [a, b, d, e] = c;
-  return std::tie(a, b, d, e);
+  const auto& [a, b, d, e, f] = c;
+  return std::tie(a, b, d, e, f);
 }
 auto members(const ReportConfig& c) {
   const auto& [a, b, d, e] = c;

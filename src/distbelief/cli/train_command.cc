@@ -16,6 +16,7 @@
 #include "distbelief/compute/replica.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/lane_runner.h"
+#include "distbelief/train/snapshotter.h"
 
 namespace distbelief::cli {
 namespace {
@@ -38,12 +39,17 @@ std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_
   const train::PreparedJob prepared = train::prepare_job(job.config);
   auto options = train::group_options(job.config);
   options.lane_values = train::LaneRunner::lane_values(*prepared.network);
+  const auto parameters = compute::trainable_parameters(*prepared.network);
+  std::size_t bytes = 0;
   if (workers_per_host[0] > 1)  // this machine stands for all; each looks again when it starts
-    comm::require_shared_memory(
-        strategy::AllreduceGroup::bytes_needed(compute::trainable_parameters(*prepared.network), options,
-                                               workers_per_host, 0) +
-            comm::HostCommunicator::staging_bytes(workers_per_host[0]),
-        fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
+    bytes += strategy::AllreduceGroup::bytes_needed(parameters, options, workers_per_host, 0) +
+             comm::HostCommunicator::staging_bytes(workers_per_host[0]);
+  if (job.config.elastic.standby) bytes *= 2;
+  if (job.config.checkpoint.snapshots && workers_per_host.size() == 1)
+    bytes +=
+        train::Snapshotter::bytes_needed(parameters, options, compute::BufferSet(*prepared.network).size());
+  comm::require_shared_memory(bytes,
+                              fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
   return prepared.total_steps();
 }
 
@@ -80,6 +86,7 @@ int run_here(const Config& config, const cluster::LaunchOptions& launch, WorkerC
                              .min = int(config.elastic.min),
                              .max = most_workers(config),
                              .standby = config.elastic.standby,
+                             .snapshots = config.checkpoint.snapshots,
                              .resume = command.resume},
                             *invocation.interrupted);
 }

@@ -68,10 +68,10 @@ void clear_place(const RunPlace& place) {
   shm_unlink(("/" + place.snapshots).c_str());
 }
 
-void clear_abandoned() {
+void clear_abandoned(const RunPlace& own) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(users_folder(), ignored)) {
-    if (owner_lives(entry.path())) continue;
+    if (entry.path() == own.folder || owner_lives(entry.path())) continue;
     clear_place(
         {entry.path(), {}, {}, fmt::format("distbelief-{}-{}", getuid(), entry.path().filename().string())});
   }

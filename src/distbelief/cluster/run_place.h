@@ -19,8 +19,7 @@ RunPlace place_of(const std::filesystem::path& run_dir);
 void make_place(const RunPlace& place);
 // Removes everything.
 void clear_place(const RunPlace& place);
-// Removes what runs have left whose supervisor is gone and whose workers are too. Called by commands that
-// start something.
-void clear_abandoned();
+// Removes what other runs have left whose supervisor is gone. Called by commands that start something.
+void clear_abandoned(const RunPlace& own);
 
 }  // namespace distbelief::cluster

@@ -53,7 +53,9 @@ TEST_F(RunPlaceTest, ClearsWhatADeadSupervisorLeftAndNothingElse) {
   }
   waitpid(child, nullptr, 0);
   make_place(alive);
-  clear_abandoned();
+  clear_abandoned(dead);
+  EXPECT_TRUE(fs::exists(dead.folder)) << "what a command goes on with is not abandoned";
+  clear_abandoned(place_of(scratch_.path() / "own"));
   EXPECT_FALSE(fs::exists(dead.folder));
   EXPECT_FALSE(has_snapshots(dead));
   EXPECT_TRUE(fs::exists(alive.folder));

@@ -147,6 +147,8 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
                                {"recoveries", losses_.size()},
                                {"resume", options_.resume || generation_ > 1}};
   order_all(*active_, {.kind = "go", .value = 0, .text = text.dump()});
+  if (stopping_) order_all(*active_, {.kind = "stop", .value = 0, .text = {}});
+  if (paused_) order_all(*active_, {.kind = "pause", .value = 0, .text = {}});
   event("generation", {{"generation", generation_},
                        {"workers", active_->workers()},
                        {"cohort", active_->id()},
@@ -157,7 +159,7 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
 void Supervisor::see_off() {
   std::erase_if(leaving_, [&](auto& one) {
     auto& [cohort, since] = one;
-    if (cohort->child().ended()) return true;
+    if (cohort->child().ended() && cohort->workers_are_gone()) return true;
     const double waited = seconds_since(since);
     if (waited > 2) cohort->child().signal_one(waited > 3 ? SIGKILL : SIGTERM);
     if (waited > 3) cohort->kill_workers();
@@ -191,7 +193,8 @@ std::optional<int> Supervisor::end_of_active() {
   if (!active_->is_broken()) active_->lose(-1, Clock::now());
   if (!lost_at_) lost_at_ = active_->lost_at();
   recover(active_->loss());
-  active_.reset();
+  active_->kill_workers();  // who outlived the launcher must not outlive it by much
+  leaving_.emplace_back(std::move(active_), Clock::now());
   return std::nullopt;
 }
 
@@ -270,8 +273,8 @@ std::optional<int> Supervisor::look() {
   return std::nullopt;
 }
 
+// Without the lock: the workers' last reports must get through. Cohorts change on this thread only.
 int Supervisor::say_goodbye() {
-  Farewell farewell;
   std::vector<Child*> children;
   for (const auto* cohort : {&active_, &next_})
     if (*cohort) children.push_back(&(*cohort)->child());
@@ -297,7 +300,11 @@ int Supervisor::run() {
     while (!interrupted_.load() && !(code = look())) changed_.wait_for(lock, milliseconds(20));
     if (failure_) say(*failure_);
     if (failure_ && losses_.back().exit_code == 2 && losses_.back().signal == 0) code = 2;
-    if (!code) code = say_goodbye();
+    if (!code) {
+      lock.unlock();
+      code = say_goodbye();
+      lock.lock();
+    }
     active_.reset();
     next_.reset();
     leaving_.clear();
@@ -344,6 +351,10 @@ comm::CommandReply Supervisor::scale(std::int64_t workers) {
     return {false,
             fmt::format("this run can have {} to {} workers (elastic.min; elastic.max, its lanes), not {}",
                         options_.min, options_.max, workers)};
+  if (!options_.snapshots)
+    return {
+        false,
+        "a run without snapshots cannot be handed over: it was started with checkpoint.snapshots = false"};
   wanted_ = int(workers);
   change_ = fmt::format("scaled to {}", workers);
   event("scale", {{"workers", workers}});
@@ -373,6 +384,8 @@ comm::CommandReply Supervisor::command(const comm::Command& command) {
 
 int supervise(const SupervisorOptions& options, const std::atomic<bool>& interrupted) {
   prepare_launcher();
+  clear_abandoned(options.place);
+  if (!options.resume) clear_place(options.place);  // of an earlier run in a folder of that name
   make_place(options.place);
   struct Clearing {
     const RunPlace& place;

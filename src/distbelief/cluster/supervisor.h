@@ -21,7 +21,8 @@ struct SupervisorOptions {
   RecoveryPolicy policy;
   int min = 1, max = 1;  // workers that scale may ask for
   bool standby = false;
-  bool resume = false;  // the first generation goes on from a checkpoint or snapshot
+  bool snapshots = true;  // what the next generation goes on from
+  bool resume = false;    // the first generation goes on from a checkpoint or snapshot
 };
 
 // Starts the workers, listens to them, and starts the next generation of them when one is lost or another

@@ -12,6 +12,12 @@ std::int64_t lanes_or_default(const AllreduceGroup::Options& options,
   return options.threads * std::accumulate(workers_per_host.begin(), workers_per_host.end(), std::int64_t{0});
 }
 
+LanePlan plan_for(const AllreduceGroup::Options& options, const std::vector<int>& workers_per_host) {
+  if (!options.lanes_of_workers.empty())
+    return plan_lanes(options.lanes_of_workers, workers_per_host, options.threads);
+  return plan_lanes(lanes_or_default(options, workers_per_host), workers_per_host, options.threads);
+}
+
 SharedState::Shape shape_of(const compute::Layout& layout, const LanePlan& plan,
                             const compute::Optimizer& optimizer, const AllreduceGroup::Options& options,
                             int host) {
@@ -38,8 +44,7 @@ std::size_t AllreduceGroup::bytes_needed(const std::vector<compute::Layout::Para
                                          const Options& options, const std::vector<int>& workers_per_host,
                                          int host) {
   const compute::Layout layout(parameters, options.bucket_bytes);
-  const LanePlan plan =
-      plan_lanes(lanes_or_default(options, workers_per_host), workers_per_host, options.threads);
+  const LanePlan plan = plan_for(options, workers_per_host);
   return SharedState::bytes_needed(
       shape_of(layout, plan, *compute::make_optimizer(options.optimizer), options, host));
 }
@@ -49,8 +54,7 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
     : world_(world),
       options_(std::move(options)),
       layout_(parameters, options_.bucket_bytes),
-      plan_(plan_lanes(lanes_or_default(options_, world.workers_per_host()), world.workers_per_host(),
-                       options_.threads)),
+      plan_(plan_for(options_, world.workers_per_host())),
       optimizer_(compute::make_optimizer(options_.optimizer)) {
   const SharedState::Shape shape = this->shape();
   state_ = std::make_unique<SharedState>(

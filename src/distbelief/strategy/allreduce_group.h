@@ -16,8 +16,9 @@ namespace distbelief::strategy {
 class AllreduceGroup {
  public:
   struct Options {
-    std::int64_t lanes = 0;  // 0: one for every carrier
-    int threads = 1;         // carriers per worker
+    std::int64_t lanes = 0;                        // 0: one for every carrier
+    std::vector<std::int64_t> lanes_of_workers{};  // empty: as even as can be
+    int threads = 1;                               // carriers per worker
     OptimizerConfig optimizer;
     double clip_norm = 0;
     Overlap overlap = Overlap::kOff;

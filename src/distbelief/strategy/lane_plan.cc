@@ -40,6 +40,18 @@ Host make_host(const LanePlan& plan, int first_carrier, int carriers, std::vecto
   return host;
 }
 
+void add_hosts(LanePlan& plan, const std::vector<int>& workers_per_host, int threads) {
+  std::vector<TreeNode> nodes;
+  int first = 0;
+  for (int workers : workers_per_host) {
+    plan.hosts.push_back(make_host(plan, first, workers * threads, nodes));
+    first += workers * threads;
+  }
+  const TreeProgram whole = tree_program(plan.lanes, nodes);
+  DISTBELIEF_INVARIANT(whole.remainder.size() == 1);
+  plan.merges_of_hosts = whole.merges;
+}
+
 }  // namespace
 
 LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads) {
@@ -54,15 +66,23 @@ LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host
   plan.lanes = lanes;
   for (int c = 0; c < carriers; ++c)
     plan.carriers.push_back(make_carrier(lanes, lanes * c / carriers, lanes * (c + 1) / carriers));
-  std::vector<TreeNode> nodes;
-  int first = 0;
-  for (int workers : workers_per_host) {
-    plan.hosts.push_back(make_host(plan, first, workers * threads, nodes));
-    first += workers * threads;
+  add_hosts(plan, workers_per_host, threads);
+  return plan;
+}
+
+LanePlan plan_lanes(const std::vector<std::int64_t>& lanes_of_workers,
+                    const std::vector<int>& workers_per_host, int threads) {
+  LanePlan plan;
+  plan.lanes = std::accumulate(lanes_of_workers.begin(), lanes_of_workers.end(), std::int64_t{0});
+  std::int64_t first = 0;
+  for (const std::int64_t lanes : lanes_of_workers) {
+    DISTBELIEF_INVARIANT(lanes >= threads);
+    for (int t = 0; t < threads; ++t)
+      plan.carriers.push_back(
+          make_carrier(plan.lanes, first + lanes * t / threads, first + lanes * (t + 1) / threads));
+    first += lanes;
   }
-  const TreeProgram whole = tree_program(lanes, nodes);
-  DISTBELIEF_INVARIANT(whole.remainder.size() == 1);
-  plan.merges_of_hosts = whole.merges;
+  add_hosts(plan, workers_per_host, threads);
   return plan;
 }
 

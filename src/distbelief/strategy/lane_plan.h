@@ -45,5 +45,8 @@ struct LanePlan {
 // Lanes are dealt out in order, as evenly as can be. Throws Error(kBadInput) when there are more
 // carriers than lanes.
 LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads);
+// With so many lanes for each worker, dealt out to its threads as evenly as can be.
+LanePlan plan_lanes(const std::vector<std::int64_t>& lanes_of_workers,
+                    const std::vector<int>& workers_per_host, int threads);
 
 }  // namespace distbelief::strategy

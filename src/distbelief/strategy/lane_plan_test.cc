@@ -44,14 +44,17 @@ Sums host_sums(const LanePlan& plan, const Host& host) {
   return nodes;
 }
 
-std::string whole_sum(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads) {
-  const LanePlan plan = plan_lanes(lanes, workers_per_host, threads);
+std::string whole_sum(const LanePlan& plan) {
   Sums nodes;
   for (const Host& host : plan.hosts)
     for (const std::string& node : host_sums(plan, host)) nodes.push_back(node);
   const Sums whole = run_stack(nodes, plan.merges_of_hosts);
   EXPECT_EQ(whole.size(), 1U);
   return whole[0];
+}
+
+std::string whole_sum(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads) {
+  return whole_sum(plan_lanes(lanes, workers_per_host, threads));
 }
 
 TEST(LanePlan, DealsOutEveryLaneOnceInOrder) {
@@ -83,6 +86,18 @@ TEST(LanePlan, AddsInOneOrderHoweverLanesAreSpread) {
         EXPECT_EQ(whole_sum(lanes, workers_per_host, threads), alone) << carriers << " carriers";
       }
   }
+}
+
+TEST(LanePlan, AddsInThatOrderToHoweverUnevenTheWorkersAre) {
+  const std::string alone = whole_sum(8, {1}, 1);
+  for (std::int64_t first = 1; first < 8; ++first) {
+    EXPECT_EQ(whole_sum(plan_lanes({first, 8 - first}, {2}, 1)), alone);
+    EXPECT_EQ(whole_sum(plan_lanes({first, 8 - first}, {1, 1}, 1)), alone);
+  }
+  const LanePlan plan = plan_lanes({5, 3}, {2}, 2);
+  ASSERT_EQ(plan.carriers.size(), 4U);
+  EXPECT_EQ(plan.carriers[2].first_lane, 5);
+  EXPECT_EQ(whole_sum(plan), alone);
 }
 
 TEST(LanePlan, OneHostAlwaysAddsUpToOneNode) {

@@ -62,6 +62,8 @@ void Attendance::take(const comm::WorkerOrder& order) {
 
 comm::WorkerReport Attendance::report() const {
   const Vitals& vitals = *options_.vitals;
+  std::vector<std::int64_t> lanes;
+  for (std::int64_t lane = vitals.first_lane; lane < vitals.end_lane; ++lane) lanes.push_back(lane);
   return {.generation = options_.cohort,
           .rank = options_.rank,
           .pid = getpid(),
@@ -76,7 +78,7 @@ comm::WorkerReport Attendance::report() const {
           .loss = vitals.loss,
           .samples_per_second = vitals.samples_per_second,
           .epoch = vitals.epoch,
-          .lanes = options_.lanes,
+          .lanes = lanes,
           .message = {}};
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "distbelief/comm/rpc/control_client.h"
 #include "distbelief/train/trainer.h"
@@ -21,7 +20,6 @@ class Attendance {
     comm::ControlAddress address;
     int cohort = 1;  // which launch of workers this one belongs to
     int rank = 0;
-    std::vector<std::int64_t> lanes;
     Vitals* vitals = nullptr;  // borrowed, as is the next
     Orders* orders = nullptr;
   };

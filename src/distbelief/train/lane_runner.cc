@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "distbelief/base/random.h"
@@ -55,6 +56,11 @@ LaneRunner::Outcome LaneRunner::step(const strategy::StepPlan& plan, const LaneN
           .hand_over = notes.hand_over > 0};
 }
 
+void LaneRunner::dawdle() const {
+  const double times = options_.slowness ? options_.slowness() : 1;
+  if (times > 1) std::this_thread::sleep_for(lane_time_ * (times - 1));
+}
+
 void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, const LaneNotes& wishes,
                           double items) {
   auto begin = clock_.start(Phase::kData);
@@ -64,6 +70,8 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
   traced("data", begin, now);
   if (batch.size > 0) {
     begin = now;
+    dawdle();
+    const auto lane_begin = std::chrono::steady_clock::now();
     const model::GeneratorScope randomness(
         derive_seed({options_.seed, kLaneStream, std::uint64_t(plan.step), std::uint64_t(lane)}));
     buffers_.write(step_buffers_);
@@ -77,7 +85,9 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
     traced("forward", begin, now);
     in_backward_ = false;
     replica_.backward(loss, float(1.0 / items), sink_);
-    traced("backward", now, clock_.start(Phase::kOther));
+    const auto end = clock_.start(Phase::kOther);
+    traced("backward", now, end);
+    lane_time_ = end - lane_begin;
   }
   options_.sharing->end_lane();
 }

@@ -35,6 +35,8 @@ class LaneRunner {
     const Task* task = nullptr;
     strategy::Sharing* sharing = nullptr;
     std::function<const data::Batch&()> next_batch;
+    std::function<double()>
+        slowness;  // for fault injection: how many times as long a lane takes; may be empty
     std::function<void()> in_backward;  // called at the first gradient of each lane; may be empty
     std::int64_t first_lane = 0;
     std::int64_t end_lane = 1;
@@ -62,6 +64,7 @@ class LaneRunner {
   compute::BufferSet& buffers() { return buffers_; }
 
  private:
+  void dawdle() const;
   void run_lane(std::int64_t lane, const strategy::StepPlan& plan, const LaneNotes& wishes, double items);
   void traced(const char* name, std::chrono::steady_clock::time_point begin,
               std::chrono::steady_clock::time_point end);
@@ -73,6 +76,7 @@ class LaneRunner {
   bool in_backward_ = false;         // this lane has had a gradient
   compute::Replica::GradientSink sink_;
   report::PhaseClock clock_;
+  std::chrono::nanoseconds lane_time_{};  // of the last lane, without what was slow on purpose
 };
 
 }  // namespace distbelief::train

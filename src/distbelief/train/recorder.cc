@@ -1,6 +1,10 @@
 #include "distbelief/train/recorder.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+
+#include "distbelief/base/error.h"
 
 namespace distbelief::train {
 namespace {
@@ -36,6 +40,17 @@ report::ProgressState Recorder::shown(const RunProgress& progress) const {
           .test_accuracy = test_accuracy_};
 }
 
+// A disk that is full loses lines, not the run.
+void Recorder::append(report::MetricsLog& log, const nlohmann::json& line) {
+  try {
+    log.append(line);
+    disk_refused_ = false;
+  } catch (const Error& error) {
+    if (!disk_refused_) spdlog::warn("{}; training goes on", error.what());
+    disk_refused_ = true;
+  }
+}
+
 void Recorder::step_done(const RunProgress& progress, std::int64_t samples, double lr,
                          const report::PhaseSeconds& phases) {
   const auto now = Clock::now();
@@ -51,15 +66,15 @@ void Recorder::step_done(const RunProgress& progress, std::int64_t samples, doub
   const double since = seconds(now - last_line_);
   if (since >= options_.report.interval_seconds || progress.step == options_.total_steps) {
     samples_per_second_ = double(samples_since_line_) / std::max(1e-9, since);
-    metrics_.append({{"step", progress.step},
-                     {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
-                     {"loss", progress.last_loss},
-                     {"loss_mean", loss_since_line_ / double(steps_since_line_)},
-                     {"lr", lr},
-                     {"samples", progress.samples},
-                     {"samples_per_second", samples_per_second_},
-                     {"seconds", seconds(now - started_)},
-                     {"phase_seconds", report::to_json(phases)}});
+    append(metrics_, {{"step", progress.step},
+                      {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
+                      {"loss", progress.last_loss},
+                      {"loss_mean", loss_since_line_ / double(steps_since_line_)},
+                      {"lr", lr},
+                      {"samples", progress.samples},
+                      {"samples_per_second", samples_per_second_},
+                      {"seconds", seconds(now - started_)},
+                      {"phase_seconds", report::to_json(phases)}});
     last_line_ = now;
     samples_since_line_ = 0;
     steps_since_line_ = 0;
@@ -71,11 +86,11 @@ void Recorder::step_done(const RunProgress& progress, std::int64_t samples, doub
 
 void Recorder::evaluated(const RunProgress& progress, const Evaluation& evaluation, double took) {
   test_accuracy_ = evaluation.accuracy;
-  metrics_.append({{"step", progress.step},
-                   {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
-                   {"test_loss", evaluation.loss},
-                   {"test_accuracy", evaluation.accuracy},
-                   {"validation_seconds", took}});
+  append(metrics_, {{"step", progress.step},
+                    {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
+                    {"test_loss", evaluation.loss},
+                    {"test_accuracy", evaluation.accuracy},
+                    {"validation_seconds", took}});
   progress_.end_epoch(shown(progress), Clock::now());
   last_step_ = Clock::now();  // validation is not part of a step
 }
@@ -84,7 +99,7 @@ void Recorder::event(const std::string& kind, nlohmann::json details) {
   details["event"] = kind;
   details["unix_seconds"] =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  events_.append(details);
+  append(events_, details);
 }
 
 void Recorder::finish() { progress_.finish(); }

@@ -43,6 +43,8 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
   report::ProgressState shown(const RunProgress& progress) const;
 
+  void append(report::MetricsLog& log, const nlohmann::json& line);
+
   Options options_;
   report::MetricsLog metrics_;
   report::MetricsLog events_;
@@ -57,6 +59,7 @@ class Recorder {
   std::optional<double> test_accuracy_;
   std::vector<float> step_seconds_;
   std::size_t next_step_slot_ = 0;
+  bool disk_refused_ = false;  // the last line was lost
 };
 
 }  // namespace distbelief::train

@@ -1,5 +1,7 @@
 #include "distbelief/train/snapshotter.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -156,6 +158,10 @@ void Snapshotter::take(strategy::AllreduceGroup& group, const RunProgress& progr
     options_.faults->pass("mid-snapshot", progress.step);
   }
   memory_->write_part(next_slot_, world_.local_rank(), stamp, pieces, text);
+  if (options_.faults && options_.faults->wants_corrupt_snapshot(progress.step)) {
+    memory_->state(next_slot_)[pieces[0].at] ^= std::byte{1};
+    raise(SIGKILL);
+  }
   next_slot_ = 1 - next_slot_;
   last_step_ = progress.step;
   last_ = Clock::now();

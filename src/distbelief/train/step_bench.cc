@@ -78,6 +78,7 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
                             .task = task.get(),
                             .sharing = &group.sharing(t),
                             .next_batch = [&batch]() -> const data::Batch& { return batch; },
+                            .slowness = {},
                             .in_backward = {},
                             .first_lane = group.carrier(t).first_lane,
                             .end_lane = group.carrier(t).end_lane,

@@ -8,6 +8,7 @@
 #include "distbelief/data/loader.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/audit.h"
+#include "distbelief/train/balancer.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/fault.h"
 #include "distbelief/train/job.h"
@@ -61,6 +62,9 @@ class Trainer {
                 const std::string& build);
   void build_group();
   void build_team();
+  std::vector<std::int64_t> lanes_now() const;
+  void rebuild(const std::vector<std::int64_t>& lanes_of_workers);
+  void balance();
   std::unique_ptr<LaneRunner> make_runner(int thread);
   void train();
   LaneRunner::Outcome one_step();
@@ -73,7 +77,7 @@ class Trainer {
   void keep(const LaneRunner::Outcome& outcome);
   void take_snapshot();
   void pause();
-  void show_step(double seconds, double waited, std::int64_t samples);
+  void show_step(double seconds, std::int64_t samples);
   LaneNotes wishes() const;
   report::PhaseSeconds phases();
   report::Summary summarise(double wall_seconds);
@@ -93,6 +97,11 @@ class Trainer {
   std::optional<Faults> faults_;
   std::unique_ptr<Snapshotter> snapshotter_;
   std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<Balancer> balancer_;                 // where lanes can be moved
+  std::vector<std::int64_t> lanes_of_workers_;         // empty: as even as can be
+  double busy_seconds_ = 0;                            // of the last step
+  int named_straggler_ = -1;                           // the worker that was last reported as slow
+  std::optional<report::PhaseSeconds> phases_before_;  // of the teams before this one
   RunProgress progress_;
   std::unique_ptr<report::Trace> trace_;
   std::vector<std::unique_ptr<StepTrace>> observers_;
@@ -102,7 +111,7 @@ class Trainer {
   std::unique_ptr<Recorder> recorder_;
   std::vector<std::int64_t> lane_samples_;
   std::chrono::steady_clock::time_point last_save_;
-  std::int64_t last_saved_step_ = -1;
+  std::atomic<std::int64_t> last_saved_step_{-1};  // also read by injected faults on the writer's thread
   std::string status_ = "done";
   bool stopped_early_ = false;  // a stopping rule took effect
   std::int64_t samples_before_ = 0;

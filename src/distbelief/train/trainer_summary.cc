@@ -32,6 +32,7 @@ report::PhaseSeconds Trainer::phases() {
   result[at(Phase::kBackward)] -= seconds(times.early);
   result[at(Phase::kUpdate)] = updating;
   result[at(Phase::kExchange)] = std::max(0.0, seconds(times.early) + seconds(times.late) - updating);
+  for (std::size_t i = 0; phases_before_ && i < result.size(); ++i) result[i] += (*phases_before_)[i];
   return result;
 }
 

@@ -13,6 +13,7 @@ struct Vitals {
   std::atomic<report::Phase> phase{report::Phase::kOther};
   std::atomic<std::int64_t> step{-1};  // steps done
   std::atomic<std::int64_t> epoch{0};
+  std::atomic<std::int64_t> first_lane{0}, end_lane{0};  // that it carries
   std::atomic<std::int64_t> snapshot_step{-1};
   std::atomic<std::int64_t> checkpoint_step{-1};
   std::atomic<double> loss{0};

@@ -31,18 +31,6 @@ void open_log(const std::filesystem::path& run_dir, int rank) {
   }
 }
 
-std::vector<std::int64_t> lanes_of(const World& world, const Config& config) {
-  const auto threads = int(config.parallel.threads);
-  const strategy::LanePlan plan =
-      strategy::plan_lanes(config.parallel.lanes, world.workers_per_host(), threads);
-  std::vector<std::int64_t> lanes;
-  for (int t = 0; t < threads; ++t) {
-    const strategy::Carrier& carrier = plan.carriers[std::size_t(world.rank() * threads + t)];
-    for (std::int64_t lane = carrier.first_lane; lane < carrier.end_lane; ++lane) lanes.push_back(lane);
-  }
-  return lanes;
-}
-
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
                            std::optional<Attendance>& attendance) {
@@ -87,7 +75,6 @@ int train_in(World& world, const WorkerOptions& options) {
     attendance.emplace(Attendance::Options{.address = *options.control,
                                            .cohort = options.cohort,
                                            .rank = world.rank(),
-                                           .lanes = lanes_of(world, options.config),
                                            .vitals = &vitals,
                                            .orders = &orders});
   try {

@@ -1,0 +1,262 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "distbelief/base/error.h"
+#include "distbelief/train/state_file.h"
+#include "distbelief/train/trainer.h"
+
+// How a trainer is made, from nothing or from saved state, and remade: the part of Trainer around the loop.
+namespace distbelief::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+data::BatchMaker::Options batch_options(const Config& config) {
+  const auto wants = [&](const char* name) {
+    return std::find(config.data.augment.begin(), config.data.augment.end(), name) !=
+           config.data.augment.end();
+  };
+  return {.seed = config.train.seed,
+          .normalize = config.data.normalize,
+          .augment_pad_crop = wants("pad_crop"),
+          .augment_flip = wants("flip"),
+          .pad = int(config.data.pad)};
+}
+
+// The step of the newest checkpoint, on all workers; -1: none. Collective.
+std::int64_t newest_checkpoint(World& world, const std::filesystem::path& run_dir) {
+  std::int64_t step = -1;
+  if (world.rank() == 0) {
+    const auto newest = checkpoint::Store(run_dir / "checkpoints")
+                            .load_latest([](const checkpoint::Entry& entry, const Error& error) {
+                              spdlog::warn("checkpoint {} is damaged and passed over: {}",
+                                           entry.folder.string(), error.what());
+                            });
+    if (newest) step = newest->entry.step;
+  }
+  world.communicator().broadcast(comm::view(&step, 1), 0);
+  return step;
+}
+
+data::BatchMaker::Options test_options(const Config& config) {
+  return {.seed = config.train.seed, .normalize = config.data.normalize};
+}
+
+// Where each core has a carrier, waking a loader thread takes one from it.
+std::chrono::nanoseconds own_below(const World& world, int threads) {
+  const bool spare_core = unsigned(world.local_size() * threads) < std::thread::hardware_concurrency();
+  return spare_core ? std::chrono::microseconds(0) : std::chrono::microseconds(50);
+}
+
+}  // namespace
+
+// Puts what the strategy does into the trace.
+class Trainer::StepTrace final : public strategy::Observer {
+ public:
+  StepTrace(report::Trace& trace, int thread) : trace_(trace), thread_(thread) {}
+  void span(const char* what, int bucket, Time begin, Time end) override {
+    trace_.span(bucket < 0 ? std::string("wait: ") + what : fmt::format("{} bucket {}", what, bucket),
+                bucket < 0 ? "wait" : "exchange", begin, end, thread_);
+  }
+
+ private:
+  report::Trace& trace_;
+  int thread_;
+};
+
+Trainer::Trainer(World& world, PreparedJob job, Options options)
+    : world_(world),
+      job_(std::move(job)),
+      options_(std::move(options)),
+      task_(make_classification(job_.config.train, job_.data.train->spec())),
+      plan_{job_.data.train->size(), std::uint64_t(job_.config.train.batch_size),
+            std::uint64_t(job_.config.parallel.lanes)},
+      train_batches_(*job_.data.train, batch_options(job_.config)),
+      test_batches_(*job_.data.test, test_options(job_.config)),
+      checkpointer_(world, options_.run_dir, std::size_t(job_.config.checkpoint.keep),
+                    build_name(options_.isa)),
+      lane_samples_(std::size_t(job_.config.parallel.lanes)),
+      last_save_(Clock::now()) {
+  if (!job_.config.report.trace.empty()) {
+    world_.communicator().barrier();  // the moment that all hosts call zero
+    trace_ = std::make_unique<report::Trace>(
+        report::Trace::Options{.rank = world_.rank(),
+                               .process_name = fmt::format("worker {}", world_.rank()),
+                               .origin = Clock::now()});
+  }
+  build_group();
+}
+
+Trainer::~Trainer() = default;
+
+// What would come out of a first step is the same with or without it: weights, running statistics and
+// randomness are not touched by what a copy of the network does.
+void Trainer::warm_up() {
+  const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
+  data::Batch batch;
+  const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
+  train_batches_.eval_batch({0, std::max<std::uint64_t>(1, size)}, batch);
+  for (int i = 0; i < 2; ++i) task_->loss_sum(*network, as_tensors(batch)).backward();
+}
+
+void Trainer::open_recorder() {
+  if (is_root())
+    recorder_ = std::make_unique<Recorder>(Recorder::Options{
+        .run_dir = options_.run_dir,
+        .report = job_.config.report,
+        .progress = options_.progress,
+        .epochs = (job_.total_steps() + job_.steps_per_epoch() - 1) / job_.steps_per_epoch(),
+        .total_steps = job_.total_steps(),
+        .steps_per_epoch = job_.steps_per_epoch(),
+        .first_step = progress_.step});
+}
+
+// Where the run goes on from: the newest snapshot, or the newest checkpoint if that is newer or the only one.
+void Trainer::restore() {
+  compute::BufferSet buffers(*job_.network);
+  std::optional<Snapshotter::Restored> snapshot;
+  if (snapshotter_)
+    snapshot =
+        snapshotter_->open(compute::trainable_parameters(*job_.network), group_settings(), buffers.size());
+  if (!start_.resume) return;
+  const std::int64_t saved = newest_checkpoint(world_, options_.run_dir);
+  if (snapshot && snapshot->progress.step >= saved) {
+    snapshotter_->restore(*group_);
+    buffers.write(snapshot->buffers);
+    begin_at(snapshot->progress, snapshot->update_counts, snapshot->build);
+  } else if (saved >= 0) {
+    const Checkpointer::Restored restored = checkpointer_.open(*job_.network);
+    if (world_.local_rank() == 0)
+      compute::copy_parameters(*job_.network, group_->layout(), group_->parameters());
+    if (is_root()) checkpointer_.restore_optimizer(*group_);
+    group_->spread_state();
+    std::vector<float> values(buffers.size());
+    buffers.read(values);
+    world_.communicator().broadcast(comm::view(values.data(), values.size()), 0);
+    buffers.write(values);
+    begin_at(restored.progress, restored.update_counts, restored.build);
+    last_saved_step_ = progress_.step;
+  }
+  faults_->pass("mid-restart", progress_.step);
+}
+
+void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
+                       const std::string& build) {
+  progress_ = progress;
+  group_->set_update_counts(update_counts);
+  samples_before_ = progress_.samples;
+  stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
+  if (!is_root() || build == build_name(options_.isa)) return;
+  spdlog::warn("the state was saved by {}, this is {}", build, build_name(options_.isa));
+  fmt::print(stderr,
+             "distbelief: the state was saved by {}, this is {}: the result will not have the same bits\n",
+             build, build_name(options_.isa));
+}
+
+strategy::AllreduceGroup::Options Trainer::group_settings() const {
+  strategy::AllreduceGroup::Options options = group_options(job_.config);
+  options.lane_values = LaneRunner::lane_values(*job_.network);
+  options.lanes_of_workers = lanes_of_workers_;
+  return options;
+}
+
+void Trainer::build_group() {
+  strategy::AllreduceGroup::Options options = group_settings();
+  for (int t = 0; trace_ && t <= options.threads; ++t) {
+    trace_->name_thread(t, t < options.threads ? fmt::format("lanes {}", t) : "between hosts");
+    observers_.push_back(std::make_unique<StepTrace>(*trace_, t));
+    options.observers.push_back(observers_.back().get());
+  }
+  group_ = std::make_unique<strategy::AllreduceGroup>(world_, compute::trainable_parameters(*job_.network),
+                                                      options);
+  if (world_.local_rank() == 0)
+    compute::copy_parameters(*job_.network, group_->layout(), group_->parameters());
+  group_->barrier();
+}
+
+std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
+  const strategy::Carrier& carrier = group_->carrier(thread);
+  loaders_.push_back(std::make_unique<data::Loader>(
+      train_batches_, data::Loader::Options{.plan = plan_,
+                                            .seed = job_.config.train.seed,
+                                            .first_lane = std::uint64_t(carrier.first_lane),
+                                            .end_lane = std::uint64_t(carrier.end_lane),
+                                            .epoch = std::uint64_t(progress_.epoch),
+                                            .step = std::uint64_t(progress_.step_in_epoch),
+                                            .threads = int(job_.config.data.loader_threads),
+                                            .prefetch = int(job_.config.data.prefetch),
+                                            .own_below = own_below(world_, group_->threads()),
+                                            .deadline = std::chrono::milliseconds(
+                                                std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
+  data::Loader* loader = loaders_.back().get();
+  std::shared_ptr<model::Network> network = job_.network;
+  if (thread > 0) {
+    network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
+    compute::BufferSet from(*job_.network), to(*network);
+    std::vector<float> values(from.size());
+    from.read(values);
+    to.write(values);
+  }
+  return std::make_unique<LaneRunner>(LaneRunner::Options{
+      .network = std::move(network),
+      .layout = &group_->layout(),
+      .arena = group_->parameters(),
+      .task = task_.get(),
+      .sharing = &group_->sharing(thread),
+      .next_batch = [this, loader]() -> const data::Batch& {
+        const data::Batch& batch = loader->next();
+        if (audit_) audit_->add(progress_.step, batch);
+        return batch;
+      },
+      .slowness = options_.faults.empty() ? std::function<double()>()
+                                          : [this] { return faults_->slowness(progress_.step); },
+      .in_backward = options_.faults.empty() ? std::function<void()>()
+                                             : [this] { faults_->pass("mid-bucket", progress_.step); },
+      .first_lane = carrier.first_lane,
+      .end_lane = carrier.end_lane,
+      .seed = job_.config.train.seed,
+      .trace = trace_.get(),
+      .thread = thread});
+}
+
+void Trainer::build_team() {
+  std::vector<std::unique_ptr<LaneRunner>> runners;
+  for (int t = 0; t < group_->threads(); ++t) runners.push_back(make_runner(t));
+  team_ = std::make_unique<LaneTeam>(std::move(runners), group_->abort(), world_.rank());
+  if (!options_.vitals) return;
+  team_->first().clock().show_in(&options_.vitals->phase);
+  options_.vitals->first_lane = group_->carrier(0).first_lane;
+  options_.vitals->end_lane = group_->carrier(group_->threads() - 1).end_lane;
+}
+
+std::vector<std::int64_t> Trainer::lanes_now() const {
+  std::vector<std::int64_t> lanes(std::size_t(world_.size()));
+  for (std::size_t c = 0; c < group_->plan().carriers.size(); ++c) {
+    const strategy::Carrier& carrier = group_->plan().carriers[c];
+    lanes[c / std::size_t(group_->threads())] += carrier.end_lane - carrier.first_lane;
+  }
+  return lanes;
+}
+
+// Everything that knows where lanes lie is made anew around the same weights, state and position.
+void Trainer::rebuild(const std::vector<std::int64_t>& lanes_of_workers) {
+  phases_before_ = phases();
+  team_.reset();
+  loaders_.clear();
+  observers_.clear();
+  const std::unique_ptr<strategy::AllreduceGroup> old = std::move(group_);
+  lanes_of_workers_ = lanes_of_workers;
+  build_group();  // takes the weights from the network, whose parameters still lie in the old one
+  group_->set_update_counts(old->sharing(0).update_counts());
+  for (int i = 0; world_.local_rank() == 0 && i < int(group_->state_names().size()); ++i)
+    std::memcpy(group_->state(i), old->state(i), group_->layout().size() * sizeof(float));
+  group_->barrier();
+  build_team();
+  group_->barrier();
+}
+
+}  // namespace distbelief::train
