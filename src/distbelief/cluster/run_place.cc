@@ -19,12 +19,13 @@ constexpr const char* kOwnerFile = "supervisor";
 
 fs::path users_folder() { return fs::temp_directory_path() / fmt::format("distbelief-{}", getuid()); }
 
-// The start time tells a process from a later one with the same number.
+// The start time tells a process from a later one with the same number; empty: it has ended, be it that nobody
+// has taken note yet.
 std::string start_time(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text((std::istreambuf_iterator<char>(file)), {});
   const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return "";
+  if (name_end == std::string::npos || name_end + 2 >= text.size() || text[name_end + 2] == 'Z') return "";
   std::size_t at = name_end;
   for (int field = 0; field < 20 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
   return at == std::string::npos ? "" : text.substr(at + 1, text.find(' ', at + 1) - at - 1);
@@ -67,6 +68,8 @@ void clear_place(const RunPlace& place) {
   fs::remove(place.folder.parent_path(), ignored);  // only when it is empty
   shm_unlink(("/" + place.snapshots).c_str());
 }
+
+bool is_abandoned(const RunPlace& place) { return fs::exists(place.folder) && !owner_lives(place.folder); }
 
 void clear_abandoned(const RunPlace& own) {
   std::error_code ignored;

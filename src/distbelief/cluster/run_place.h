@@ -19,6 +19,8 @@ RunPlace place_of(const std::filesystem::path& run_dir);
 void make_place(const RunPlace& place);
 // Removes everything.
 void clear_place(const RunPlace& place);
+// Whether its supervisor is gone without having cleared it.
+bool is_abandoned(const RunPlace& place);
 // Removes what other runs have left whose supervisor is gone. Called by commands that start something.
 void clear_abandoned(const RunPlace& own);
 

@@ -46,6 +46,7 @@ class Supervisor final : public comm::ControlServer::Handler {
   void order_all(const Cohort& cohort, const comm::WorkerOrder& order);
   void see_off();
   void note_recovery();
+  void tell_recovery();
   int say_goodbye();
   Cohort* find(int id);
   nlohmann::json status() const;
@@ -188,8 +189,8 @@ void Supervisor::recover(const Loss& loss) {
 
 std::optional<int> Supervisor::end_of_active() {
   const int code = active_->child().exit_code();
-  if (code == 0) return 0;
-  if (code == 130) return 130;
+  if (code == 0 && lost_at_ && !losses_.empty()) tell_recovery();  // it was faster than its reports
+  if (code == 0 || code == 130) return code;
   if (!active_->is_broken()) active_->lose(-1, Clock::now());
   if (!lost_at_) lost_at_ = active_->lost_at();
   recover(active_->loss());
@@ -230,7 +231,10 @@ void Supervisor::change_size() {
 
 void Supervisor::note_recovery() {
   if (!lost_at_ || !active_ || losses_.empty() || active_->first_step() < 0) return;
-  if (active_->step() <= std::max(losses_.back().step, active_->first_step())) return;
+  if (active_->step() > std::max(losses_.back().step, active_->first_step())) tell_recovery();
+}
+
+void Supervisor::tell_recovery() {
   const double took = seconds_since(*lost_at_);
   say(fmt::format("{}; continued with {} worker{} from step {} after {:.1f} s", change_, active_->workers(),
                   active_->workers() == 1 ? "" : "s", active_->first_step(), took));

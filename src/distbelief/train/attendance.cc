@@ -26,8 +26,7 @@ Attendance::Attendance(Options options) : options_(std::move(options)) {
                                    .on_lost =
                                        [this] {
                                          spdlog::warn("the supervisor is gone: saving and stopping");
-                                         lost_ = true;
-                                         options_.orders->stop = true;
+                                                                      options_.orders->stop = true;
                                          changed_.notify_all();
                                        }});
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });

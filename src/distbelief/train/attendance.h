@@ -29,7 +29,6 @@ class Attendance {
   // Says that all is built, and waits for the order to begin. Nothing: this worker is not needed.
   std::optional<Trainer::Start> wait_for_turn(const std::atomic<bool>& interrupted);
 
-  bool has_lost_supervisor() const { return lost_; }
   // The last word; then the tie is ended.
   void end(const char* state, const std::string& message);
 
@@ -42,7 +41,6 @@ class Attendance {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::optional<Trainer::Start> turn_;
-  std::atomic<bool> lost_{false};
   std::unique_ptr<comm::ControlClient> client_;
   std::jthread thread_;
 };

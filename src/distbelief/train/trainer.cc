@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "distbelief/base/error.h"
@@ -28,9 +29,10 @@ report::Summary Trainer::run(const Start& start) {
   if (job_.config.report.audit)
     audit_ = std::make_unique<AuditLog>(options_.run_dir, start.generation, world_.rank());
   if (!options_.faults.empty())
-    checkpointer_.set_fault_point([this](const std::string& point) {
-      if (point.starts_with("rename")) faults_->pass("mid-rename", last_saved_step_);
-      if (faults_->disk_is_full(last_saved_step_))
+    checkpointer_.set_fault_point([this, step = std::int64_t{0}](const std::string& point) mutable {
+      if (point.starts_with("begin step-")) step = std::stoll(point.substr(std::strlen("begin step-")));
+      if (point.starts_with("rename")) faults_->pass("mid-rename", step);
+      if (faults_->disk_is_full(step))
         throw Error(ErrorCode::kUnavailable, "no space left on device (injected)");
     });
   restore();

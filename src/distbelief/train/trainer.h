@@ -111,7 +111,7 @@ class Trainer {
   std::unique_ptr<Recorder> recorder_;
   std::vector<std::int64_t> lane_samples_;
   std::chrono::steady_clock::time_point last_save_;
-  std::atomic<std::int64_t> last_saved_step_{-1};  // also read by injected faults on the writer's thread
+  std::int64_t last_saved_step_ = -1;
   std::string status_ = "done";
   bool stopped_early_ = false;  // a stopping rule took effect
   std::int64_t samples_before_ = 0;

@@ -80,8 +80,9 @@ int train_in(World& world, const WorkerOptions& options) {
   try {
     const std::string status = train_attended(world, options, vitals, orders, attendance);
     if (attendance) attendance->end("ended", status);
-    if (attendance && attendance->has_lost_supervisor() && world.local_rank() == 0)
-      cluster::clear_place(cluster::place_of(options.run_dir));  // nobody else will
+    if (const cluster::RunPlace place = cluster::place_of(options.run_dir);
+        attendance && world.local_rank() == 0 && cluster::is_abandoned(place))
+      cluster::clear_place(place);  // nobody else will
     return status == "interrupted" ? 130 : 0;
   } catch (const Error& error) {
     if (attendance && error.code() != ErrorCode::kAborted) attendance->end("failed", error.what());

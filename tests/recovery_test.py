@@ -1,0 +1,338 @@
+"""Lost workers, launchers and supervisors: the run goes on, ends with the bits of one that nothing happened to, and
+nothing is left behind. Also the commands that change a run while it trains."""
+import collections
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import program
+from program import ENDLESS, MPIEXEC, MLP, PROGRAM, settings
+
+# Some seconds long, so that it is caught in the middle; what a restart has to bring back: weights, the optimizer's
+# state, the schedule's place, randomness, the place in the epoch.
+JOB = {**MLP, "data.samples": 128, "train.epochs": 400, "train.optimizer": "adamw", "train.lr": 0.001,
+       "model.dropout": 0.2, "train.validate_every": 0, "checkpoint.every_epochs": 0, "report.interval_seconds": 0.02,
+       "report.audit": True}
+# For faults that are ordered: no need to wait for them.
+SHORT = {**JOB, "train.epochs": 40}
+# Goes on until it is stopped; a run of any length is the beginning of every longer one.
+UNBOUNDED = {**ENDLESS, "train.optimizer": "adamw", "train.lr": 0.001, "train.schedule": "constant",
+             "model.dropout": 0.2, "report.audit": True}
+
+NO_BITS = ("elastic.", "checkpoint.", "report.", "parallel.deadline_seconds")  # settings that leave the bits alone
+_weights = {}  # of undisturbed runs, by job
+
+
+class RecoveryTest(program.ProgramTest):
+    def undisturbed(self, job):
+        """weights_sha256 of the job when nothing happens to it."""
+        key = json.dumps({name: value for name, value in job.items() if not name.startswith(NO_BITS)}, sort_keys=True)
+        if key not in _weights:
+            _weights[key] = self.train("undisturbed", job, "--workers", 2)["weights_sha256"]
+        return _weights[key]
+
+    def events(self, name, kind):
+        return [event for event in program.lines_of(self.scratch / name / "events.jsonl") if event["event"] == kind]
+
+    def wait_for_event(self, name, kind, count=1, within=30):
+        self.wait_until(lambda: len(self.events(name, kind)) >= count, f"event '{kind}' number {count}", within)
+        return self.events(name, kind)[count - 1]
+
+    def control(self, *arguments, code=0):
+        """Runs a command beside the one that trains, whose output it leaves alone."""
+        done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.scratch, env=self.environment, timeout=30,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
+        return done.stdout if code == 0 else done.stderr
+
+    def status(self, name):
+        return json.loads(self.control("status", name, "--json"))
+
+    def assert_as_undisturbed(self, name, job, *, generations):
+        summary = self.summary(name)
+        self.assertEqual(summary["status"], "done")
+        self.assertEqual(summary["weights_sha256"], self.undisturbed(job))
+        self.assertEqual(summary["generations"], generations)
+        self.assert_each_sample_once(name, summary["steps"])
+        self.assertEqual([event["generation"] for event in self.events(name, "generation")],
+                         list(range(1, generations + 1)))
+
+    def assert_each_sample_once(self, name, steps):
+        audit = json.loads(self.control("audit", name, "--json"))
+        self.assertTrue(audit["proven"], audit)
+        self.assertEqual(audit["steps"], steps)
+
+    def assert_recovered(self, name, *, losses=1):
+        """Losses in a row were answered by restarts, the last of which came to new steps."""
+        lost = self.events(name, "lost")
+        self.assertEqual([event["decision"] for event in lost], ["restart"] * losses, lost)
+        [recovered] = self.events(name, "recovered")
+        self.assertEqual(recovered["generation"], 1 + losses)
+        self.assertGreater(recovered["seconds"], 0)
+        self.assertGreater(recovered["step"], recovered["from_step"])
+        return lost
+
+    def launcher_of(self, supervisor):
+        """Process id of the launcher that a supervisor has started."""
+        for pid in self.processes():
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            if int(stat[1]) == supervisor.pid:
+                return pid
+        self.fail("the supervisor has no launcher")
+
+
+class LostWorkerTest(RecoveryTest):
+    def lose(self, name, strike, job=JOB, arguments=(), within=60):
+        """Trains with two workers, strikes in the middle, and gives the process ids before it and the outcome."""
+        child = self.start_training(name, job, "--workers", 2, *arguments)
+        before = self.workers()
+        self.assertEqual(sorted(before), [0, 1])
+        strike(child, before)
+        outcome = self.finish(child, within)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        return before, outcome
+
+    def pids_after(self, name):
+        return {worker["rank"]: worker["pid"] for worker in self.summary(name)["per_worker"]}
+
+    def kill_one(self, rank):
+        name = f"run{rank}"
+        before, outcome = self.lose(name, lambda _, workers: os.kill(workers[rank], signal.SIGKILL))
+        self.assertRegex(outcome.err, rf"worker {rank} lost \(signal 9\) at step \d+; "
+                                      r"continued with 2 workers from step \d+ after \d+\.\d s")
+        self.assertFalse(set(before.values()) & set(self.pids_after(name).values()), "a process was kept")
+        [lost] = self.assert_recovered(name)
+        self.assertEqual((lost["worker"], lost["signal"]), (rank, signal.SIGKILL))
+        self.assertTrue(0 < lost["step"] < self.summary(name)["steps"], lost)
+        self.assert_as_undisturbed(name, JOB, generations=2)
+        self.assertEqual(self.summary(name)["recoveries"], 1)
+
+    def test_killed_worker_0_is_replaced(self):
+        self.kill_one(0)
+
+    def test_killed_worker_1_is_replaced(self):
+        self.kill_one(1)
+
+    def test_killed_worker_of_a_network_with_batch_norm(self):
+        job = {**program.RESNET, "report.audit": True}
+        self.train("run", job, "--workers", 2, "--inject", "kill:rank=1,step=4")
+        self.assert_recovered("run")
+        self.assert_as_undisturbed("run", job, generations=2)
+
+    def test_a_stopped_worker_is_named_and_replaced(self):
+        job = {**JOB, "parallel.deadline_seconds": 2}
+        before, outcome = self.lose("run", lambda _, workers: os.kill(workers[1], signal.SIGSTOP), job)
+        [lost] = self.assert_recovered("run")
+        self.assertRegex(lost["reason"], r"(worker|rank)s? 1\b")
+        self.assertRegex(lost["reason"], r"2(\.0)? ?s")
+        self.assertIn(lost["reason"], outcome.err)
+        self.assertFalse(set(before.values()) & set(self.pids_after("run").values()), "a process was kept")
+        self.assert_as_undisturbed("run", job, generations=2)
+
+    def test_a_killed_launcher_is_replaced(self):
+        before, _ = self.lose("run", lambda child, _: os.kill(self.launcher_of(child), signal.SIGKILL))
+        self.assert_recovered("run")
+        self.assertFalse(set(before.values()) & set(self.pids_after("run").values()), "a process was kept")
+        self.assert_as_undisturbed("run", JOB, generations=2)
+
+    def test_a_standby_takes_the_place_of_a_killed_worker(self):
+        waiting = []
+
+        def strike(_, workers):
+            self.wait_until(lambda: len(self.cohorts().get(2, [])) == 2, "the next workers were started")
+            waiting.extend(self.cohorts()[2])
+            os.kill(self.cohorts()[1][0], signal.SIGKILL)
+
+        job = {**JOB, "elastic.standby": True}
+        self.lose("run", strike, job)
+        self.assert_recovered("run")
+        self.assertEqual(sorted(self.pids_after("run").values()), sorted(waiting))
+        self.assert_as_undisturbed("run", job, generations=2)
+
+    def cohorts(self):
+        """Process ids of the workers by the number of their launch."""
+        found = collections.defaultdict(list)
+        for pid in self.processes():
+            try:
+                arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            except OSError:
+                continue
+            if arguments[1:2] == ["worker"]:
+                found[int(arguments[arguments.index("--cohort") + 1])].append(pid)
+        return found
+
+
+class NamedPointsTest(RecoveryTest):
+    def kill_at(self, *faults, job=SHORT, generations=2):
+        flags = [flag for fault in faults for flag in ("--inject", fault)]
+        self.train("run", job, "--workers", 2, *flags)
+        lost = self.assert_recovered("run", losses=generations - 1)
+        self.assertEqual({event["signal"] for event in lost}, {signal.SIGKILL})
+        self.assert_as_undisturbed("run", job, generations=generations)
+
+    def any_step(self, fault, first, count):
+        """A fault at the first of these steps that passes its point: when snapshots are taken is a matter of time."""
+        return [f"{fault},step={step}" for step in range(first, first + count)]
+
+    def test_between_two_steps(self):
+        self.kill_at("kill:rank=1,step=37")
+
+    def test_in_the_middle_of_backward(self):
+        self.kill_at("kill:rank=0,step=37,point=mid-bucket")
+
+    def test_in_the_middle_of_the_first_snapshot(self):
+        self.kill_at("kill:rank=1,step=1,point=mid-snapshot")
+
+    def test_in_the_middle_of_a_later_snapshot(self):
+        self.kill_at(*self.any_step("kill:rank=0,point=mid-snapshot", 30, 200))
+
+    def test_in_the_middle_of_renaming_a_checkpoint(self):
+        job = {**SHORT, "checkpoint.every_steps": 100, "checkpoint.keep": 9}
+        self.kill_at("kill:rank=0,step=200,point=mid-rename", job=job)
+        kept = {path.name for path in (self.scratch / "run" / "checkpoints").glob("step-*")}
+        self.assertLessEqual({"step-00000100", "step-00000300"}, kept)
+
+    def test_in_the_middle_of_a_restart(self):
+        self.kill_at("kill:rank=1,step=40", *self.any_step("kill:rank=0,generation=2,point=mid-restart", 0, 41),
+                     generations=3)
+
+
+class ErrorInAStepTest(RecoveryTest):
+    def test_one_that_comes_again_stops_the_run_with_the_reason(self):
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2, *settings(SHORT),
+                                  "--inject", "throw:rank=1,step=20,generation=0", code=1)
+        self.assertRegex(outcome.err, r"the same fault 3 times at step 20: .*injected fault")
+        self.assertEqual([event["decision"] for event in self.events("run", "lost")],
+                         ["restart", "restart", "give up"])
+        self.assertEqual(len(self.events("run", "generation")), 3)
+
+    def test_one_that_does_not_come_again_is_survived(self):
+        self.train("run", SHORT, "--workers", 2, "--inject", "throw:rank=1,step=20")
+        [lost] = self.assert_recovered("run")
+        self.assertEqual((lost["worker"], lost["step"]), (1, 20))
+        self.assertIn("injected fault", lost["reason"])
+        self.assert_as_undisturbed("run", SHORT, generations=2)
+
+
+class LostSupervisorTest(RecoveryTest):
+    def test_the_workers_save_and_end_and_the_run_can_be_resumed(self):
+        child = self.start_training("run", JOB, "--workers", 2)
+        os.kill(child.pid, signal.SIGKILL)
+        self.finish(child, 5)
+        self.assert_all_gone(within=5)
+        self.assert_nothing_left()
+        stopped = self.summary("run")
+        self.assertEqual(stopped["status"], "interrupted")
+        self.assertTrue((self.scratch / "run" / "checkpoints" / f"step-{stopped['steps']:08}").is_dir())
+        self.distbelief("resume", "run")
+        self.assertEqual(self.events("run", "resumed")[0]["step"], stopped["steps"])
+        self.assertEqual(self.summary("run")["weights_sha256"], self.undisturbed(JOB))
+        self.assert_each_sample_once("run", self.summary("run")["steps"])
+
+
+class ControlTest(RecoveryTest):
+    def assert_beginning_of_undisturbed(self, name):
+        """A stopped run has the bits of one that was to end there."""
+        summary = self.summary(name)
+        self.assertEqual(summary["status"], "interrupted")
+        whole = self.train("whole", {**UNBOUNDED, "train.max_steps": summary["steps"]}, "--workers", 1)
+        self.assertEqual(summary["weights_sha256"], whole["weights_sha256"])
+        self.assert_each_sample_once(name, summary["steps"])
+
+    def test_another_number_of_workers_while_it_trains(self):
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        self.assertIn("1 to 4 workers", self.control("scale", "run", 5, code=2))
+        pids = set(self.workers().values())
+        for generation, lanes in ((2, [[0], [1], [2], [3]]), (3, [[0, 1, 2, 3]]), (4, None)):
+            workers = len(lanes) if lanes else 3
+            self.control("scale", "run", workers)
+            self.wait_for_event("run", "generation", generation)
+            status = self.status("run")
+            self.assertEqual((status["generation"], status["workers_wanted"]), (generation, workers))
+            self.assertEqual([worker["rank"] for worker in status["workers"]], list(range(workers)))
+            carried = [worker["lanes"] for worker in status["workers"]]
+            self.assertEqual(sum(carried, []), [0, 1, 2, 3])
+            self.assertTrue(lanes in (None, carried) and all(carried), carried)
+            now = {worker["pid"] for worker in status["workers"]}
+            self.assertFalse(now & pids, "a process was kept")
+            pids |= now
+        self.control("stop", "run")
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        summary = self.summary("run")
+        self.assertEqual((summary["workers"], summary["generations"], summary["recoveries"]), (3, 4, 0))
+        self.assertEqual([event["workers"] for event in self.events("run", "generation")], [2, 4, 1, 3])
+        self.assert_beginning_of_undisturbed("run")
+
+    def test_pause_resume_and_stop(self):
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        pids = self.workers()
+        self.control("pause", "run")
+        self.wait_until(lambda: self.status("run")["workers"][0]["state"] == "paused", "the workers wait")
+        paused = self.status("run")
+        self.assertEqual(paused["state"], "paused")
+        self.assertEqual(self.status("run")["step"], paused["step"])
+        self.control("resume", "run")
+        self.wait_until(lambda: self.status("run")["step"] > paused["step"], "it goes on")
+        self.assertEqual(self.workers(), pids)
+        self.control("stop", "run")
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertIn("distbelief resume run", outcome.err)
+        self.assert_beginning_of_undisturbed("run")
+
+    def test_status_tells_all_about_a_run_and_of_none(self):
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        status = self.status("run")
+        workers = self.workers()
+        self.assertEqual({key: status[key] for key in ("run", "state", "generation", "recoveries", "workers_wanted")},
+                         {"run": "run", "state": "training", "generation": 1, "recoveries": 0, "workers_wanted": 2})
+        for key in ("step", "snapshot_step", "samples_per_second", "loss"):
+            self.assertGreater(status[key], 0, key)
+        self.assertEqual({worker["rank"]: worker["pid"] for worker in status["workers"]}, workers)
+        self.assertEqual([worker["lanes"] for worker in status["workers"]], [[0, 1], [2, 3]])
+        for worker in status["workers"]:
+            self.assertEqual(worker["state"], "training")
+            self.assertGreater(worker["step_seconds"], 0)
+        self.assertIn("generation 1", self.control("status", "run"))
+        os.kill(child.pid, signal.SIGINT)
+        self.assertEqual(self.finish(child, 10).code, 130)
+        for command in (["status", "run"], ["pause", "run"], ["scale", "run", 2]):
+            self.assertIn("not being trained", self.control(*command, code=1))
+        self.assertIn("nowhere", self.control("status", "nowhere", code=2))
+
+
+class FullDiskTest(RecoveryTest):
+    def test_training_goes_on_and_saves_again_when_there_is_room(self):
+        job = {**SHORT, "checkpoint.every_steps": 50, "checkpoint.keep": 9}
+        self.train("run", job, "--workers", 2, "--inject", "disk-full:step=100,steps=100")
+        self.assertEqual([event["step"] for event in self.events("run", "checkpoint failed")], [100, 150])
+        self.assertIn("no space", self.events("run", "checkpoint failed")[0]["reason"])
+        self.assertEqual(sorted(path.name for path in (self.scratch / "run" / "checkpoints").glob("step-*")),
+                         [f"step-{step:08}" for step in (50, 200, 250, 300, 320)])
+        self.assert_as_undisturbed("run", job, generations=1)
+
+
+class PlainLauncherTest(RecoveryTest):
+    def test_without_a_supervisor_it_checkpoints_and_resumes(self):
+        flags = ["--oversubscribe", "--bind-to", "none"] if program.OPEN_MPI else []
+        launch = [MPIEXEC, *flags, "-n", 2, PROGRAM]
+        job = {**JOB, "checkpoint.every_steps": 100}
+        child = self.start([*launch, "train", "--run-dir", "run", *settings(job)])
+        checkpoints = self.scratch / "run" / "checkpoints"
+        self.wait_until(lambda: list(checkpoints.glob("step-*/manifest.json")), "a checkpoint was written", 30)
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.assertNotEqual(self.finish(child, 20).code, 0)
+        self.assert_nothing_left()
+        self.command(*launch, "resume", "run")
+        self.assertGreaterEqual(self.events("run", "resumed")[0]["step"], 100)
+        summary = self.summary("run")
+        self.assertEqual((summary["status"], summary["workers"]), ("done", 2))
+        self.assertEqual(summary["weights_sha256"], self.undisturbed(job))
+
+
+if __name__ == "__main__":
+    program.main()
