@@ -72,7 +72,7 @@ class RecoveryTest(program.ProgramTest):
         [recovered] = self.events(name, "recovered")
         self.assertEqual(recovered["generation"], 1 + losses)
         self.assertGreater(recovered["seconds"], 0)
-        self.assertGreater(recovered["step"], recovered["from_step"])
+        self.assertGreater(recovered["step"], self.events(name, "resumed")[-1]["step"])
         return lost
 
     def launcher_of(self, supervisor):
