@@ -116,7 +116,9 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
       ->allow_extra_args(false);
   step->footer("Example:\n  distbelief bench step --model resnet18 --batch 16 --workers 2 --json");
   CLI::App* allreduce = command->add_subcommand("allreduce", "our allreduce against MPI's and memcpy");
-  allreduce->add_option("--sizes", flags->sizes, "bytes")->delimiter(',');
+  allreduce->add_option("--sizes", flags->sizes, "bytes, from 4 on")
+      ->delimiter(',')
+      ->check(CLI::Range(std::size_t{4}, std::size_t{1} << 40));
   allreduce->add_option("--repeats", flags->repeats, "runs of each")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

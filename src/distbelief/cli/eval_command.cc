@@ -25,10 +25,22 @@ struct EvalFlags {
   bool json = false;
 };
 
+// A model file carries the hash of its weights: one that was changed since is not scored.
+void load_verified(torch::nn::Module& network, const fs::path& path) {
+  train::load_model(network, path);
+  const checkpoint::Metadata metadata = checkpoint::SafetensorsFile(path).metadata();
+  const auto wanted = metadata.find("weights_sha256");
+  if (wanted == metadata.end() || wanted->second == train::weights_sha256(network)) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("{} is damaged: its weights are not those that were saved; the checkpoints may help: "
+                          "distbelief eval {} --best",
+                          path.string(), path.parent_path().string()));
+}
+
 void load_weights(torch::nn::Module& network, const EvalFlags& flags) {
   const fs::path run_dir = flags.run_dir;
   if (!flags.best && fs::exists(run_dir / "model.safetensors"))
-    return train::load_model(network, run_dir / "model.safetensors");
+    return load_verified(network, run_dir / "model.safetensors");
   const checkpoint::Store store(run_dir / "checkpoints");
   const auto best = flags.best ? store.best() : std::nullopt;
   const auto loaded =

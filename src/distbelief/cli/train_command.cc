@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include "distbelief/base/error.h"
@@ -162,11 +163,24 @@ void require_same_arithmetic(const Config& before, const Config& after) {
                   fmt::format("a resumed run cannot change {}: start a new one with distbelief train", key));
 }
 
+// A trace is written at the end: a place that takes none is found out now.
+void require_writable(const fs::path& trace) {
+  if (trace.empty()) return;
+  const bool was_there = fs::exists(trace);
+  const bool writable = std::ofstream(trace, std::ios::app).good();
+  if (!was_there && writable) fs::remove(trace);
+  if (!writable)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("cannot write the trace {}: does its folder exist, and may you write there?",
+                            trace.string()));
+}
+
 int train(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& fault : flags.inject) train::parse_fault(fault);
   Job job = flags.job.read();
   const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config);
   if (!flags.trace.empty()) job.config.report.trace = fs::absolute(flags.trace).string();
+  require_writable(job.config.report.trace);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
   if (cluster::launcher_place().launched) {
     job.config.parallel.workers = cluster::launcher_place().size;

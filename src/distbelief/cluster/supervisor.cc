@@ -230,7 +230,7 @@ void Supervisor::change_size() {
 }
 
 void Supervisor::note_recovery() {
-  if (!lost_at_ || !active_ || losses_.empty() || active_->first_step() < 0) return;
+  if (!lost_at_ || !active_ || active_->is_broken() || losses_.empty() || active_->first_step() < 0) return;
   if (active_->step() > std::max(losses_.back().step, active_->first_step())) tell_recovery();
 }
 
@@ -255,6 +255,12 @@ std::optional<int> Supervisor::look() {
   if (next_ && (next_->child().ended() || next_->is_broken())) {
     if (!next_->child().wait_ended(milliseconds(500))) next_->child().signal_group(SIGKILL);
     next_->child().wait_ended(milliseconds(500));
+    if (active_ && !active_->is_broken()) {  // the run does not depend on it: another one, after a moment
+      event("spare lost", {{"cohort", next_->id()}, {"exit_code", next_->child().exit_code()}});
+      next_.reset();
+      not_before_ = Clock::now() + std::chrono::seconds(2);
+      return std::nullopt;
+    }
     if (next_->child().exit_code() == 130) return 130;
     if (!lost_at_ && generation_ > 0) lost_at_ = Clock::now();
     recover(next_->loss());
@@ -262,7 +268,7 @@ std::optional<int> Supervisor::look() {
     return std::nullopt;
   }
   if (active_) {
-    if (stopping_) return std::nullopt;
+    if (stopping_ || (!next_ && not_before_ && Clock::now() < *not_before_)) return std::nullopt;
     if (wanted_ != active_->workers())
       change_size();
     else if (!next_ && options_.standby && active_->step() >= 0)

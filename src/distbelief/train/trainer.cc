@@ -58,9 +58,9 @@ report::Summary Trainer::run(const Start& start) {
   write_trace();
   if (is_root()) recorder_->finish();
   if (is_root() && status_ != "handed over") {
-    report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     save_model(*job_.network, options_.run_dir / "model.safetensors",
                {{"model", job_.config.model.name}, {"weights_sha256", summary.weights_sha256}});
+    report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
   }
   return summary;
@@ -270,6 +270,7 @@ void Trainer::note_saves() {
 void Trainer::note_unsaved(std::int64_t step, const std::string& reason) {
   if (!is_root()) return;
   spdlog::warn("no checkpoint at step {}: {}; training goes on", step, reason);
+  fmt::print(stderr, "distbelief: no checkpoint at step {}: {}; training goes on\n", step, reason);
   recorder_->event("checkpoint failed", {{"reason", reason}, {"step", step}});
 }
 
