@@ -31,10 +31,11 @@ void load_verified(torch::nn::Module& network, const fs::path& path) {
   const checkpoint::Metadata metadata = checkpoint::SafetensorsFile(path).metadata();
   const auto wanted = metadata.find("weights_sha256");
   if (wanted == metadata.end() || wanted->second == train::weights_sha256(network)) return;
-  throw Error(ErrorCode::kBadInput,
-              fmt::format("{} is damaged: its weights are not those that were saved; the checkpoints may help: "
-                          "distbelief eval {} --best",
-                          path.string(), path.parent_path().string()));
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("{} is damaged: its weights are not those that were saved; the checkpoints may help: "
+                  "distbelief eval {} --best",
+                  path.string(), path.parent_path().string()));
 }
 
 void load_weights(torch::nn::Module& network, const EvalFlags& flags) {

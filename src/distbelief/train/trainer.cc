@@ -134,10 +134,15 @@ void Trainer::take_snapshot() {
   if (options_.vitals) options_.vitals->snapshot_step = progress_.step;
 }
 
-// All workers got the same order and wait here; the first that goes on waits for the others in its next step.
+// All workers get the same order and wait here; the first that goes on waits for the others in its next step.
+// One that was told by another worker's lanes waits a moment for its own order: going on without it would
+// leave it waiting in a step for those who pause.
 void Trainer::pause() {
   if (options_.orders == nullptr) return;
   show("paused");
+  const auto give_up = Clock::now() + std::chrono::seconds(2);
+  while (!options_.orders->pause && !options_.orders->stop && Clock::now() < give_up)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   while (options_.orders->pause && !options_.orders->stop && !options_.stop_requested->load())
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   show("training");
