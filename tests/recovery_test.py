@@ -72,7 +72,8 @@ class RecoveryTest(program.ProgramTest):
         [recovered] = self.events(name, "recovered")
         self.assertEqual(recovered["generation"], 1 + losses)
         self.assertGreater(recovered["seconds"], 0)
-        self.assertGreater(recovered["step"], self.events(name, "resumed")[-1]["step"])
+        self.assertEqual(recovered["from_step"], self.events(name, "resumed")[-1]["step"])
+        self.assertGreater(recovered["step"], recovered["from_step"])
         return lost
 
     def launcher_of(self, supervisor):
@@ -126,6 +127,8 @@ class LostWorkerTest(RecoveryTest):
         job = {**JOB, "parallel.deadline_seconds": 2}
         before, outcome = self.lose("run", lambda _, workers: os.kill(workers[1], signal.SIGSTOP), job)
         [lost] = self.assert_recovered("run")
+        self.assertEqual(lost["worker"], 1, "who is silent is lost, not who noticed")
+        self.assertIn("worker 1 lost", outcome.err)
         self.assertRegex(lost["reason"], r"(worker|rank)s? 1\b")
         self.assertRegex(lost["reason"], r"2(\.0)? ?s")
         self.assertIn(lost["reason"], outcome.err)
@@ -194,6 +197,12 @@ class NamedPointsTest(RecoveryTest):
         self.kill_at("kill:rank=0,step=200,point=mid-rename", job=job)
         kept = {path.name for path in (self.scratch / "run" / "checkpoints").glob("step-*")}
         self.assertLessEqual({"step-00000100", "step-00000300"}, kept)
+
+    def test_with_the_newest_snapshot_damaged(self):
+        self.kill_at("corrupt-snapshot:rank=1,step=60")
+        [resumed] = self.events("run", "resumed")
+        self.assertGreater(resumed["step"], 0, "the snapshot before it was not used")
+        self.assertLess(resumed["step"], 60, "the damaged snapshot, the first from step 60 on, was used")
 
     def test_in_the_middle_of_a_restart(self):
         self.kill_at("kill:rank=1,step=40", *self.any_step("kill:rank=0,generation=2,point=mid-restart", 0, 41),
@@ -303,6 +312,22 @@ class ControlTest(RecoveryTest):
         for command in (["status", "run"], ["pause", "run"], ["scale", "run", 2]):
             self.assertIn("not being trained", self.control(*command, code=1))
         self.assertIn("nowhere", self.control("status", "nowhere", code=2))
+
+
+class SlowWorkerTest(RecoveryTest):
+    def test_lanes_move_to_the_fast_worker_without_a_restart(self):
+        job = {**JOB, "parallel.lanes": 8, "model.hidden": [512, 512], "train.epochs": 60}
+        self.train("run", job, "--workers", 2, "--inject", "slow:rank=1,step=0,factor=8")
+        straggler = self.events("run", "straggler")[0]
+        self.assertEqual(straggler["worker"], 1)
+        moved = self.events("run", "rebalanced")[0]
+        self.assertEqual(moved["before"], [4, 4])
+        self.assertEqual(sum(moved["lanes"]), 8)
+        self.assertGreater(moved["lanes"][0], moved["lanes"][1])
+        lanes = [worker["lanes"] for worker in self.summary("run")["per_worker"]]
+        self.assertEqual(sorted(lane for some in lanes for lane in some), list(range(8)))
+        self.assertGreater(len(lanes[0]), len(lanes[1]))
+        self.assert_as_undisturbed("run", job, generations=1)
 
 
 class FullDiskTest(RecoveryTest):

@@ -10,8 +10,8 @@
 #include "distbelief/data/registry.h"
 #include "distbelief/model/describe.h"
 #include "distbelief/model/registry.h"
-#include "distbelief/train/job.h"
 #include "distbelief/train/lane_runner.h"
+#include "distbelief/train/memory_need.h"
 
 namespace distbelief::cli {
 namespace {
@@ -30,10 +30,9 @@ int check(const CheckFlags& flags) {
   const int workers = int(job.config.parallel.workers);
   train::resolve_for_workers(job.config, workers);
   const train::PreparedJob prepared = train::prepare_job(job.config);
-  auto options = train::group_options(job.config);
-  options.lane_values = train::LaneRunner::lane_values(*prepared.network);
   const auto parameters = compute::trainable_parameters(*prepared.network);
-  const std::size_t shared = strategy::AllreduceGroup::bytes_needed(parameters, options, {workers}, 0);
+  const std::size_t shared = train::shared_memory_needed(prepared, {workers});
+  comm::require_shared_memory(shared, fmt::format("{} with {} workers", job.config.model.name, workers));
   std::int64_t count = 0;
   for (const auto& parameter : parameters) count += element_count(parameter.shape);
   if (flags.json) {

@@ -14,10 +14,7 @@
 #include "distbelief/cli/worker_command.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/comm/host/communicator.h"
-#include "distbelief/compute/replica.h"
-#include "distbelief/train/job.h"
-#include "distbelief/train/lane_runner.h"
-#include "distbelief/train/snapshotter.h"
+#include "distbelief/train/memory_need.h"
 
 namespace distbelief::cli {
 namespace {
@@ -37,19 +34,10 @@ struct TrainFlags {
 // Everything that can be known to fail is found before a process starts. Gives the job's steps.
 std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_per_host) {
   check_named(job);
+  cluster::require_short_place();
   const train::PreparedJob prepared = train::prepare_job(job.config);
-  auto options = train::group_options(job.config);
-  options.lane_values = train::LaneRunner::lane_values(*prepared.network);
-  const auto parameters = compute::trainable_parameters(*prepared.network);
-  std::size_t bytes = 0;
-  if (workers_per_host[0] > 1)  // this machine stands for all; each looks again when it starts
-    bytes += strategy::AllreduceGroup::bytes_needed(parameters, options, workers_per_host, 0) +
-             comm::HostCommunicator::staging_bytes(workers_per_host[0]);
-  if (job.config.elastic.standby) bytes *= 2;
-  if (job.config.checkpoint.snapshots && workers_per_host.size() == 1)
-    bytes +=
-        train::Snapshotter::bytes_needed(parameters, options, compute::BufferSet(*prepared.network).size());
-  comm::require_shared_memory(bytes,
+  // This machine stands for all; each looks again when it starts.
+  comm::require_shared_memory(train::shared_memory_needed(prepared, workers_per_host),
                               fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
   return prepared.total_steps();
 }

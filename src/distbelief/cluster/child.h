@@ -37,8 +37,9 @@ class Child {
   bool ended_ = false;
 };
 
-// Ends a child in stages, called again and again after the moment `since` at which that was decided: asks
-// (SIGUSR1, which a launcher hands to its workers), ends (SIGTERM) after a second, kills after another half.
+// Ends a child in stages, counted from when this object was made: asks (SIGUSR1, which a launcher hands to
+// its workers), ends (SIGTERM) after a second, kills after another half. Press again and again until it is
+// gone.
 class Farewell {
  public:
   void press(const Child& child);

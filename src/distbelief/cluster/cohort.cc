@@ -31,13 +31,12 @@ Cohort::~Cohort() {
 
 void Cohort::hear(const comm::WorkerReport& report) {
   reports_[report.rank] = report;
-  if (first_step_ < 0 && report.state == "training") first_step_ = report.step;
   if (!handles_.contains(report.rank))
     handles_[report.rank] = int(syscall(SYS_pidfd_open, pid_t(report.pid), 0));
 }
 
 void Cohort::lose(int rank, Clock::time_point now) {
-  if (lost_rank_ >= 0) return;  // the others follow it
+  if (lost_at_) return;  // the others follow it
   lost_rank_ = rank;
   lost_at_ = now;
 }
@@ -58,6 +57,7 @@ bool Cohort::has_said_why() const {
                      [](const auto& one) { return one.second.state == "failed"; });
 }
 
+std::int64_t Cohort::first_step() const { return largest(reports_, &comm::WorkerReport::from_step); }
 std::int64_t Cohort::step() const { return largest(reports_, &comm::WorkerReport::step); }
 std::int64_t Cohort::snapshot_step() const { return largest(reports_, &comm::WorkerReport::snapshot_step); }
 std::int64_t Cohort::checkpoint_step() const {
@@ -81,7 +81,7 @@ Loss Cohort::loss() const {
   Loss loss{.rank = lost_rank_, .step = step(), .reason = {}};
   for (const auto& [rank, report] : reports_)
     if (report.state == "failed" && loss.reason.empty()) {
-      loss.rank = rank;
+      loss.rank = report.suspect >= 0 ? report.suspect : rank;
       loss.reason = report.message;
     }
   loss.exit_code = child_->exit_code();

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -19,8 +20,8 @@ constexpr const char* kOwnerFile = "supervisor";
 
 fs::path users_folder() { return fs::temp_directory_path() / fmt::format("distbelief-{}", getuid()); }
 
-// The start time tells a process from a later one with the same number; empty: it has ended, be it that nobody
-// has taken note yet.
+// The start time tells a process from a later one with the same number; empty: it has ended, be it that
+// nobody has taken note yet.
 std::string start_time(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -45,6 +46,17 @@ RunPlace place_of(const fs::path& run_dir) {
   const std::string name = fmt::format("{:016x}", xxh3(path.data(), path.size()));
   const fs::path folder = users_folder() / name;
   return {folder, folder / "control.sock", folder / "mpi", fmt::format("distbelief-{}-{}", getuid(), name)};
+}
+
+void require_short_place() {
+  constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
+  const std::string socket = place_of(".").socket.string();
+  if (socket.size() <= kLongest) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("the path of the run's socket, {}, has {} bytes and {} are possible; set TMPDIR to a "
+                  "shorter path",
+                  socket, socket.size(), kLongest));
 }
 
 void make_place(const RunPlace& place) {

@@ -15,6 +15,9 @@ struct RunPlace {
 };
 RunPlace place_of(const std::filesystem::path& run_dir);
 
+// Throws Error(kBadInput) when TMPDIR makes the socket's path longer than the system takes. Before anything
+// else.
+void require_short_place();
 // Makes the folder. Throws Error(kUnavailable) when somebody else's is in the way.
 void make_place(const RunPlace& place);
 // Removes everything.

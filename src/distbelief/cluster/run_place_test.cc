@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
 
 namespace distbelief::cluster {
@@ -31,6 +32,19 @@ TEST_F(RunPlaceTest, IsTheSameForEveryWayToNameTheFolder) {
   EXPECT_EQ(place_of(scratch_.path() / "." / "x" / ".." / "run").socket, place.socket);
   EXPECT_NE(place_of(scratch_.path() / "other").socket, place.socket);
   EXPECT_LT(place.socket.string().size(), 100U);
+}
+
+TEST_F(RunPlaceTest, RefusesATemporaryFolderThatLeavesNoRoomForTheSocket) {
+  EXPECT_NO_THROW(require_short_place());
+  const fs::path deep = scratch_.path() / std::string(100, 'x');
+  fs::create_directories(deep);
+  setenv("TMPDIR", deep.c_str(), 1);
+  try {
+    require_short_place();
+    FAIL() << deep;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("TMPDIR"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(RunPlaceTest, LeavesNothingWhenCleared) {

@@ -91,11 +91,8 @@ void Supervisor::say(const std::string& line) const {
 }
 
 void Supervisor::event(const std::string& kind, nlohmann::json details) {
-  details["event"] = kind;
-  details["unix_seconds"] =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   try {
-    events_.append(details);
+    events_.append(report::event_line(kind, std::move(details)));
   } catch (const Error& error) {  // a full disk does not end a run
     say(error.what());
   }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
@@ -42,6 +43,13 @@ void MetricsLog::write_whole(std::string_view text) {
     if (written <= 0) fail(written < 0 ? errno : EIO);
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+nlohmann::json event_line(const std::string& kind, nlohmann::json details) {
+  details["event"] = kind;
+  details["unix_seconds"] =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return details;
 }
 
 void MetricsLog::append(const nlohmann::json& object) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
 namespace distbelief::report {
@@ -30,5 +31,8 @@ class MetricsLog {
   int descriptor_ = -1;
   bool torn_ = false;  // the file ends inside a line
 };
+
+// A line of events.jsonl: what happened, when by the calendar's clock, and its details.
+nlohmann::json event_line(const std::string& kind, nlohmann::json details);
 
 }  // namespace distbelief::report

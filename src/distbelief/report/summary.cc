@@ -41,6 +41,7 @@ Json surroundings(const Summary& summary) {
           {"threads", summary.threads},
           {"generations", summary.generations},
           {"recoveries", summary.recoveries},
+          {"snapshot_seconds", summary.snapshot_seconds},
           {"algorithm", summary.algorithm},
           {"overlap", summary.overlap},
           {"isa", summary.isa},

@@ -42,6 +42,7 @@ struct Summary {
   std::string weights_sha256;
   std::int64_t generations = 1;
   std::int64_t recoveries = 0;
+  double snapshot_seconds = 0.0;     // that the last generation's snapshots took
   std::uint64_t peak_rss_bytes = 0;  // of the largest worker
   bool reproducible = false;
   std::string reproducible_note;

@@ -49,6 +49,7 @@ TEST(Summary, HoldsEveryPromisedKey) {
                           "weights_sha256",
                           "generations",
                           "recoveries",
+                          "snapshot_seconds",
                           "peak_rss_bytes",
                           "reproducible",
                           "reproducible_note",

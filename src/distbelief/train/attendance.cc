@@ -6,16 +6,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "distbelief/base/host_name.h"
+
 namespace distbelief::train {
 namespace {
 
 constexpr std::chrono::milliseconds kReportInterval{50};
-
-std::string own_host() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 }  // namespace
 
@@ -26,7 +22,7 @@ Attendance::Attendance(Options options) : options_(std::move(options)) {
                                    .on_lost =
                                        [this] {
                                          spdlog::warn("the supervisor is gone: saving and stopping");
-                                                                      options_.orders->stop = true;
+                                         options_.orders->stop = true;
                                          changed_.notify_all();
                                        }});
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -66,9 +62,10 @@ comm::WorkerReport Attendance::report() const {
   return {.generation = options_.cohort,
           .rank = options_.rank,
           .pid = getpid(),
-          .host = own_host(),
+          .host = host_name(),
           .state = vitals.state.load(),
           .step = vitals.step,
+          .from_step = vitals.from_step,
           .phase = std::string(report::to_string(vitals.phase)),
           .step_seconds = vitals.step_seconds,
           .busy_seconds = vitals.busy_seconds,
@@ -98,11 +95,23 @@ std::optional<Trainer::Start> Attendance::wait_for_turn(const std::atomic<bool>&
   return turn_;
 }
 
-void Attendance::end(const char* state, const std::string& message) {
-  thread_ = {};
+void Attendance::end(const std::string& status) {
   comm::WorkerReport last = report();
-  last.state = state;
+  last.state = "ended";
+  last.message = status;
+  send_last(last);
+}
+
+void Attendance::fail(const std::string& message, int suspect) {
+  comm::WorkerReport last = report();
+  last.state = "failed";
   last.message = message;
+  last.suspect = suspect;
+  send_last(last);
+}
+
+void Attendance::send_last(const comm::WorkerReport& last) {
+  thread_ = {};
   client_->report(last);
   client_->close();
 }

@@ -29,13 +29,16 @@ class Attendance {
   // Says that all is built, and waits for the order to begin. Nothing: this worker is not needed.
   std::optional<Trainer::Start> wait_for_turn(const std::atomic<bool>& interrupted);
 
-  // The last word; then the tie is ended.
-  void end(const char* state, const std::string& message);
+  // The last word, after which the tie is ended: how training ended, or why it failed and, if this worker
+  // gave up waiting for another, for whom (-1: for nobody).
+  void end(const std::string& status);
+  void fail(const std::string& message, int suspect);
 
  private:
   void take(const comm::WorkerOrder& order);
   void run(const std::stop_token& stop);
   comm::WorkerReport report() const;
+  void send_last(const comm::WorkerReport& last);
 
   Options options_;
   mutable std::mutex mutex_;

@@ -96,10 +96,7 @@ void Recorder::evaluated(const RunProgress& progress, const Evaluation& evaluati
 }
 
 void Recorder::event(const std::string& kind, nlohmann::json details) {
-  details["event"] = kind;
-  details["unix_seconds"] =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  append(events_, details);
+  append(events_, report::event_line(kind, std::move(details)));
 }
 
 void Recorder::finish() { progress_.finish(); }

@@ -101,7 +101,6 @@ std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& paramet
   restored.build = text.at("build").get<std::string>();
   if (world_.host() == source_host_) restored_ = memory_->state(int(slot));
   next_slot_ = 1 - int(slot);
-  last_step_ = restored.progress.step;
   return restored;
 }
 
@@ -163,7 +162,6 @@ void Snapshotter::take(strategy::AllreduceGroup& group, const RunProgress& progr
     raise(SIGKILL);
   }
   next_slot_ = 1 - next_slot_;
-  last_step_ = progress.step;
   last_ = Clock::now();
   const std::chrono::nanoseconds took = last_ - begin;
   cost_ = cost_.count() == 0 ? took : (cost_ + took) / 2;

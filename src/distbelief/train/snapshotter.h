@@ -48,7 +48,6 @@ class Snapshotter {
   // Collective, between two steps.
   void take(strategy::AllreduceGroup& group, const RunProgress& progress, std::span<const float> buffers);
 
-  std::int64_t last_step() const { return last_step_; }                             // -1: none yet
   double seconds() const { return std::chrono::duration<double>(total_).count(); }  // that all took
 
   static std::size_t bytes_needed(const std::vector<compute::Layout::Parameter>& parameters,
@@ -65,7 +64,6 @@ class Snapshotter {
   int source_host_ = -1;                 // that has the newest
   const std::byte* restored_ = nullptr;  // its state, on that host
   int next_slot_ = 0;
-  std::int64_t last_step_ = -1;
   std::chrono::nanoseconds cost_{};
   std::chrono::nanoseconds total_{};
   std::chrono::steady_clock::time_point last_{};

@@ -42,7 +42,7 @@ report::Summary Trainer::run(const Start& start) {
       job_.config.parallel.lanes > world_.size() * threads)
     balancer_ = std::make_unique<Balancer>(world_, threads);
   open_recorder();
-  if (options_.vitals) options_.vitals->step = progress_.step;
+  if (options_.vitals) options_.vitals->from_step = options_.vitals->step = progress_.step;
   show("training");
   if (is_root())
     recorder_->event(start_.resume ? "resumed" : "started", {{"generation", start_.generation},
@@ -106,6 +106,11 @@ void Trainer::balance() {
           {{"worker", straggler->slowest}, {"slowness", straggler->slowness}, {"step", progress_.step}});
   }
   if (!found) return;
+  if (!has_room_to_rebuild()) {
+    spdlog::warn("/dev/shm has no room to move lanes between workers; they stay where they are");
+    balancer_.reset();
+    return;
+  }
   const auto begin = Clock::now();
   rebuild(found->lanes);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -63,6 +63,7 @@ class Trainer {
   void build_group();
   void build_team();
   std::vector<std::int64_t> lanes_now() const;
+  bool has_room_to_rebuild();
   void rebuild(const std::vector<std::int64_t>& lanes_of_workers);
   void balance();
   std::unique_ptr<LaneRunner> make_runner(int thread);

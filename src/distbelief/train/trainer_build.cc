@@ -242,6 +242,15 @@ std::vector<std::int64_t> Trainer::lanes_now() const {
   return lanes;
 }
 
+// The old segment and the new one are there together for a moment. Collective: all workers get the same
+// answer.
+bool Trainer::has_room_to_rebuild() {
+  std::int64_t hosts_without =
+      world_.local_rank() == 0 && comm::shared_memory_free() < group_->shared_bytes() ? 1 : 0;
+  world_.communicator().allreduce(comm::view(&hosts_without, 1), comm::ReduceOp::kSum);
+  return hosts_without == 0;
+}
+
 // Everything that knows where lanes lie is made anew around the same weights, state and position.
 void Trainer::rebuild(const std::vector<std::int64_t>& lanes_of_workers) {
   phases_before_ = phases();

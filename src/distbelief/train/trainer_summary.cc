@@ -3,22 +3,13 @@
 
 #include <algorithm>
 
+#include "distbelief/base/host_name.h"
 #include "distbelief/report/memory.h"
 #include "distbelief/train/state_file.h"
 #include "distbelief/train/trainer.h"
 
 // How a run is reported at its end: the part of Trainer that only looks.
 namespace distbelief::train {
-namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-}  // namespace
-
 // The clock's view, with the strategy's own work during backward taken out of it.
 report::PhaseSeconds Trainer::phases() {
   using report::Phase;
@@ -87,6 +78,7 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.hidden_exchange_share = all > 0 ? std::chrono::duration<double>(times.early).count() / all : 0;
   summary.generations = start_.generation;
   summary.recoveries = start_.recoveries;
+  if (snapshotter_) summary.snapshot_seconds = snapshotter_->seconds();
   summary.isa = options_.isa;
   summary.libtorch_version = TORCH_VERSION;
   summary.mpi_version = world_.mpi_version();

@@ -11,7 +11,8 @@ namespace distbelief::train {
 struct Vitals {
   std::atomic<const char*> state{"starting"};  // or training, paused, saving
   std::atomic<report::Phase> phase{report::Phase::kOther};
-  std::atomic<std::int64_t> step{-1};  // steps done
+  std::atomic<std::int64_t> step{-1};       // steps done
+  std::atomic<std::int64_t> from_step{-1};  // where this generation began; -1: it has not
   std::atomic<std::int64_t> epoch{0};
   std::atomic<std::int64_t> first_lane{0}, end_lane{0};  // that it carries
   std::atomic<std::int64_t> snapshot_step{-1};

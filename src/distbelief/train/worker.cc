@@ -79,16 +79,17 @@ int train_in(World& world, const WorkerOptions& options) {
                                            .orders = &orders});
   try {
     const std::string status = train_attended(world, options, vitals, orders, attendance);
-    if (attendance) attendance->end("ended", status);
+    if (attendance) attendance->end(status);
     if (const cluster::RunPlace place = cluster::place_of(options.run_dir);
         attendance && world.local_rank() == 0 && cluster::is_abandoned(place))
       cluster::clear_place(place);  // nobody else will
     return status == "interrupted" ? 130 : 0;
   } catch (const Error& error) {
-    if (attendance && error.code() != ErrorCode::kAborted) attendance->end("failed", error.what());
+    const int suspect = error.code() == ErrorCode::kTimeout ? error.where().rank : -1;
+    if (attendance && error.code() != ErrorCode::kAborted) attendance->fail(error.what(), suspect);
     throw;
   } catch (const std::exception& error) {
-    if (attendance) attendance->end("failed", error.what());
+    if (attendance) attendance->fail(error.what(), -1);
     throw;
   }
 }

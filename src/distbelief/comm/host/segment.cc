@@ -61,10 +61,14 @@ struct Invitation {
 
 }  // namespace
 
-void require_shared_memory(std::size_t bytes, const std::string& purpose) {
+std::size_t shared_memory_free() {
   struct statvfs room {};
   if (statvfs("/dev/shm", &room) != 0) fail("cannot look at /dev/shm", errno);
-  const std::size_t free_bytes = room.f_bavail * room.f_frsize;
+  return room.f_bavail * room.f_frsize;
+}
+
+void require_shared_memory(std::size_t bytes, const std::string& purpose) {
+  const std::size_t free_bytes = shared_memory_free();
   if (free_bytes >= bytes) return;
   throw Error(ErrorCode::kUnavailable,
               fmt::format("/dev/shm has {:.1f} MB free, {} needs {:.1f} MB; give it more room "

@@ -30,6 +30,7 @@ class SharedSegment {
   std::size_t size_ = 0;
 };
 
+std::size_t shared_memory_free();  // bytes in /dev/shm
 // Throws Error(kUnavailable) unless /dev/shm has `bytes` free; `purpose` says what they are for.
 void require_shared_memory(std::size_t bytes, const std::string& purpose);
 

@@ -18,6 +18,7 @@ struct WorkerReport {
   std::string host{};
   std::string state{};  // "starting", "ready", "training", "paused", "saving", "failed", "ended"
   std::int64_t step = -1;
+  std::int64_t from_step = -1;  // where its generation began; -1: it has not
   std::string phase{};
   double step_seconds = 0;
   double busy_seconds = 0;  // of a step: its own computing, without waiting for others
@@ -28,6 +29,7 @@ struct WorkerReport {
   std::int64_t epoch = 0;
   std::vector<std::int64_t> lanes{};
   std::string message{};  // why it failed; cut after kMaxReportTextBytes
+  int suspect = -1;       // of a failure: the worker that was waited for in vain
 
   bool operator==(const WorkerReport&) const = default;
 };

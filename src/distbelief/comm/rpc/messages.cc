@@ -10,6 +10,7 @@ wire::Report to_wire(const WorkerReport& report) {
   message.set_host(report.host);
   message.set_state(report.state);
   message.set_step(report.step);
+  message.set_from_step(report.from_step);
   message.set_phase(report.phase);
   message.set_step_seconds(report.step_seconds);
   message.set_busy_seconds(report.busy_seconds);
@@ -21,6 +22,7 @@ wire::Report to_wire(const WorkerReport& report) {
   message.mutable_lanes()->Assign(report.lanes.begin(), report.lanes.end());
   // A message too long to be received would end the stream, and with it the reason of the failure.
   message.set_message(report.message.substr(0, kMaxReportTextBytes));
+  message.set_suspect(report.suspect);
   return message;
 }
 
@@ -31,6 +33,7 @@ WorkerReport from_wire(const wire::Report& message) {
           .host = message.host(),
           .state = message.state(),
           .step = message.step(),
+          .from_step = message.from_step(),
           .phase = message.phase(),
           .step_seconds = message.step_seconds(),
           .busy_seconds = message.busy_seconds(),
@@ -40,7 +43,8 @@ WorkerReport from_wire(const wire::Report& message) {
           .samples_per_second = message.samples_per_second(),
           .epoch = message.epoch(),
           .lanes = {message.lanes().begin(), message.lanes().end()},
-          .message = message.message()};
+          .message = message.message(),
+          .suspect = message.suspect()};
 }
 
 wire::Order to_wire(const WorkerOrder& order) {

@@ -1,0 +1,9 @@
+#pragma once
+
+#include <string>
+
+namespace distbelief {
+
+std::string host_name();  // of this machine
+
+}  // namespace distbelief

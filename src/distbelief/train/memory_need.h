@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "distbelief/train/job.h"
+
+namespace distbelief::train {
+
+// Bytes of /dev/shm that the first host of a run needs: what its workers share, as much again for a standby,
+// and the snapshots, which there are on one host. `job.config` is resolved for these workers.
+std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host);
+
+}  // namespace distbelief::train
