@@ -90,11 +90,18 @@ struct ParallelConfig {
 
 // How the run follows the machines that there are.
 struct ElasticConfig {
-  std::int64_t min = 1;       // workers
-  std::int64_t max = 0;       // 0: one for every lane
-  std::int64_t restarts = 5;  // in a row without a new step, before the run is given up
-  bool rebalance = true;      // move lanes from slow workers to fast ones
-  bool standby = false;       // keep the next generation parked, for a loss that nobody planned
+  std::int64_t min = 1;             // workers
+  std::int64_t max = 0;             // 0: one for every lane
+  std::int64_t restarts = 5;        // in a row without a new step, before the run is given up
+  bool rebalance = true;            // move lanes from slow workers to fast ones
+  bool standby = false;             // keep the next generation parked, for a loss that nobody planned
+  std::vector<std::string> spares;  // "host:workers" that stand by for a lost host
+  std::string hostfile;             // lines of host:workers; read again when it changes
+  std::string discovery;            // command that prints such lines; asked again and again
+  double discovery_seconds = 5.0;   // between two times
+  double silence_seconds = 4.0;     // after which a host that says nothing counts as lost
+  std::string address;              // of this machine, for workers on other hosts; empty: found out
+  std::string certs;  // folder that `distbelief certs` made, on every host; empty: made for the run
 
   friend bool operator==(const ElasticConfig&, const ElasticConfig&) = default;
 };

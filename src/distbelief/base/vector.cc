@@ -10,7 +10,7 @@ namespace {
 
 // Far enough ahead to cover a fetch from the other core, and across the end of a page, where hardware
 // prefetching stops.
-constexpr std::size_t kAheadBytes = 2048;
+constexpr std::size_t kAheadBytes = 4096;
 
 template <typename T>
 [[gnu::always_inline]] inline void add_to_both_ahead(T* left, T* right, std::size_t count) {

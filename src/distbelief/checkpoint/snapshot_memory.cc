@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -76,9 +77,13 @@ SnapshotMemory SnapshotMemory::open(const std::string& name, const Shape& shape)
   const bool fits = fstat(file, &status) == 0 && std::size_t(status.st_size) == memory.size_;
   if (!fits) make_room(file, name, memory.size_);
   void* place = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  const int error = errno;
-  close(file);
-  if (place == MAP_FAILED) fail("cannot map the snapshots", error);
+  if (place == MAP_FAILED) {
+    const int error = errno;
+    close(file);
+    fail("cannot map the snapshots", error);
+  }
+  flock(file, LOCK_SH | LOCK_NB);  // says that somebody uses it; nobody waits for it
+  memory.file_ = file;
   memory.data_ = static_cast<std::byte*>(place);
   Header& header = memory.header();
   if (!fits || header.magic != kMagic || !(header.shape == shape)) {
@@ -96,12 +101,14 @@ void SnapshotMemory::remove(const std::string& name) {
 }
 
 SnapshotMemory::SnapshotMemory(SnapshotMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
+    : file_(std::exchange(other.file_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       shape_(other.shape_) {}
 
 SnapshotMemory::~SnapshotMemory() {
   if (data_ != nullptr) munmap(data_, size_);
+  if (file_ >= 0) close(file_);
 }
 
 SnapshotMemory::Header& SnapshotMemory::header() const { return *reinterpret_cast<Header*>(data_); }

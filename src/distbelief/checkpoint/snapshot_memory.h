@@ -76,6 +76,7 @@ class SnapshotMemory {
   std::byte* text(int slot) const;
   std::optional<Whole> whole(int slot) const;
 
+  int file_ = -1;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   Shape shape_;

@@ -28,6 +28,8 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run);
 void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale, audit
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);
 void add_isa(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what a host answers
+void add_forget(CLI::App& app, const Invocation& invocation,
+                Run& run);  // hidden: what a host is told at the end
 
 // The path of this program, for starting it elsewhere.
 std::string own_path();

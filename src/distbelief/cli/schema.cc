@@ -181,9 +181,10 @@ std::vector<Key> parallel_keys() {
 std::vector<Key> elastic_keys() {
   return {
       key("elastic.min", at<&ElasticConfig::min>(), kCount,
-          "fewest workers that `distbelief scale` may ask for"),
+          "fewest workers: a run that has hosts for fewer waits; `distbelief scale` may not ask for fewer"),
       key("elastic.max", at<&ElasticConfig::max>(), kCountOrZero,
-          "most workers that `distbelief scale` may ask for; 0: one for every lane"),
+          "most workers, however many hosts there are and whatever `distbelief scale` asks for; 0: one for "
+          "every lane"),
       key("elastic.restarts", at<&ElasticConfig::restarts>(), kCountOrZero,
           "restarts in a row that bring no new step before the run is given up; 0: none at all"),
       key("elastic.rebalance", at<&ElasticConfig::rebalance>(),
@@ -191,6 +192,22 @@ std::vector<Key> elastic_keys() {
       key("elastic.standby", at<&ElasticConfig::standby>(),
           "keep the next workers started and waiting, so that a lost one is replaced sooner; costs their "
           "memory"),
+      key("elastic.spares", at<&ElasticConfig::spares>(),
+          "backup hosts, as `c:2`: used when others are lost"),
+      key("elastic.hostfile", at<&ElasticConfig::hostfile>(),
+          "file with a line `host:workers` for each host; may change while the run trains"),
+      key("elastic.discovery", at<&ElasticConfig::discovery>(),
+          "command that prints a line `host:workers` for each host there is now; asked again and again"),
+      key("elastic.discovery_seconds", at<&ElasticConfig::discovery_seconds>(), kSeconds,
+          "between two looks at the hostfile, two calls of the command"),
+      key("elastic.silence_seconds", at<&ElasticConfig::silence_seconds>(), kSeconds,
+          "a host that is silent for so long counts as lost"),
+      key("elastic.address", at<&ElasticConfig::address>(),
+          "of this machine, where workers on other hosts reach the supervisor; empty: found by itself"),
+      key("elastic.certs", at<&ElasticConfig::certs>(),
+          "folder with certificates from `distbelief certs`, at this path on every host; empty: the run "
+          "makes "
+          "its own"),
   };
 }
 

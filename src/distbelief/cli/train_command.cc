@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
+#include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
@@ -25,6 +27,7 @@ struct TrainFlags {
   JobFlags job;
   int workers = 0;
   std::string hosts;
+  std::string hostfile;
   std::string run_dir;
   std::string trace;
   std::string progress;
@@ -48,47 +51,59 @@ int most_workers(const Config& config) {
   return config.elastic.max > 0 ? std::min(int(config.elastic.max), lanes) : lanes;
 }
 
-// Between hosts nobody listens yet: the workers start at once, and a loss ends the run.
-int run_on_hosts(const Config& config, cluster::LaunchOptions launch, const WorkerCommand& command,
-                 const Invocation& invocation) {
-  launch.command = worker_command(config, command);
-  return cluster::run_workers(launch, *invocation.interrupted);
+std::vector<cluster::HostSlots> spare_hosts(const Config& config) {
+  std::vector<cluster::HostSlots> spares;
+  for (const std::string& spare : config.elastic.spares)
+    std::ranges::move(cluster::parse_hosts(spare), std::back_inserter(spares));
+  return spares;
 }
 
-int run_here(const Config& config, const cluster::LaunchOptions& launch, WorkerCommand command,
-             const Invocation& invocation) {
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::int64_t(1e3 * seconds));
+}
+
+cluster::SupervisorOptions supervisor_options(const Config& config,
+                                              const std::vector<cluster::HostSlots>& hosts,
+                                              const WorkerCommand& command) {
   const cluster::RunPlace place = cluster::place_of(command.run_dir);
-  command.control = "unix:" + place.socket.string();
-  if (config.checkpoint.snapshots) command.snapshots = place.snapshots;
-  return cluster::supervise({.launch = launch,
-                             .worker_command =
-                                 [&](int workers, int cohort) {
-                                   Config sized = config;
-                                   sized.parallel.workers = workers;
-                                   WorkerCommand one = command;
-                                   one.cohort = cohort;
-                                   return worker_command(sized, one);
-                                 },
-                             .run_dir = command.run_dir,
-                             .place = place,
-                             .policy = {.restarts = int(config.elastic.restarts)},
-                             .min = int(config.elastic.min),
-                             .max = most_workers(config),
-                             .standby = config.elastic.standby,
-                             .snapshots = config.checkpoint.snapshots,
-                             .resume = command.resume},
-                            *invocation.interrupted);
+  return {.launch = {},
+          .workers = int(config.parallel.workers),
+          .hosts = hosts,
+          .spares = spare_hosts(config),
+          .watch = {.hostfile = config.elastic.hostfile,
+                    .discovery = config.elastic.discovery,
+                    .interval = milliseconds(config.elastic.discovery_seconds),
+                    .program = own_path()},
+          .silence = milliseconds(config.elastic.silence_seconds),
+          .address = config.elastic.address,
+          .certs = config.elastic.certs,
+          .worker_command =
+              [=](const cluster::SupervisorOptions::Worker& worker) {
+                Config sized = config;
+                sized.parallel.workers = worker.workers;
+                WorkerCommand one = command;
+                one.cohort = worker.cohort;
+                one.control = worker.control;
+                if (config.checkpoint.snapshots) one.snapshots = place.snapshots;
+                return worker_command(sized, one);
+              },
+          .run_dir = command.run_dir,
+          .place = place,
+          .policy = {.restarts = int(config.elastic.restarts)},
+          .min = int(config.elastic.min),
+          .max = most_workers(config),
+          .deadline = milliseconds(config.parallel.deadline_seconds),
+          .standby = config.elastic.standby,
+          .snapshots = config.checkpoint.snapshots,
+          .resume = command.resume};
 }
 
 int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts,
               const WorkerCommand& command, const Invocation& invocation) {
-  cluster::LaunchOptions launch;
-  launch.workers = int(config.parallel.workers);
-  launch.hosts = hosts;
-  launch.isa = cluster::weakest_isa(hosts, own_path(), *invocation.interrupted);
+  cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
+  options.launch.isa = cluster::weakest_isa(hosts, options.spares, own_path(), *invocation.interrupted);
   if (invocation.interrupted->load()) return 130;
-  const int code = hosts.empty() ? run_here(config, launch, command, invocation)
-                                 : run_on_hosts(config, launch, command, invocation);
+  const int code = cluster::supervise(options, *invocation.interrupted);
   std::fflush(stdout);
   const std::string run_dir = command.run_dir.string();
   if (code == 0) show_end(command.run_dir);
@@ -115,16 +130,46 @@ int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocati
   return train::run_worker(launched_options(job.config, run_dir, resume, invocation));
 }
 
-// Where the workers go, and how many there are: --hosts, --workers, or what the job says.
-std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& config) {
+// The hosts that are there now, waiting for the first.
+std::vector<cluster::HostSlots> found_hosts(const Config& config, const std::atomic<bool>& interrupted) {
+  const auto look = [&] {
+    return cluster::find_hosts(config.elastic.hostfile, config.elastic.discovery, interrupted);
+  };
+  std::vector<cluster::HostSlots> hosts = look();
+  if (hosts.empty()) fmt::print(stderr, "distbelief: no host is there yet; waiting for the first\n");
+  while (hosts.empty() && !interrupted.load()) {
+    std::this_thread::sleep_for(milliseconds(config.elastic.discovery_seconds));
+    hosts = look();
+  }
+  return hosts;
+}
+
+// Where the workers go, and how many there are: --hosts, --hostfile, --workers, or what the job says.
+std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& config,
+                                              const Invocation& invocation) {
   if (flags.workers > 0) config.parallel.workers = flags.workers;
-  if (flags.hosts.empty()) return {};
-  std::vector<cluster::HostSlots> hosts = cluster::parse_hosts(flags.hosts);
-  config.parallel.workers = std::accumulate(hosts.begin(), hosts.end(), 0,
-                                            [](int sum, const auto& host) { return sum + host.slots; });
-  if (flags.workers > 0 && flags.workers != config.parallel.workers)
+  if (!flags.hostfile.empty()) config.elastic.hostfile = fs::absolute(flags.hostfile).string();
+  const bool finds = !config.elastic.hostfile.empty() || !config.elastic.discovery.empty();
+  if (finds && !flags.hosts.empty())
+    throw Error(ErrorCode::kBadInput,
+                "--hosts and elastic.hostfile or elastic.discovery disagree; give one of them");
+  if (flags.hosts.empty() && !finds) {
+    if (!config.elastic.spares.empty())
+      throw Error(ErrorCode::kBadInput,
+                  "elastic.spares stand by for hosts; name those with --hosts or --hostfile");
+    return {};
+  }
+  const std::vector<cluster::HostSlots> hosts =
+      finds ? found_hosts(config, *invocation.interrupted) : cluster::parse_hosts(flags.hosts);
+  const int slots = std::accumulate(hosts.begin(), hosts.end(), 0,
+                                    [](int sum, const auto& host) { return sum + host.slots; });
+  if (!finds && flags.workers > 0 && flags.workers != slots)
     throw Error(ErrorCode::kBadInput, fmt::format("--workers {} and --hosts {} disagree; give one of them",
                                                   flags.workers, flags.hosts));
+  const std::int64_t lanes = config.parallel.lanes / std::max<std::int64_t>(1, config.parallel.threads);
+  config.parallel.workers = slots;
+  for (const std::int64_t most : {config.elastic.max, finds ? lanes : 0})
+    if (most > 0) config.parallel.workers = std::min(config.parallel.workers, most);
   return hosts;
 }
 
@@ -166,7 +211,7 @@ void require_writable(const fs::path& trace) {
 int train(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& fault : flags.inject) train::parse_fault(fault);
   Job job = flags.job.read();
-  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config);
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
   if (!flags.trace.empty()) job.config.report.trace = fs::absolute(flags.trace).string();
   require_writable(job.config.report.trace);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
@@ -197,7 +242,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   require_same_arithmetic(before, job.config);
-  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config);
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
   if (cluster::launcher_place().launched) {
     job.config.parallel.workers = cluster::launcher_place().size;
     validate(job);
@@ -217,6 +262,8 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
 void add_places(CLI::App& command, TrainFlags& flags) {
   command.add_option("--workers", flags.workers, "how many processes")->check(CLI::Range(1, 4096));
   command.add_option("--hosts", flags.hosts, "on which machines, with how many each: a:2,b:2");
+  command.add_option("--hostfile", flags.hostfile,
+                     "the same as lines of a file, which may change while the run trains");
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cluster/launch.h"
+#include "distbelief/cluster/run_place.h"
+#include "distbelief/cluster/supervisor.h"
+#include "distbelief/comm/rpc/certificates.h"
 
 namespace distbelief::cli {
 
@@ -90,6 +93,24 @@ train::WorkerOptions worker_options(const Config& config, const fs::path& run_di
           .when_built = release_unused_memory};
 }
 
+std::atomic<bool> leaving{false};  // SIGTERM came; a signal handler can reach nothing else
+
+// Between hosts with the user's certificates, or those of the run, which came in the environment and go from
+// it: nothing that this process starts needs them.
+comm::ControlAddress control_address(const WorkerFlags& flags, const Config& config) {
+  comm::ControlAddress address{.target = flags.control};
+  if (flags.control.starts_with("unix:")) return address;
+  if (!config.elastic.certs.empty()) {
+    address = comm::secure_address(flags.control, config.elastic.certs, "worker");
+  } else {
+    const char* word = std::getenv(cluster::kCertificatesVariable);
+    address = comm::unpack_certificates(flags.control, word == nullptr ? "" : word);
+    unsetenv(cluster::kCertificatesVariable);
+  }
+  address.silence = std::chrono::milliseconds(std::int64_t(1e3 * config.elastic.silence_seconds));
+  return address;
+}
+
 int work(const WorkerFlags& flags, const Invocation& invocation) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
   pin_or_restart(invocation);
@@ -99,7 +120,13 @@ int work(const WorkerFlags& flags, const Invocation& invocation) {
                      progress_options(flags.progress, flags.columns, flags.utf8), invocation);
   options.snapshots = flags.snapshots;
   for (const std::string& fault : flags.inject) options.faults.push_back(train::parse_fault(fault));
-  if (!flags.control.empty()) options.control = comm::ControlAddress{.target = flags.control};
+  if (!flags.control.empty()) {
+    options.control = control_address(flags, config);
+    options.leaving = &leaving;
+    struct sigaction action {};
+    action.sa_handler = [](int) { leaving.store(true); };
+    sigaction(SIGTERM, &action, nullptr);
+  }
   options.cohort = flags.cohort;
   return train::run_worker(options);
 }
@@ -147,6 +174,18 @@ void add_worker(CLI::App& app, const Invocation& invocation, Run& run) {
   command->add_option("--control", flags->control);
   command->add_option("--cohort", flags->cohort);
   command->callback([=, &invocation, &run] { run = [=, &invocation] { return work(*flags, invocation); }; });
+}
+
+void add_forget(CLI::App& app, const Invocation&, Run& run) {
+  auto run_dir = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("forget", "what a host keeps of a run that has ended")->group("");
+  command->add_option("run", *run_dir)->required();
+  command->callback([=, &run] {
+    run = [=] {
+      cluster::clear_far_place(cluster::place_of(*run_dir));
+      return 0;
+    };
+  });
 }
 
 void add_isa(CLI::App& app, const Invocation&, Run& run) {

@@ -35,6 +35,8 @@ Child::Child(const Options& options) {
     if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
     const int null = open("/dev/null", O_RDONLY);
     if (null >= 0) dup2(null, STDIN_FILENO);
+    const int nowhere = options.quiet ? open("/dev/null", O_WRONLY) : -1;
+    if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
     execvp(arguments[0], arguments.data());
     [[maybe_unused]] const auto written = write(STDERR_FILENO, failure.data(), failure.size());
     _exit(127);
@@ -81,6 +83,33 @@ void Farewell::press(const Child& child) {
   else
     return;
   ++stage_;
+}
+
+std::optional<std::string> output_of(const std::vector<std::string>& command, milliseconds deadline,
+                                     const std::atomic<bool>& interrupted) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error(ErrorCode::kUnavailable, "cannot make a pipe");
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  const auto give_up = std::chrono::steady_clock::now() + deadline;
+  std::string output;
+  bool well = false;
+  {
+    Child child({.command = command, .output = ends[1], .quiet = true});
+    close(ends[1]);
+    char buffer[4096];
+    const auto drain = [&] {
+      for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;)
+        output.append(buffer, std::size_t(got));
+    };
+    bool ended = false;
+    while (!ended && !interrupted.load() && std::chrono::steady_clock::now() < give_up) {
+      ended = child.wait_ended(milliseconds(20));
+      drain();
+    }
+    well = ended && child.exit_code() == 0;
+  }
+  close(ends[0]);
+  return well ? std::optional(output) : std::nullopt;
 }
 
 void wait_for(Child& child, const std::atomic<bool>& interrupted) {

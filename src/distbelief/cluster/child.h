@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ class Child {
   struct Options {
     std::vector<std::string> command;
     int output = -1;        // a descriptor for its standard output; -1: ours
+    bool quiet = false;     // its standard error goes nowhere
     int death_signal = 15;  // what it gets when we die
   };
   explicit Child(const Options& options);
@@ -48,6 +50,12 @@ class Farewell {
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   int stage_ = 0;
 };
+
+// What a command prints on standard output, when it ends well before the deadline; nothing otherwise. It is
+// ended as soon as `interrupted`.
+std::optional<std::string> output_of(const std::vector<std::string>& command,
+                                     std::chrono::milliseconds deadline,
+                                     const std::atomic<bool>& interrupted);
 
 // Waits for the child; once `interrupted`, presses it to end.
 void wait_for(Child& child, const std::atomic<bool>& interrupted);

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "distbelief/base/host_name.h"
+
 namespace distbelief::cluster {
 namespace {
 
@@ -19,9 +21,9 @@ std::int64_t largest(const std::map<int, comm::WorkerReport>& reports,
 
 }  // namespace
 
-Cohort::Cohort(int id, int workers, std::unique_ptr<Child> child)
+Cohort::Cohort(int id, Placement placement, std::unique_ptr<Child> child)
     : id_(id),
-      workers_(workers),
+      placement_(std::move(placement)),
       child_(std::move(child)) {}
 
 Cohort::~Cohort() {
@@ -29,9 +31,15 @@ Cohort::~Cohort() {
     if (handle >= 0) close(handle);
 }
 
-void Cohort::hear(const comm::WorkerReport& report) {
+void Cohort::hear(const comm::WorkerReport& report, Clock::time_point now) {
+  const auto before = reports_.find(report.rank);
+  const bool moved = before == reports_.end() || before->second.step != report.step ||
+                     before->second.phase != report.phase || before->second.state != report.state;
+  Times& times = times_[report.rank];
+  times.heard = now;
+  if (moved) times.moved = now;
   reports_[report.rank] = report;
-  if (!handles_.contains(report.rank))
+  if (!handles_.contains(report.rank) && report.host == host_name())
     handles_[report.rank] = int(syscall(SYS_pidfd_open, pid_t(report.pid), 0));
 }
 
@@ -42,7 +50,7 @@ void Cohort::lose(int rank, Clock::time_point now) {
 }
 
 bool Cohort::is_ready() const {
-  return int(reports_.size()) == workers_ &&
+  return int(reports_.size()) == placement_.workers &&
          std::all_of(reports_.begin(), reports_.end(),
                      [](const auto& one) { return one.second.state == "ready"; });
 }
@@ -71,19 +79,75 @@ void Cohort::kill_workers() const {
 }
 
 bool Cohort::workers_are_gone() const {
-  return std::all_of(handles_.begin(), handles_.end(), [](const auto& one) {
-    pollfd state{one.second, POLLIN, 0};
-    return one.second < 0 || poll(&state, 1, 0) == 1;
+  return std::ranges::all_of(reports_, [&](const auto& one) {
+    const auto handle = handles_.find(one.first);
+    if (handle == handles_.end() || handle->second < 0) return parted_.contains(one.first);
+    pollfd state{handle->second, POLLIN, 0};
+    return poll(&state, 1, 0) == 1;
   });
 }
 
+void Cohort::give_up(const std::string& host, const std::string& why, Clock::time_point now) {
+  int first = -1;
+  for (int rank = placement_.workers - 1; rank >= 0; --rank)
+    if (placement_.host_of(rank) == host) {
+      parted_.insert(rank);
+      first = rank;
+    }
+  if (lost_at_) return;
+  lost_host_ = host;
+  why_ = why;
+  lose(first, now);
+}
+
+void Cohort::give_up(int rank, const std::string& why, Clock::time_point now) {
+  if (lost_at_) return;
+  why_ = why;
+  lose(rank, now);
+}
+
+std::vector<std::string> Cohort::silent_hosts(Clock::time_point now, Clock::duration silence) const {
+  std::vector<std::string> silent;
+  for (const HostSlots& host : placement_.hosts) {
+    bool quiet = true;
+    for (int rank = 0; rank < placement_.workers && quiet; ++rank)
+      if (placement_.host_of(rank) == host.host)
+        quiet = times_.contains(rank) && now - times_.at(rank).heard > silence &&
+                reports_.at(rank).state != "ended";
+    if (quiet) silent.push_back(host.host);
+  }
+  return silent;
+}
+
+std::optional<int> Cohort::stuck(Clock::time_point now, Clock::duration deadline) const {
+  std::optional<int> found;
+  for (const auto& [rank, report] : reports_) {
+    if (report.state != "training" || now - times_.at(rank).moved < deadline) continue;
+    if (!found || reports_.at(*found).phase == "exchange") found = rank;
+  }
+  return found;
+}
+
+void Cohort::excuse(Clock::duration absence) {
+  for (auto& [rank, times] : times_) {
+    times.heard += absence;
+    times.moved += absence;
+  }
+}
+
+bool Cohort::is_leaving(const std::string& host) const {
+  return std::ranges::any_of(
+      reports_, [&](const auto& one) { return one.second.leaving && placement_.host_of(one.first) == host; });
+}
+
 Loss Cohort::loss() const {
-  Loss loss{.rank = lost_rank_, .step = step(), .reason = {}};
+  Loss loss{.rank = lost_rank_, .host = lost_host_, .step = step(), .reason = {}};
   for (const auto& [rank, report] : reports_)
-    if (report.state == "failed" && loss.reason.empty()) {
+    if (report.state == "failed" && loss.reason.empty() && why_.empty()) {
       loss.rank = report.suspect >= 0 ? report.suspect : rank;
       loss.reason = report.message;
     }
+  if (!why_.empty()) loss.reason = why_;
   loss.exit_code = child_->exit_code();
   if (loss.reason.empty() && loss.exit_code > 128) loss.signal = loss.exit_code - 128;
   return loss;

@@ -4,9 +4,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "distbelief/cluster/child.h"
+#include "distbelief/cluster/hosts.h"
 #include "distbelief/cluster/recovery.h"
 #include "distbelief/comm/rpc/control.h"
 
@@ -16,16 +19,22 @@ namespace distbelief::cluster {
 class Cohort {
  public:
   using Clock = std::chrono::steady_clock;
-  Cohort(int id, int workers, std::unique_ptr<Child> child);
+  Cohort(int id, Placement placement, std::unique_ptr<Child> child);
   ~Cohort();
 
   int id() const { return id_; }
-  int workers() const { return workers_; }
+  int workers() const { return placement_.workers; }
+  const Placement& placement() const { return placement_; }
+  Clock::time_point since() const { return since_; }
   Child& child() { return *child_; }
   const std::map<int, comm::WorkerReport>& reports() const { return reports_; }
 
-  void hear(const comm::WorkerReport& report);
-  void lose(int rank, Clock::time_point now);  // rank -1: not known
+  void hear(const comm::WorkerReport& report, Clock::time_point now);
+  void lose(int rank, Clock::time_point now);         // rank -1: not known
+  void part_with(int rank) { parted_.insert(rank); }  // it has hung up
+  // A host that does not answer any more: its workers are not waited for.
+  void give_up(const std::string& host, const std::string& why, Clock::time_point now);
+  void give_up(int rank, const std::string& why, Clock::time_point now);  // a worker that hangs
 
   bool is_ready() const;         // all workers have built everything and wait
   bool has_handed_over() const;  // the first worker said so
@@ -37,16 +46,34 @@ class Cohort {
   std::int64_t snapshot_step() const;                      // of the newest snapshot
   std::int64_t checkpoint_step() const;
 
-  void kill_workers() const;      // those of this host, at once
-  bool workers_are_gone() const;  // those of this host
+  // Hosts all of whose workers were there and have been silent for so long.
+  std::vector<std::string> silent_hosts(Clock::time_point now, Clock::duration silence) const;
+  // The worker that has shown neither a new step nor a new phase for so long, if one has: of those the one
+  // that is not waiting for others.
+  std::optional<int> stuck(Clock::time_point now, Clock::duration deadline) const;
+  // We ourselves did not get to run: nobody is to blame for silence in that time.
+  void excuse(Clock::duration absence);
+  bool is_leaving(const std::string& host) const;  // a worker there was told to go
+
+  void kill_workers() const;      // those of this machine, at once
+  bool workers_are_gone() const;  // as far as can be known
   Loss loss() const;              // after the child has ended, or without its exit code
 
  private:
+  struct Times {
+    Clock::time_point heard;
+    Clock::time_point moved;  // when step, phase or state were last new
+  };
   int id_;
-  int workers_;
+  Placement placement_;
   std::unique_ptr<Child> child_;
+  Clock::time_point since_ = Clock::now();
   std::map<int, comm::WorkerReport> reports_;  // by rank
-  std::map<int, int> handles_;                 // pidfds by rank
+  std::map<int, Times> times_;                 // by rank
+  std::map<int, int> handles_;                 // pidfds by rank, of workers on this machine
+  std::set<int> parted_;                       // ranks that have hung up or are not waited for
+  std::string lost_host_;                      // the first that was given up
+  std::string why_;                            // it, or a worker, was given up
   int lost_rank_ = -1;                         // the first; -1: none, or not known
   std::optional<Clock::time_point> lost_at_;
 };

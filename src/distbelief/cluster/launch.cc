@@ -1,15 +1,12 @@
 #include "distbelief/cluster/launch.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
-#include <sstream>
+#include <mutex>
+#include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/cluster/child.h"
@@ -19,6 +16,7 @@ namespace {
 
 constexpr const char* kMpiexec = DISTBELIEF_MPIEXEC;
 constexpr bool kOpenMpi = DISTBELIEF_OPEN_MPI;
+constexpr std::chrono::seconds kAnswerDeadline{30};  // of a host at the start: it may have to load everything
 
 int number_in(const char* variable, int otherwise) {
   const char* text = std::getenv(variable);
@@ -33,19 +31,24 @@ std::vector<std::string> mpiexec_command(const LaunchOptions& options) {
       command.emplace_back(flag);
   // Inside a host we have our own shared memory; what a killed launcher leaves of Open MPI's would stay.
   if (kOpenMpi && !options.session_folder.empty())
-    command.insert(command.end(), {"--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", "--mca",
-                                   "orte_tmpdir_base", options.session_folder.string()});
-  if (!options.hosts.empty()) {
-    std::string list;
-    for (const HostSlots& host : options.hosts)
-      list += fmt::format("{}{}:{}", list.empty() ? "" : ",", host.host, host.slots);
-    command.insert(command.end(), {kOpenMpi ? "--host" : "-hosts", list});
-  }
+    command.insert(command.end(), {"--mca", "btl", "self,tcp", "--mca", "orte_tmpdir_base",
+                                   options.session_folder.string()});
+  if (kOpenMpi && !options.session_folder.empty() && options.hosts.empty())
+    command.insert(command.end(), {"--mca", "btl_tcp_if_include", "lo"});
+  // A launcher's daemon behind a cut link finds out and ends its workers.
+  if (kOpenMpi && !options.hosts.empty())
+    for (const char* setting :
+         {"oob_tcp_keepalive_time", "oob_tcp_keepalive_intvl", "oob_tcp_keepalive_probes"})
+      command.insert(command.end(), {"--mca", setting, "2"});
+  if (!options.hosts.empty())
+    command.insert(command.end(), {kOpenMpi ? "--host" : "-hosts", to_string(options.hosts)});
   return command;
 }
 
-void add_environment(std::vector<std::string>& command, Isa isa) {
-  for (const Variable& variable : pinned_environment(isa)) {
+void add_environment(std::vector<std::string>& command, const LaunchOptions& options) {
+  for (const std::string& name : options.exported)
+    command.insert(command.end(), {kOpenMpi ? "-x" : "-genvlist", name});
+  for (const Variable& variable : pinned_environment(options.isa)) {
     if (kOpenMpi)
       command.insert(command.end(), {"-x", variable.name + "=" + variable.value});
     else
@@ -86,29 +89,9 @@ void restart_pinned(Isa isa, char** argv) {
   execv("/proc/self/exe", argv);
 }
 
-std::vector<HostSlots> parse_hosts(const std::string& text) {
-  std::vector<HostSlots> hosts;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    const std::size_t colon = part.find(':');
-    HostSlots host{part.substr(0, colon), 1};
-    if (colon != std::string::npos) {
-      const char* end = part.data() + part.size();
-      const auto [stop, error] = std::from_chars(part.data() + colon + 1, end, host.slots);
-      if (error != std::errc{} || stop != end) host.slots = 0;
-    }
-    if (host.host.empty() || host.slots < 1)
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("--hosts: '{}' is not host:workers, as in a:2,b:2", part));
-    hosts.push_back(std::move(host));
-  }
-  if (hosts.empty()) throw Error(ErrorCode::kBadInput, "--hosts is empty; write host:workers, as in a:2,b:2");
-  return hosts;
-}
-
 std::vector<std::string> launch_command(const LaunchOptions& options) {
   std::vector<std::string> command = mpiexec_command(options);
-  add_environment(command, options.isa);
+  add_environment(command, options);
   command.insert(command.end(), options.command.begin(), options.command.end());
   return command;
 }
@@ -127,37 +110,40 @@ int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupt
   return child.exit_code();
 }
 
-Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path& program,
-                const std::atomic<bool>& interrupted) {
+std::vector<std::string> probe_command(const std::string& host, const std::filesystem::path& program) {
+  LaunchOptions options;
+  options.hosts = {{host, 1}};
+  std::vector<std::string> command = mpiexec_command(options);
+  command.insert(command.end(), {program.string(), "isa"});
+  return command;
+}
+
+Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& may_be_absent,
+                const std::filesystem::path& program, const std::atomic<bool>& interrupted) {
   Isa weakest = pinned_isa();
   if (hosts.empty()) return weakest;
   prepare_launcher();
-  LaunchOptions options{
-      .workers = int(hosts.size()), .hosts = hosts, .isa = weakest, .command = {}, .session_folder = {}};
-  for (HostSlots& host : options.hosts) host.slots = 1;
-  std::vector<std::string> command = mpiexec_command(options);
-  command.insert(command.end(), {program.string(), "isa"});
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw Error(ErrorCode::kUnavailable, "cannot make a pipe");
-  std::string answer;
-  int code = 0;
+  std::mutex mutex;  // guards the next and `weakest`
+  std::string silent;
+  const auto ask = [&](const std::string& host, std::string* missing) {
+    const std::optional<std::string> answer =
+        output_of(probe_command(host, program), kAnswerDeadline, interrupted);
+    const std::lock_guard lock(mutex);
+    if (answer)
+      weakest = std::min(weakest, parse_isa(answer->substr(0, answer->find('\n'))));
+    else if (missing)
+      *missing += (missing->empty() ? "" : ", ") + host;
+  };
   {
-    Child child({.command = command, .output = ends[1]});
-    close(ends[1]);
-    wait_for(child, interrupted);
-    code = child.exit_code();
+    std::vector<std::jthread> askers;
+    for (const HostSlots& host : hosts) askers.emplace_back(ask, host.host, &silent);
+    for (const HostSlots& host : may_be_absent) askers.emplace_back(ask, host.host, nullptr);
   }
-  char buffer[4096];
-  for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;)
-    answer.append(buffer, std::size_t(got));
-  close(ends[0]);
-  if (code != 0)
+  if (!silent.empty() && !interrupted.load())
     throw Error(ErrorCode::kUnavailable,
-                "not all hosts answered; can each be reached without a password (try: mpirun --host ... "
-                "hostname), and is "
-                "this program at the same path on all of them?");
-  std::istringstream lines(answer);
-  for (std::string line; std::getline(lines, line);) weakest = std::min(weakest, parse_isa(line));
+                fmt::format("no answer from {}; can each host be reached without a password (try: {} {} HOST "
+                            "hostname), and is this program at the same path on all of them?",
+                            silent, kMpiexec, kOpenMpi ? "--host" : "-hosts"));
   return weakest;
 }
 

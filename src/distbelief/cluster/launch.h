@@ -1,10 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "distbelief/cluster/hosts.h"
 #include "distbelief/cluster/isa.h"
 
 namespace distbelief::cluster {
@@ -25,19 +27,13 @@ bool is_pinned();
 // Starts the program anew with that environment, whatever its variables were; returns only where that fails.
 void restart_pinned(Isa isa, char** argv);
 
-struct HostSlots {
-  std::string host;
-  int slots = 1;
-};
-std::vector<HostSlots> parse_hosts(const std::string& text);  // "a:2,b:2"; throws Error(kBadInput)
-
 struct LaunchOptions {
   int workers = 1;
   std::vector<HostSlots> hosts;  // empty: this machine
   Isa isa = Isa::kBaseline;
-  std::vector<std::string> command;  // program and arguments of a worker
-  std::filesystem::path
-      session_folder{};  // all on this host: for the launcher's own files; empty: where it likes
+  std::vector<std::string> command;        // program and arguments of a worker
+  std::filesystem::path session_folder{};  // for the launcher's own files; empty: where it likes
+  std::vector<std::string> exported{};     // variables of our environment that the workers get too
 };
 
 // The command line that starts the workers; pure.
@@ -51,9 +47,13 @@ void prepare_launcher();
 // theirs, or 130 when interrupted. All of them are gone when it returns.
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted);
 
+// The command line that asks a host whether it can run `program`; it answers with its instruction set.
+std::vector<std::string> probe_command(const std::string& host, const std::filesystem::path& program);
+inline constexpr std::chrono::seconds kProbeDeadline{5};
+
 // The weakest instruction set among this process's own (pinned_isa) and the hosts', asked of each. Throws
-// Error(kUnavailable) naming a host that does not answer.
-Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::filesystem::path& program,
-                const std::atomic<bool>& interrupted);
+// Error(kUnavailable) naming the hosts that do not answer, unless `may_be_absent`.
+Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& may_be_absent,
+                const std::filesystem::path& program, const std::atomic<bool>& interrupted);
 
 }  // namespace distbelief::cluster

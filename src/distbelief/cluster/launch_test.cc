@@ -9,21 +9,6 @@
 namespace distbelief::cluster {
 namespace {
 
-TEST(Hosts, AreParsedWithTheirWorkers) {
-  const auto hosts = parse_hosts("a:2,b,c.example:16");
-  ASSERT_EQ(hosts.size(), 3U);
-  EXPECT_EQ(hosts[0].host, "a");
-  EXPECT_EQ(hosts[0].slots, 2);
-  EXPECT_EQ(hosts[1].slots, 1);
-  EXPECT_EQ(hosts[2].host, "c.example");
-  EXPECT_EQ(hosts[2].slots, 16);
-}
-
-TEST(Hosts, AreRefusedWhenTheyMakeNoSense) {
-  for (const char* text : {"", "a:0", "a:x", ":2", "a:2,,b:1", "a:2x", "a:-1"})
-    EXPECT_THROW(parse_hosts(text), Error) << text;
-}
-
 TEST(LaunchCommand, NamesHostsWorkersAndThePinnedEnvironment) {
   const auto command = launch_command(
       {.workers = 4, .hosts = {{"a", 2}, {"b", 2}}, .isa = Isa::kAvx2, .command = {"program", "worker"}});

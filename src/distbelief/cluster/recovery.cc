@@ -34,7 +34,9 @@ int at_same_place(const std::vector<Loss>& losses) {
 }  // namespace
 
 std::string Loss::describe() const {
-  std::string text = rank >= 0 ? fmt::format("worker {} lost", rank) : "the workers were lost";
+  std::string text = !host.empty() ? fmt::format("host {} lost", host)
+                     : rank >= 0   ? fmt::format("worker {} lost", rank)
+                                   : "the workers were lost";
   if (signal > 0)
     text += fmt::format(" (signal {})", signal);
   else if (!reason.empty())

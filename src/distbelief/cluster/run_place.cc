@@ -1,16 +1,20 @@
 #include "distbelief/cluster/run_place.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/base/host_name.h"
 
 namespace distbelief::cluster {
 namespace {
@@ -32,11 +36,35 @@ std::string start_time(pid_t pid) {
   return at == std::string::npos ? "" : text.substr(at + 1, text.find(' ', at + 1) - at - 1);
 }
 
+// Of another host, which may share this folder with ours, nothing can be known.
 bool owner_lives(const fs::path& folder) {
   std::ifstream file(folder / kOwnerFile);
   pid_t pid = 0;
-  std::string since;
-  return file >> pid >> since && pid > 0 && start_time(pid) == since;
+  std::string since, host;
+  if (!(file >> pid >> since >> host) || pid <= 0) return false;
+  return host != host_name() || start_time(pid) == since;
+}
+
+std::string shared_memory_prefix() { return fmt::format("distbelief-{}-", getuid()); }
+
+// Snapshots of runs whose supervisor is on another host: workers hold a lock as long as they live, and a run
+// that starts its next workers does so within seconds.
+void clear_unheld_snapshots(const fs::path& own) {
+  constexpr std::chrono::minutes kLongAgo{10};
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(shared_memory_prefix()) || entry.path() == own) continue;
+    if (fs::exists(users_folder() / name.substr(shared_memory_prefix().size()))) continue;
+    const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) continue;
+    struct stat status {};
+    const bool old =
+        fstat(file, &status) == 0 &&
+        std::chrono::system_clock::now() - std::chrono::system_clock::from_time_t(status.st_mtime) > kLongAgo;
+    if (old && flock(file, LOCK_EX | LOCK_NB) == 0) shm_unlink(("/" + name).c_str());
+    close(file);
+  }
 }
 
 }  // namespace
@@ -45,7 +73,7 @@ RunPlace place_of(const fs::path& run_dir) {
   const std::string path = fs::weakly_canonical(fs::absolute(run_dir)).string();
   const std::string name = fmt::format("{:016x}", xxh3(path.data(), path.size()));
   const fs::path folder = users_folder() / name;
-  return {folder, folder / "control.sock", folder / "mpi", fmt::format("distbelief-{}-{}", getuid(), name)};
+  return {folder, folder / "control.sock", folder / "mpi", shared_memory_prefix() + name};
 }
 
 void require_short_place() {
@@ -71,7 +99,8 @@ void make_place(const RunPlace& place) {
                     "set TMPDIR to another place",
                     top.string()));
   chmod(top.c_str(), 0700);
-  std::ofstream(place.folder / kOwnerFile) << getpid() << ' ' << start_time(getpid()) << '\n';
+  std::ofstream(place.folder / kOwnerFile)
+      << getpid() << ' ' << start_time(getpid()) << ' ' << host_name() << '\n';
 }
 
 void clear_place(const RunPlace& place) {
@@ -81,15 +110,17 @@ void clear_place(const RunPlace& place) {
   shm_unlink(("/" + place.snapshots).c_str());
 }
 
+void clear_far_place(const RunPlace& place) { shm_unlink(("/" + place.snapshots).c_str()); }
+
 bool is_abandoned(const RunPlace& place) { return fs::exists(place.folder) && !owner_lives(place.folder); }
 
 void clear_abandoned(const RunPlace& own) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(users_folder(), ignored)) {
     if (entry.path() == own.folder || owner_lives(entry.path())) continue;
-    clear_place(
-        {entry.path(), {}, {}, fmt::format("distbelief-{}-{}", getuid(), entry.path().filename().string())});
+    clear_place({entry.path(), {}, {}, shared_memory_prefix() + entry.path().filename().string()});
   }
+  clear_unheld_snapshots(fs::path("/dev/shm") / own.snapshots);
 }
 
 }  // namespace distbelief::cluster

@@ -8,7 +8,7 @@ namespace distbelief::cluster {
 // Where a run keeps what is not in its run folder: names made from the folder's path, so that every command
 // finds them. All of it is gone when the run has ended; what a crash left is removed by the next command.
 struct RunPlace {
-  std::filesystem::path folder;    // private to the user: socket, the launcher's files
+  std::filesystem::path folder;    // private to the user: socket, certificates, the launcher's files
   std::filesystem::path socket;    // of the supervisor
   std::filesystem::path launcher;  // the launcher's session files
   std::string snapshots;           // name of the memory
@@ -22,7 +22,9 @@ void require_short_place();
 void make_place(const RunPlace& place);
 // Removes everything.
 void clear_place(const RunPlace& place);
-// Whether its supervisor is gone without having cleared it.
+// Removes what a run has on a host that is not its supervisor's: the snapshots.
+void clear_far_place(const RunPlace& place);
+// Whether its supervisor, of this machine, is gone without having cleared it.
 bool is_abandoned(const RunPlace& place);
 // Removes what other runs have left whose supervisor is gone. Called by commands that start something.
 void clear_abandoned(const RunPlace& own);

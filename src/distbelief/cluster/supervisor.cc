@@ -1,88 +1,33 @@
-#include "distbelief/cluster/supervisor.h"
-
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <thread>
+#include <algorithm>
+#include <fstream>
 
 #include "distbelief/base/error.h"
-#include "distbelief/cluster/cohort.h"
-#include "distbelief/comm/rpc/control_server.h"
-#include "distbelief/report/metrics.h"
+#include "distbelief/cluster/supervision.h"
+#include "distbelief/report/atomic_file.h"
 
 namespace distbelief::cluster {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-double seconds_since(Clock::time_point then) {
-  return std::chrono::duration<double>(Clock::now() - then).count();
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-// Its decisions are taken on the thread that calls run(); gRPC's threads only note what they hear. One mutex.
-class Supervisor final : public comm::ControlServer::Handler {
- public:
-  Supervisor(const SupervisorOptions& options, const std::atomic<bool>& interrupted);
-  int run();
-
-  void report(const comm::WorkerReport& report) override;
-  void lost(int cohort, int rank) override;
-  comm::CommandReply command(const comm::Command& command) override;
-
- private:
-  std::unique_ptr<Cohort> launch(int workers);
-  std::optional<int> look();
-  std::optional<int> look_at_active();
-  std::optional<int> end_of_active();
-  void recover(const Loss& loss);
-  void change_size();
-  void begin(std::unique_ptr<Cohort> cohort);
-  void order_all(const Cohort& cohort, const comm::WorkerOrder& order);
-  void see_off();
-  void note_recovery();
-  void tell_recovery();
-  int say_goodbye();
-  Cohort* find(int id);
-  nlohmann::json status() const;
-  comm::CommandReply scale(std::int64_t workers);
-  void say(const std::string& line) const;
-  void event(const std::string& kind, nlohmann::json details);
-
-  const SupervisorOptions& options_;
-  const std::atomic<bool>& interrupted_;
-  report::MetricsLog events_;
-
-  std::mutex mutex_;  // guards everything below
-  std::condition_variable changed_;
-  int cohorts_ = 0;
-  int generation_ = 0;
-  int wanted_ = 1;                  // workers
-  std::unique_ptr<Cohort> active_;  // trains
-  std::unique_ptr<Cohort> next_;    // gets ready, or is
-  std::deque<std::pair<std::unique_ptr<Cohort>, Clock::time_point>> leaving_;
-  bool hand_over_ordered_ = false;
-  bool stopping_ = false;
-  bool paused_ = false;
-  std::optional<std::string> failure_;
-  std::vector<Loss> losses_;
-  std::optional<Clock::time_point> lost_at_;     // until a new step is there
-  std::optional<Clock::time_point> not_before_;  // a restart that has to wait
-  std::string change_;                           // why the next generation comes
-  std::optional<comm::ControlServer> server_;    // last: its threads use all of this
-};
+}  // namespace
 
 Supervisor::Supervisor(const SupervisorOptions& options, const std::atomic<bool>& interrupted)
     : options_(options),
       interrupted_(interrupted),
       events_(options.run_dir / "events.jsonl"),
-      wanted_(options.launch.workers) {
-  server_.emplace(comm::ControlAddress{.target = "unix:" + options_.place.socket.string()}, *this);
+      control_("unix:" + options.place.socket.string()),
+      board_(options.hosts, options.spares),
+      watch_(options.watch) {
+  server_.emplace(comm::ControlAddress{.target = control_}, *this);
+  if (!board_.is_local()) listen_to_hosts();
 }
 
 void Supervisor::say(const std::string& line) const {
@@ -98,14 +43,18 @@ void Supervisor::event(const std::string& kind, nlohmann::json details) {
   }
 }
 
-std::unique_ptr<Cohort> Supervisor::launch(int workers) {
+std::unique_ptr<Cohort> Supervisor::launch(const Placement& placement) {
   LaunchOptions launch = options_.launch;
-  launch.workers = workers;
-  launch.command = options_.worker_command(workers, ++cohorts_);
+  launch.workers = placement.workers;
+  launch.hosts = placement.hosts;
+  launch.command =
+      options_.worker_command({.workers = placement.workers, .cohort = ++cohorts_, .control = control_});
   launch.session_folder = options_.place.launcher;
+  if (far_server_ && options_.certs.empty()) launch.exported.emplace_back(kCertificatesVariable);
+  for (const HostSlots& host : placement.hosts) used_.insert(host.host);
   // When we die the launcher hands SIGUSR1 to its workers: they save and end.
   return std::make_unique<Cohort>(
-      cohorts_, workers,
+      cohorts_, placement,
       std::make_unique<Child>(Child::Options{.command = launch_command(launch), .death_signal = SIGUSR1}));
 }
 
@@ -120,22 +69,33 @@ Cohort* Supervisor::find(int id) {
 void Supervisor::report(const comm::WorkerReport& report) {
   const std::lock_guard lock(mutex_);
   Cohort* cohort = find(report.generation);
-  if (cohort == nullptr) return;
+  if (cohort == nullptr) {  // from behind a link that was cut and is back
+    if (far_server_)
+      far_server_->order(report.generation, report.rank, {.kind = "leave", .value = 0, .text = {}});
+    return;
+  }
   const auto before = cohort->reports().find(report.rank);
   const bool news = before == cohort->reports().end() || before->second.state != report.state ||
                     (lost_at_ && before->second.step != report.step);
-  cohort->hear(report);
+  cohort->hear(report, Clock::now());
+  if (report.state == "ended") cohort->part_with(report.rank);
   if (news) changed_.notify_one();
 }
 
 void Supervisor::lost(int id, int rank) {
   const std::lock_guard lock(mutex_);
-  if (Cohort* cohort = find(id)) cohort->lose(rank, Clock::now());
+  if (Cohort* cohort = find(id)) {
+    cohort->part_with(rank);
+    // gRPC has noticed a silence before we did: was it all of the host?
+    look_for_silence(*cohort, options_.silence / 2);
+    cohort->lose(rank, Clock::now());
+  }
   changed_.notify_one();
 }
 
 void Supervisor::order_all(const Cohort& cohort, const comm::WorkerOrder& order) {
-  for (int rank = 0; rank < cohort.workers(); ++rank) server_->order(cohort.id(), rank, order);
+  comm::ControlServer& server = far_server_ ? *far_server_ : *server_;
+  for (int rank = 0; rank < cohort.workers(); ++rank) server.order(cohort.id(), rank, order);
 }
 
 void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
@@ -143,14 +103,32 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
   hand_over_ordered_ = false;
   const nlohmann::json text = {{"generation", ++generation_},
                                {"recoveries", losses_.size()},
+                               {"fence", raise_fence()},
                                {"resume", options_.resume || generation_ > 1}};
   order_all(*active_, {.kind = "go", .value = 0, .text = text.dump()});
   if (stopping_) order_all(*active_, {.kind = "stop", .value = 0, .text = {}});
   if (paused_) order_all(*active_, {.kind = "pause", .value = 0, .text = {}});
+  waiting_ = false;
   event("generation", {{"generation", generation_},
                        {"workers", active_->workers()},
+                       {"hosts", to_string(active_->placement().hosts)},
                        {"cohort", active_->id()},
                        {"reason", change_}});
+}
+
+// Workers of an earlier generation that still write find a larger number in the run folder and leave it be.
+std::int64_t Supervisor::raise_fence() {
+  const std::filesystem::path path = options_.run_dir / "fence";
+  std::int64_t fence = 0;
+  std::ifstream(path) >> fence;
+  const std::string text = std::to_string(fence + 1);
+  const std::string_view piece = text;
+  try {
+    report::write_atomically(path, {&piece, 1});
+  } catch (const Error& error) {  // a full disk does not end a run
+    say(error.what());
+  }
+  return fence + 1;
 }
 
 // Workers that are no longer needed get two seconds to leave by themselves.
@@ -169,6 +147,7 @@ void Supervisor::recover(const Loss& loss) {
   losses_.push_back(loss);
   const RecoveryDecision decision = decide_recovery(options_.policy, losses_);
   event("lost", {{"worker", loss.rank},
+                 {"host", loss.host},
                  {"signal", loss.signal},
                  {"exit_code", loss.exit_code},
                  {"step", loss.step},
@@ -205,7 +184,8 @@ std::optional<int> Supervisor::look_at_active() {
   if (!active_->is_broken()) return std::nullopt;
   if (!lost_at_) lost_at_ = active_->lost_at();
   if (!active_->has_said_why()) active_->kill_workers();  // those that are left would only find out later
-  if (seconds_since(active_->lost_at()) > 1) {
+  // Other hosts' workers end with their launcher.
+  if (seconds_since(active_->lost_at()) > (board_.is_local() || active_->has_said_why() ? 1 : 0)) {
     active_->kill_workers();
     active_->child().signal_group(SIGKILL);
   }
@@ -213,17 +193,15 @@ std::optional<int> Supervisor::look_at_active() {
 }
 
 // A planned change: the next generation gets ready while this one trains, then takes over.
-void Supervisor::change_size() {
-  if (next_ && next_->workers() != wanted_) {
+void Supervisor::change_to(const Placement& placement) {
+  if (next_ && next_->placement() != placement) {
     leaving_.emplace_back(std::move(next_), Clock::now() - std::chrono::seconds(2));
     return;
   }
-  if (!next_) {
-    next_ = launch(wanted_);
-  } else if (next_->is_ready() && !hand_over_ordered_) {
-    hand_over_ordered_ = true;
-    order_all(*active_, {.kind = "hand over", .value = 0, .text = {}});
-  }
+  if (!next_ && placement.workers > 0) next_ = launch(placement);
+  if (hand_over_ordered_ || (placement.workers > 0 && !next_->is_ready())) return;
+  hand_over_ordered_ = true;  // to nobody, where no hosts are left: they are waited for
+  order_all(*active_, {.kind = "hand over", .value = 0, .text = {}});
 }
 
 void Supervisor::note_recovery() {
@@ -245,39 +223,69 @@ void Supervisor::tell_recovery() {
 // Everything that is due now; an exit code when the run has ended.
 std::optional<int> Supervisor::look() {
   see_off();
+  look_at_hosts();
   if (active_)
     if (const std::optional<int> code = look_at_active()) return code;
   if (failure_) return 1;
   note_recovery();
-  if (next_ && (next_->child().ended() || next_->is_broken())) {
-    if (!next_->child().wait_ended(milliseconds(500))) next_->child().signal_group(SIGKILL);
-    next_->child().wait_ended(milliseconds(500));
-    if (active_ && !active_->is_broken()) {  // the run does not depend on it: another one, after a moment
-      event("spare lost", {{"cohort", next_->id()}, {"exit_code", next_->child().exit_code()}});
-      next_.reset();
-      not_before_ = Clock::now() + std::chrono::seconds(2);
-      return std::nullopt;
-    }
-    if (next_->child().exit_code() == 130) return 130;
-    if (!lost_at_ && generation_ > 0) lost_at_ = Clock::now();
-    recover(next_->loss());
-    next_.reset();
+  if (next_)
+    if (const std::optional<int> code = look_at_next()) return code;
+  if (failure_) return 1;
+  steer();
+  return std::nullopt;
+}
+
+// A cohort that never got ready, or was lost while it waited for its turn.
+std::optional<int> Supervisor::look_at_next() {
+  if (!active_ && next_->placement() != placement()) {  // not where workers should be now
+    leaving_.emplace_back(std::move(next_), Clock::now() - std::chrono::seconds(2));
     return std::nullopt;
   }
+  if (!next_->child().ended() && !next_->is_broken()) return std::nullopt;
+  if (!next_->child().wait_ended(milliseconds(500))) next_->child().signal_group(SIGKILL);
+  next_->child().wait_ended(milliseconds(500));
+  const Loss loss = next_->loss();
+  const std::unique_ptr<Cohort> failed = std::move(next_);
+  if (!board_.is_local())
+    for (const HostSlots& host : failed->placement().hosts) questioned_.insert(host.host);
+  watch_.ask({questioned_.begin(), questioned_.end()});
+  if (active_ && !active_->is_broken()) {  // the run does not depend on it: another one, after a moment
+    event("spare lost", {{"cohort", failed->id()}, {"exit_code", loss.exit_code}});
+    not_before_ = Clock::now() + std::chrono::seconds(2);
+    return std::nullopt;
+  }
+  if (loss.exit_code == 130) return 130;
+  if (!lost_at_ && generation_ > 0) lost_at_ = Clock::now();
+  if (questioned_.empty())
+    recover(loss);
+  else
+    unexplained_ = loss;  // perhaps a host does not answer: then that is why
+  return std::nullopt;
+}
+
+// Sees to it that those workers train, or get ready, that should.
+void Supervisor::steer() {
+  const Placement wanted = placement();
   if (active_) {
-    if (stopping_ || (!next_ && not_before_ && Clock::now() < *not_before_)) return std::nullopt;
-    if (wanted_ != active_->workers())
-      change_size();
+    if (stopping_ || active_->is_broken() || !questioned_.empty()) return;
+    if (!next_ && not_before_ && Clock::now() < *not_before_) return;
+    if (wanted != active_->placement())
+      change_to(wanted);
     else if (!next_ && options_.standby && active_->step() >= 0)
-      next_ = launch(active_->workers());
-    return std::nullopt;
+      next_ = launch(wanted);
+    return;
   }
-  if (!next_ && (!not_before_ || Clock::now() >= *not_before_)) next_ = launch(wanted_);
+  if (wanted.workers == 0 && !next_) return await_hosts();
+  start_next();
+}
+
+void Supervisor::start_next() {
+  const bool may_start = questioned_.empty() && (!not_before_ || Clock::now() >= *not_before_);
+  if (!next_ && may_start) next_ = launch(placement());
   const bool alone = std::all_of(leaving_.begin(), leaving_.end(), [](const auto& one) {
     return one.first->workers_are_gone() || one.first->has_handed_over();
   });
   if (next_ && next_->is_ready() && alone) begin(std::move(next_));
-  return std::nullopt;
 }
 
 // Without the lock: the workers' last reports must get through. Cohorts change on this thread only.
@@ -302,8 +310,6 @@ int Supervisor::run() {
   std::optional<int> code;
   {
     std::unique_lock lock(mutex_);
-    change_ = "start";
-    next_ = launch(wanted_);
     while (!interrupted_.load() && !(code = look())) changed_.wait_for(lock, milliseconds(20));
     if (failure_) say(*failure_);
     if (failure_ && losses_.back().exit_code == 2 && losses_.back().signal == 0) code = 2;
@@ -318,76 +324,10 @@ int Supervisor::run() {
     event("ended", {{"exit_code", *code}, {"generations", generation_}, {"recoveries", losses_.size()}});
   }
   server_->close();
+  if (far_server_) far_server_->close();
+  forget_hosts();
   return *code;
 }
-
-nlohmann::json Supervisor::status() const {
-  nlohmann::json workers = nlohmann::json::array();
-  if (active_)
-    for (const auto& [rank, report] : active_->reports())
-      workers.push_back({{"rank", rank},
-                         {"pid", report.pid},
-                         {"host", report.host},
-                         {"state", report.state},
-                         {"phase", report.phase},
-                         {"step", report.step},
-                         {"lanes", report.lanes},
-                         {"step_seconds", report.step_seconds},
-                         {"busy_seconds", report.busy_seconds}});
-  const comm::WorkerReport* first =
-      active_ && active_->reports().contains(0) ? &active_->reports().at(0) : nullptr;
-  return {{"run", options_.run_dir.string()},
-          {"state", !active_    ? "starting workers"
-                    : stopping_ ? "stopping"
-                    : paused_   ? "paused"
-                                : "training"},
-          {"generation", generation_},
-          {"recoveries", losses_.size()},
-          {"workers_wanted", wanted_},
-          {"step", active_ ? active_->step() : -1},
-          {"epoch", first ? first->epoch : 0},
-          {"loss", first ? first->loss : 0},
-          {"samples_per_second", first ? first->samples_per_second : 0},
-          {"snapshot_step", active_ ? active_->snapshot_step() : -1},
-          {"checkpoint_step", active_ ? active_->checkpoint_step() : -1},
-          {"workers", workers}};
-}
-
-comm::CommandReply Supervisor::scale(std::int64_t workers) {
-  if (workers < options_.min || workers > options_.max)
-    return {false,
-            fmt::format("this run can have {} to {} workers (elastic.min; elastic.max, its lanes), not {}",
-                        options_.min, options_.max, workers)};
-  if (!options_.snapshots)
-    return {
-        false,
-        "a run without snapshots cannot be handed over: it was started with checkpoint.snapshots = false"};
-  wanted_ = int(workers);
-  change_ = fmt::format("scaled to {}", workers);
-  event("scale", {{"workers", workers}});
-  return {true, fmt::format("going to {} worker{}", workers, workers == 1 ? "" : "s")};
-}
-
-comm::CommandReply Supervisor::command(const comm::Command& command) {
-  const std::lock_guard lock(mutex_);
-  changed_.notify_one();
-  if (command.name == "status") return {true, status().dump()};
-  if (command.name == "scale") return scale(command.value);
-  if (!active_) return {false, "the workers are just being started; try again in a moment"};
-  if (command.name == "stop") {
-    stopping_ = true;
-    order_all(*active_, {.kind = "stop", .value = 0, .text = {}});
-  } else if (command.name == "pause" || command.name == "continue") {
-    paused_ = command.name == "pause";
-    order_all(*active_, {.kind = command.name, .value = 0, .text = {}});
-  } else {
-    return {false, fmt::format("this run does not know the command '{}'", command.name)};
-  }
-  event(command.name, nlohmann::json::object());
-  return {true, "done"};
-}
-
-}  // namespace
 
 int supervise(const SupervisorOptions& options, const std::atomic<bool>& interrupted) {
   prepare_launcher();

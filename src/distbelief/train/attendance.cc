@@ -12,6 +12,9 @@ namespace distbelief::train {
 namespace {
 
 constexpr std::chrono::milliseconds kReportInterval{50};
+// Without a supervisor the workers finish their step, save and end; where the others are behind a cut link no
+// step ends.
+constexpr std::chrono::seconds kStepWithoutSupervisor{4};
 
 }  // namespace
 
@@ -23,6 +26,7 @@ Attendance::Attendance(Options options) : options_(std::move(options)) {
                                        [this] {
                                          spdlog::warn("the supervisor is gone: saving and stopping");
                                          options_.orders->stop = true;
+                                         alone_ = true;
                                          changed_.notify_all();
                                        }});
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -40,6 +44,7 @@ void Attendance::take(const comm::WorkerOrder& order) {
     const std::lock_guard lock(mutex_);
     turn_ = Trainer::Start{.generation = text.at("generation"),
                            .recoveries = text.at("recoveries"),
+                           .fence = text.at("fence"),
                            .resume = text.at("resume")};
   } else if (order.kind == "stop") {
     options_.orders->stop = true;
@@ -49,6 +54,8 @@ void Attendance::take(const comm::WorkerOrder& order) {
     options_.orders->pause = false;
   } else if (order.kind == "hand over") {
     options_.orders->hand_over = true;
+  } else if (order.kind == "leave") {
+    dismissed_ = true;
   } else {
     spdlog::warn("an order that this worker does not know: {}", order.kind);
   }
@@ -75,7 +82,8 @@ comm::WorkerReport Attendance::report() const {
           .samples_per_second = vitals.samples_per_second,
           .epoch = vitals.epoch,
           .lanes = lanes,
-          .message = {}};
+          .message = {},
+          .leaving = options_.leaving && options_.leaving->load()};
 }
 
 void Attendance::run(const std::stop_token& stop) {
@@ -83,7 +91,19 @@ void Attendance::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   do {
     client_->report(report());
+    look_for_end();
   } while (!changed_.wait_for(lock, stop, kReportInterval, [&] { return stop.stop_requested(); }));
+}
+
+void Attendance::look_for_end() {
+  if (dismissed_) options_.abandon("another generation has taken over");
+  if (!alone_) return;
+  const auto now = std::chrono::steady_clock::now();
+  const std::pair<std::int64_t, const char*> shows{options_.vitals->step, options_.vitals->state};
+  if (shown_ != shows || shown_at_ == std::chrono::steady_clock::time_point{}) shown_at_ = now;
+  shown_ = shows;
+  if (shows.second != kSaving && now - shown_at_ > kStepWithoutSupervisor)
+    options_.abandon("the supervisor is gone, and the other hosts do not answer");
 }
 
 std::optional<Trainer::Start> Attendance::wait_for_turn(const std::atomic<bool>& interrupted) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -22,12 +24,18 @@ class Attendance {
     int rank = 0;
     Vitals* vitals = nullptr;  // borrowed, as is the next
     Orders* orders = nullptr;
+    const std::atomic<bool>* leaving = nullptr;  // set when this host is about to go; may be null
+    // Called on db-attend when the supervisor is gone and training gets nowhere, as behind a cut link, or
+    // when this worker belongs to no run any more. Must not return.
+    std::function<void(const std::string& why)> abandon;
   };
   explicit Attendance(Options options);
   ~Attendance();
 
   // Says that all is built, and waits for the order to begin. Nothing: this worker is not needed.
   std::optional<Trainer::Start> wait_for_turn(const std::atomic<bool>& interrupted);
+
+  bool is_alone() const { return alone_; }  // the supervisor is gone
 
   // The last word, after which the tie is ended: how training ended, or why it failed and, if this worker
   // gave up waiting for another, for whom (-1: for nobody).
@@ -37,6 +45,7 @@ class Attendance {
  private:
   void take(const comm::WorkerOrder& order);
   void run(const std::stop_token& stop);
+  void look_for_end();
   comm::WorkerReport report() const;
   void send_last(const comm::WorkerReport& last);
 
@@ -44,6 +53,10 @@ class Attendance {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::optional<Trainer::Start> turn_;
+  std::atomic<bool> alone_{false};                // the supervisor is gone
+  std::atomic<bool> dismissed_{false};            // it knows nothing of this worker's cohort
+  std::pair<std::int64_t, const char*> shown_{};  // step and state when they were last new, and that time
+  std::chrono::steady_clock::time_point shown_at_{};
   std::unique_ptr<comm::ControlClient> client_;
   std::jthread thread_;
 };

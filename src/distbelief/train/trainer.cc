@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "distbelief/base/error.h"
@@ -28,6 +29,12 @@ report::Summary Trainer::run(const Start& start) {
                                      .faults = options_.faults.empty() ? nullptr : &*faults_});
   if (job_.config.report.audit)
     audit_ = std::make_unique<AuditLog>(options_.run_dir, start.generation, world_.rank());
+  if (start.fence > 0)
+    checkpointer_.set_fence([path = options_.run_dir / "fence", own = start.fence] {
+      std::int64_t now = 0;
+      std::ifstream(path) >> now;
+      return now <= own;
+    });
   if (!options_.faults.empty())
     checkpointer_.set_fault_point([this, step = std::int64_t{0}](const std::string& point) mutable {
       if (point.starts_with("begin step-")) step = std::stoll(point.substr(std::strlen("begin step-")));
@@ -52,6 +59,7 @@ report::Summary Trainer::run(const Start& start) {
                                                              {"step", progress_.step}});
   if (options_.when_built) options_.when_built();
   train();
+  show(kSaving);
   checkpointer_.wait();
   note_saves();
   report::Summary summary = summarise(std::chrono::duration<double>(Clock::now() - begin).count());
@@ -81,6 +89,7 @@ void Trainer::train() {
     }
     if (outcome.stop) {
       status_ = "interrupted";
+      show(kSaving);
       if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
       return;
     }
@@ -229,8 +238,10 @@ void Trainer::end_epoch() {
   Verdict verdict;
   if (last || (every > 0 && progress_.epoch % every == 0)) {
     const auto begin = Clock::now();
+    show("validating");
     const Evaluation evaluation = evaluate(team_->first().network(), *task_, test_batches_,
                                            job_.data.test->size(), world_.communicator());
+    show("training");
     verdict = judge(job_.config.train, evaluation, progress_);
     if (is_root())
       recorder_->evaluated(progress_, evaluation,

@@ -36,7 +36,9 @@ class Trainer {
   // What is known only when a generation's turn comes.
   struct Start {
     int generation = 1;
-    int recoveries = 0;   // failures that the run has survived so far
+    int recoveries = 0;  // failures that the run has survived so far
+    std::int64_t fence =
+        0;                // a larger number in the run folder: another generation has taken over; 0: none can
     bool resume = false;  // go on from the newest state that is whole; a fresh run where there is none
   };
   // Builds everything that does not depend on how far the run has come. `job.config` is resolved for this

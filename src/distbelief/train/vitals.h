@@ -7,9 +7,11 @@
 
 namespace distbelief::train {
 
+inline constexpr const char* kSaving = "saving";  // a state that may take its time
+
 // What a worker's training thread shows of itself while it works; any thread may read it.
 struct Vitals {
-  std::atomic<const char*> state{"starting"};  // or training, paused, saving
+  std::atomic<const char*> state{"starting"};  // or ready, training, validating, paused, saving
   std::atomic<report::Phase> phase{report::Phase::kOther};
   std::atomic<std::int64_t> step{-1};       // steps done
   std::atomic<std::int64_t> from_step{-1};  // where this generation began; -1: it has not

@@ -4,6 +4,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -56,6 +57,23 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
   return summary.status;
 }
 
+// Nobody else will.
+void clear_after_supervisor(const std::filesystem::path& run_dir) {
+  const cluster::RunPlace place = cluster::place_of(run_dir);
+  if (cluster::is_abandoned(place))
+    cluster::clear_place(place);
+  else
+    cluster::clear_far_place(place);
+}
+
+// Ends this process where it stands: the part of the run that goes on, or its last checkpoint, has all that
+// counts.
+[[noreturn]] void abandon(const WorkerOptions& options, const std::string& why) {
+  spdlog::error("{}: this worker ends", why);
+  clear_after_supervisor(options.run_dir);
+  _exit(1);
+}
+
 int train_in(World& world, const WorkerOptions& options) {
   open_log(options.run_dir, world.rank());
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
@@ -72,17 +90,20 @@ int train_in(World& world, const WorkerOptions& options) {
   Orders orders;
   std::optional<Attendance> attendance;
   if (options.control)
-    attendance.emplace(Attendance::Options{.address = *options.control,
-                                           .cohort = options.cohort,
-                                           .rank = world.rank(),
-                                           .vitals = &vitals,
-                                           .orders = &orders});
+    attendance.emplace(
+        Attendance::Options{.address = *options.control,
+                            .cohort = options.cohort,
+                            .rank = world.rank(),
+                            .vitals = &vitals,
+                            .orders = &orders,
+                            .leaving = options.leaving,
+                            .abandon = [&](const std::string& why) { abandon(options, why); }});
   try {
     const std::string status = train_attended(world, options, vitals, orders, attendance);
     if (attendance) attendance->end(status);
-    if (const cluster::RunPlace place = cluster::place_of(options.run_dir);
-        attendance && world.local_rank() == 0 && cluster::is_abandoned(place))
-      cluster::clear_place(place);  // nobody else will
+    // A signal comes from a launcher whose supervisor is gone, or about to be.
+    const bool last = attendance && (attendance->is_alone() || options.stop_requested->load());
+    if (last && world.local_rank() == 0) clear_after_supervisor(options.run_dir);
     return status == "interrupted" ? 130 : 0;
   } catch (const Error& error) {
     const int suspect = error.code() == ErrorCode::kTimeout ? error.where().rank : -1;

@@ -25,6 +25,7 @@ struct WorkerOptions {
   int cohort = 1;                               // which of its launches this worker belongs to
   report::Progress::Options progress;
   const std::atomic<bool>* stop_requested = nullptr;
+  const std::atomic<bool>* leaving = nullptr;  // set when this host is about to go; may be null
   std::string isa;
   std::function<void()> when_built;  // called once everything is in place, before the first step
 };

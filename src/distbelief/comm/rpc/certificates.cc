@@ -14,7 +14,10 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string_view>
 #include <system_error>
@@ -36,6 +39,7 @@ using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, Free<X509_free>>;
 using Memory = std::unique_ptr<BIO, Free<BIO_free_all>>;
 
+constexpr std::string_view kBeginning = "-----BEGIN ";
 constexpr int kSerialBits = 127;  // at most 20 bytes and positive, RFC 5280
 // Clocks of hosts differ a little.
 constexpr std::chrono::seconds kStartsEarlier = std::chrono::hours(1);
@@ -223,6 +227,36 @@ ControlAddress secure_address(const std::string& target, const std::filesystem::
           .certificate = folder / (role + ".pem"),
           .key = folder / (role + ".key"),
           .expected_role = ""};
+}
+
+std::string pack_certificates(const ControlAddress& address) {
+  std::string word;
+  for (const std::string& path : {address.ca, address.certificate, address.key}) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!file || !text.starts_with(kBeginning))
+      throw Error(ErrorCode::kBadInput, fmt::format("certificates: {} cannot be read as a PEM file", path));
+    for (const unsigned char letter : text) word += fmt::format("{:02x}", letter);
+    word += "00";
+  }
+  return word;
+}
+
+ControlAddress unpack_certificates(const std::string& target, const std::string& word) {
+  std::vector<std::string> texts(1);
+  for (std::size_t at = 0; at + 1 < word.size(); at += 2) {
+    unsigned letter = 0;
+    const auto [end, error] = std::from_chars(word.data() + at, word.data() + at + 2, letter, 16);
+    if (error != std::errc{} || end != word.data() + at + 2) texts.clear();
+    if (texts.empty()) break;
+    if (letter == 0)
+      texts.emplace_back();
+    else
+      texts.back() += static_cast<char>(letter);
+  }
+  if (texts.size() != 4 || !texts[2].starts_with(kBeginning))
+    throw Error(ErrorCode::kBadInput, "certificates: what the supervisor passed on is damaged");
+  return {.target = target, .ca = texts[0], .certificate = texts[1], .key = texts[2], .expected_role = ""};
 }
 
 }  // namespace distbelief::comm

@@ -22,4 +22,9 @@ void make_certificates(const std::filesystem::path& folder, std::chrono::days va
 ControlAddress secure_address(const std::string& target, const std::filesystem::path& folder,
                               const std::string& role);
 
+// The address's certificates as one word of letters and digits, for the environment of a process on another
+// host, and back. Throw Error(kBadInput) for files that cannot be read, or a word that is none.
+std::string pack_certificates(const ControlAddress& address);
+ControlAddress unpack_certificates(const std::string& target, const std::string& word);
+
 }  // namespace distbelief::comm

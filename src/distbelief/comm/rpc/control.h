@@ -30,6 +30,7 @@ struct WorkerReport {
   std::vector<std::int64_t> lanes{};
   std::string message{};  // why it failed; cut after kMaxReportTextBytes
   int suspect = -1;       // of a failure: the worker that was waited for in vain
+  bool leaving = false;   // it was told that its host is about to go
 
   bool operator==(const WorkerReport&) const = default;
 };
@@ -62,8 +63,9 @@ struct CommandReply {
 // Where the supervisor is. On one host a Unix socket, guarded by file permissions; between hosts TCP, always
 // with mutual TLS (certificates.h). A server on "host:0" takes a free port.
 struct ControlAddress {
-  std::string target{};                    // "unix:/path" or "host:port"
-  std::string ca{}, certificate{}, key{};  // PEM files; empty with a Unix socket
+  std::string target{};  // "unix:/path" or "host:port"
+  // PEM files, or the text itself; empty with a Unix socket.
+  std::string ca{}, certificate{}, key{};
   std::string expected_role{};  // for a client: what the server must prove to be; empty: supervisor
   // TCP: a peer that is silent for so long, as behind a cut link, is given up. A Unix socket needs none.
   std::chrono::milliseconds silence{5000};

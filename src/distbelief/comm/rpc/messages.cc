@@ -23,6 +23,7 @@ wire::Report to_wire(const WorkerReport& report) {
   // A message too long to be received would end the stream, and with it the reason of the failure.
   message.set_message(report.message.substr(0, kMaxReportTextBytes));
   message.set_suspect(report.suspect);
+  message.set_leaving(report.leaving);
   return message;
 }
 
@@ -44,7 +45,8 @@ WorkerReport from_wire(const wire::Report& message) {
           .epoch = message.epoch(),
           .lanes = {message.lanes().begin(), message.lanes().end()},
           .message = message.message(),
-          .suspect = message.suspect()};
+          .suspect = message.suspect(),
+          .leaving = message.leaving()};
 }
 
 wire::Order to_wire(const WorkerOrder& order) {

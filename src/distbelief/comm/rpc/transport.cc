@@ -25,6 +25,7 @@ std::string read_pem(const ControlAddress& address, std::string_view what, const
         fmt::format("control address {}: between hosts both sides prove who they are, but no {} is given; "
                     "make certificates, or use unix:/path on one host",
                     address.target, what));
+  if (path.starts_with("-----BEGIN ")) return path;  // the text itself
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file || text.find("-----BEGIN ") == std::string::npos)

@@ -1,0 +1,164 @@
+#include "distbelief/cluster/hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::cluster {
+namespace {
+
+// 0: not a number of workers.
+int slots_in(std::string_view text) {
+  int slots = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
+  return error == std::errc{} && stop == text.data() + text.size() ? slots : 0;
+}
+
+HostSlots parse_host(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  return {text.substr(0, colon),
+          colon == std::string::npos ? 1 : slots_in(std::string_view(text).substr(colon + 1))};
+}
+
+bool makes_sense(const HostSlots& host) {
+  return !host.host.empty() && host.host[0] != '-' && host.slots >= 1;
+}
+
+}  // namespace
+
+std::vector<HostSlots> parse_hosts(const std::string& text) {
+  std::vector<HostSlots> hosts;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    hosts.push_back(parse_host(part));
+    if (!makes_sense(hosts.back()))
+      throw Error(ErrorCode::kBadInput, fmt::format("hosts: '{}' is not host:workers, as in a:2,b:2", part));
+  }
+  if (hosts.empty())
+    throw Error(ErrorCode::kBadInput, "no hosts are given; write host:workers, as in a:2,b:2");
+  return hosts;
+}
+
+std::vector<HostSlots> parse_host_lines(const std::string& text, const std::string& source) {
+  std::vector<HostSlots> hosts;
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string host, slots;
+    if (!(words >> host)) continue;
+    HostSlots found = parse_host(host);
+    if (words >> slots)
+      found.slots = slots.starts_with("slots=") ? slots_in(std::string_view(slots).substr(6)) : 0;
+    if (!makes_sense(found))
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{}:{}: '{}' is not host:workers, as in a:2", source, number, line));
+    hosts.push_back(std::move(found));
+  }
+  return hosts;
+}
+
+std::string to_string(const std::vector<HostSlots>& hosts) {
+  std::string text;
+  for (const HostSlots& host : hosts)
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", host.host, host.slots);
+  return text;
+}
+
+const std::string& Placement::host_of(int rank) const {
+  for (const HostSlots& host : hosts) {
+    if (rank < host.slots) return host.host;
+    rank -= host.slots;
+  }
+  static const std::string none;
+  return none;
+}
+
+HostBoard::HostBoard(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& spares)
+    : local_(hosts.empty()) {
+  for (const HostSlots& host : hosts) entries_.push_back({host});
+  for (const HostSlots& host : spares) entries_.push_back({host, true});
+}
+
+HostBoard::Entry* HostBoard::find(const std::string& host) {
+  const auto found =
+      std::ranges::find_if(entries_, [&](const Entry& entry) { return entry.place.host == host; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+int HostBoard::slots() const {
+  int sum = 0;
+  for (const Entry& entry : entries_) sum += entry.spare ? 0 : entry.place.slots;
+  return sum;
+}
+
+Placement HostBoard::place(int wanted, int min) const {
+  if (local_) return {{}, wanted};
+  Placement placement;
+  for (const bool spare : {false, true})
+    for (const Entry& entry : entries_) {
+      const int room = std::min(entry.place.slots, wanted - placement.workers);
+      if (entry.spare != spare || !entry.absent.empty() || room <= 0) continue;
+      placement.hosts.push_back({entry.place.host, room});
+      placement.workers += room;
+    }
+  return placement.workers < min ? Placement{} : placement;
+}
+
+void HostBoard::set_aside(const std::string& host, const std::string& why, Clock::time_point retry) {
+  if (Entry* entry = find(host)) {
+    entry->absent = why;
+    entry->retry = retry;
+  }
+}
+
+void HostBoard::take_back(const std::string& host) {
+  if (Entry* entry = find(host)) entry->absent.clear();
+}
+
+void HostBoard::retry_later(const std::string& host, Clock::time_point retry) {
+  if (Entry* entry = find(host)) entry->retry = retry;
+}
+
+bool HostBoard::is_good(const std::string& host) const {
+  return std::ranges::any_of(
+      entries_, [&](const Entry& entry) { return entry.place.host == host && entry.absent.empty(); });
+}
+
+std::vector<std::string> HostBoard::due(Clock::time_point now) const {
+  std::vector<std::string> hosts;
+  for (const Entry& entry : entries_)
+    if (!entry.absent.empty() && now >= entry.retry) hosts.push_back(entry.place.host);
+  return hosts;
+}
+
+std::string HostBoard::absent() const {
+  std::string text;
+  for (const Entry& entry : entries_)
+    if (!entry.absent.empty())
+      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", entry.place.host, entry.absent);
+  return text;
+}
+
+bool HostBoard::replace(const std::vector<HostSlots>& hosts) {
+  std::vector<Entry> next;
+  for (const HostSlots& host : hosts) {
+    const Entry* known = find(host.host);
+    next.push_back(known && !known->spare ? *known : Entry{host});
+    next.back().place = host;
+  }
+  for (const Entry& entry : entries_)
+    if (entry.spare) next.push_back(entry);
+  const bool changed = !std::ranges::equal(next, entries_, [](const Entry& a, const Entry& b) {
+    return a.place == b.place && a.spare == b.spare;
+  });
+  entries_ = std::move(next);
+  return changed;
+}
+
+}  // namespace distbelief::cluster

@@ -1,0 +1,61 @@
+#include "distbelief/cluster/own_address.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::cluster {
+namespace {
+
+constexpr const char* kAnyPort = "9";  // nothing is sent
+
+std::string numeric(const sockaddr* address, socklen_t length) {
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return text.data();
+}
+
+// Connecting a datagram socket sends nothing, but chooses the way, and with it our end's address.
+std::string own_end(const addrinfo& peer) {
+  const int way = socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (way < 0) return "";
+  sockaddr_storage own{};
+  socklen_t length = sizeof own;
+  auto* place = reinterpret_cast<sockaddr*>(&own);
+  const bool known =
+      connect(way, peer.ai_addr, peer.ai_addrlen) == 0 && getsockname(way, place, &length) == 0;
+  close(way);
+  return known ? numeric(place, length) : "";
+}
+
+}  // namespace
+
+std::string own_address(const std::vector<HostSlots>& hosts) {
+  std::string local = "127.0.0.1";
+  for (const HostSlots& host : hosts) {
+    addrinfo wanted{};
+    wanted.ai_family = AF_INET;
+    wanted.ai_socktype = SOCK_DGRAM;
+    addrinfo* list = nullptr;
+    if (const int failure = getaddrinfo(host.host.c_str(), kAnyPort, &wanted, &list); failure != 0)
+      throw Error(ErrorCode::kUnavailable,
+                  fmt::format("the name of host {} is not known here: {}", host.host, gai_strerror(failure)));
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(list, freeaddrinfo);
+    const std::string own = own_end(*list);
+    const std::string peer = numeric(list->ai_addr, list->ai_addrlen);
+    if (own.empty() || own == peer) {  // this machine itself
+      if (!own.empty() && !own.starts_with("127.")) local = own;
+      continue;
+    }
+    return own;
+  }
+  return local;
+}
+
+}  // namespace distbelief::cluster

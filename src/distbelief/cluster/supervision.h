@@ -1,0 +1,102 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "distbelief/cluster/cohort.h"
+#include "distbelief/cluster/supervisor.h"
+#include "distbelief/comm/rpc/control_server.h"
+#include "distbelief/report/metrics.h"
+
+// For the sources of the supervisor.
+namespace distbelief::cluster {
+
+// Its decisions are taken on the thread that calls run(); gRPC's threads only note what they hear. One mutex.
+class Supervisor final : public comm::ControlServer::Handler {
+ public:
+  Supervisor(const SupervisorOptions& options, const std::atomic<bool>& interrupted);
+  int run();
+
+  void report(const comm::WorkerReport& report) override;
+  void lost(int cohort, int rank) override;
+  comm::CommandReply command(const comm::Command& command) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // The loop.
+  std::optional<int> look();
+  std::optional<int> look_at_active();
+  std::optional<int> look_at_next();
+  std::optional<int> end_of_active();
+  void recover(const Loss& loss);
+  void steer();
+  void change_to(const Placement& placement);
+  void start_next();
+  std::unique_ptr<Cohort> launch(const Placement& placement);
+  void begin(std::unique_ptr<Cohort> cohort);
+  std::int64_t raise_fence();
+  void see_off();
+  void note_recovery();
+  void tell_recovery();
+  int say_goodbye();
+
+  // Hosts.
+  void listen_to_hosts();
+  void look_at_hosts();
+  void take_answer(const HostWatch::Answer& answer);
+  void look_for_silence(Cohort& cohort, std::chrono::milliseconds allowed);
+  void look_for_notices();
+  void look_for_hang();
+  void await_hosts();
+  void forget_hosts();
+  int wanted() const;  // workers
+  Placement placement() const { return board_.place(wanted(), options_.min); }
+
+  // What others are told.
+  void order_all(const Cohort& cohort, const comm::WorkerOrder& order);
+  nlohmann::json status() const;
+  comm::CommandReply scale(std::int64_t workers);
+  void say(const std::string& line) const;
+  void event(const std::string& kind, nlohmann::json details);
+  Cohort* find(int id);
+
+  const SupervisorOptions& options_;
+  const std::atomic<bool>& interrupted_;
+  report::MetricsLog events_;
+  std::string control_;  // where workers find us
+
+  std::mutex mutex_;  // guards everything below
+  std::condition_variable changed_;
+  int cohorts_ = 0;
+  int generation_ = 0;
+  HostBoard board_;
+  HostWatch watch_;
+  std::optional<int> asked_for_;      // workers, by `distbelief scale`
+  std::set<std::string> questioned_;  // hosts whose answer a restart waits for
+  std::optional<Loss> unexplained_;   // the loss that led to those questions
+  std::set<std::string> used_;        // hosts that ever had workers
+  std::set<std::string> lost_hosts_;  // that did not answer when last heard of
+  std::unique_ptr<Cohort> active_;    // trains
+  std::unique_ptr<Cohort> next_;      // gets ready, or is
+  std::deque<std::pair<std::unique_ptr<Cohort>, Clock::time_point>> leaving_;
+  bool hand_over_ordered_ = false;
+  bool stopping_ = false;
+  bool paused_ = false;
+  bool waiting_ = false;  // for hosts
+  std::optional<std::string> failure_;
+  std::vector<Loss> losses_;
+  std::optional<Clock::time_point> lost_at_;     // until a new step is there
+  std::optional<Clock::time_point> not_before_;  // a restart that has to wait
+  Clock::time_point last_look_ = Clock::now();
+  std::string change_ = "start";               // why the next generation comes
+  std::optional<comm::ControlServer> server_;  // last two: their threads use all of this
+  std::optional<comm::ControlServer> far_server_;
+};
+
+}  // namespace distbelief::cluster
