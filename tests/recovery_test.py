@@ -1,6 +1,7 @@
 """Lost workers, launchers and supervisors: the run goes on, ends with the bits of one that nothing happened to, and
 nothing is left behind. Also the commands that change a run while it trains."""
 import collections
+import glob
 import json
 import os
 import pathlib
@@ -75,6 +76,14 @@ class RecoveryTest(program.ProgramTest):
         self.assertEqual(recovered["from_step"], self.events(name, "resumed")[-1]["step"])
         self.assertGreater(recovered["step"], recovered["from_step"])
         return lost
+
+    def assert_beginning_of_undisturbed(self, name):
+        """A stopped run has the bits of one that was to end there."""
+        summary = self.summary(name)
+        self.assertEqual(summary["status"], "interrupted")
+        whole = self.train("whole", {**UNBOUNDED, "train.max_steps": summary["steps"]}, "--workers", 1)
+        self.assertEqual(summary["weights_sha256"], whole["weights_sha256"])
+        self.assert_each_sample_once(name, summary["steps"])
 
     def launcher_of(self, supervisor):
         """Process id of the launcher that a supervisor has started."""
@@ -243,14 +252,6 @@ class LostSupervisorTest(RecoveryTest):
 
 
 class ControlTest(RecoveryTest):
-    def assert_beginning_of_undisturbed(self, name):
-        """A stopped run has the bits of one that was to end there."""
-        summary = self.summary(name)
-        self.assertEqual(summary["status"], "interrupted")
-        whole = self.train("whole", {**UNBOUNDED, "train.max_steps": summary["steps"]}, "--workers", 1)
-        self.assertEqual(summary["weights_sha256"], whole["weights_sha256"])
-        self.assert_each_sample_once(name, summary["steps"])
-
     def test_another_number_of_workers_while_it_trains(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
         self.assertIn("1 to 4 workers", self.control("scale", "run", 5, code=2))
@@ -328,6 +329,54 @@ class SlowWorkerTest(RecoveryTest):
         self.assertEqual(sorted(lane for some in lanes for lane in some), list(range(8)))
         self.assertGreater(len(lanes[0]), len(lanes[1]))
         self.assert_as_undisturbed("run", job, generations=1)
+
+
+class ClockTest(RecoveryTest):
+    HOUR = 3600
+
+    def moved_clock(self):
+        """Environment of a program whose clock is as far from the real one as the file `clock` says. As when somebody
+        sets the machine's clock, the one that only counts (CLOCK_MONOTONIC) goes on."""
+        found = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+        if not found:
+            self.skipTest("libfaketime is not installed: tools/install_packages.sh test")
+        # jemalloc asks for the time before libfaketime can answer: the C library's allocator takes its place.
+        return {"LD_PRELOAD": f"{found[0]}:libc.so.6:libstdc++.so.6", "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_TIMESTAMP_FILE": str(self.scratch / "clock"), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+    def set_clock(self, seconds):
+        (self.scratch / "clock.new").write_text(f"{seconds:+d}\n")
+        (self.scratch / "clock.new").rename(self.scratch / "clock")
+
+    def train_on(self, seconds):
+        """Until it has trained for so long by its own clock: heartbeats and reports have come some times."""
+        def trained():
+            return program.lines_of(self.scratch / "run" / "metrics.jsonl")[-1]["seconds"]
+
+        begin = trained()
+        self.wait_until(lambda: trained() > begin + seconds, "it trains on")
+
+    def assert_clock(self, event, seconds):
+        self.assertAlmostEqual(event["unix_seconds"] - time.time(), seconds, delta=60)
+
+    def test_set_back_and_forward_by_an_hour_is_no_alarm(self):
+        self.set_clock(0)
+        plain, self.environment = self.environment, {**self.environment, **self.moved_clock()}
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        self.environment = plain
+        pids = self.workers()
+        for number, seconds in enumerate((-self.HOUR, self.HOUR), start=1):
+            self.set_clock(seconds)
+            self.control("pause", "run")
+            self.assert_clock(self.wait_for_event("run", "pause", number), seconds)
+            self.control("resume", "run")
+            self.train_on(1.5)
+        self.assertEqual(self.workers(), pids)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        self.assert_clock(self.wait_for_event("run", "finished"), self.HOUR)  # a worker's own clock
+        self.assertEqual((self.events("run", "lost"), len(self.events("run", "generation"))), ([], 1))
+        self.assert_beginning_of_undisturbed("run")
 
 
 class FullDiskTest(RecoveryTest):
