@@ -51,13 +51,15 @@ class ControlClient::State {
         channel_(open_channel(options_.address)),
         stub_(wire::Control::NewStub(channel_)) {
     quiet_grpc();
-    const auto deadline = std::chrono::system_clock::now() + options_.connect_deadline;
-    connected_ = channel_->WaitForConnected(deadline);
+    // gRPC wants a wall-clock time and turns it into a duration at once; we must not wait by a clock that is
+    // set.
+    const auto deadline = Clock::now() + options_.connect_deadline;
+    connected_ = channel_->WaitForConnected(std::chrono::system_clock::now() + options_.connect_deadline);
     stream_ = stub_->Work(&context_);
     receiver_ = std::jthread([this] { receive(); });
     pthread_setname_np(receiver_.native_handle(), "db-orders");
     // Without a connection the stream fails at once and says why: time for that.
-    wait_for_acceptance(std::max(deadline, std::chrono::system_clock::now() + kAnswerTime));
+    wait_for_acceptance(std::max(deadline, Clock::now() + kAnswerTime));
     sender_ = std::jthread([this] { send(); });
     pthread_setname_np(sender_.native_handle(), "db-reports");
   }
@@ -100,7 +102,7 @@ class ControlClient::State {
   Clock::time_point heard() const { return heard_.load(); }
 
  private:
-  void wait_for_acceptance(std::chrono::system_clock::time_point deadline) {
+  void wait_for_acceptance(Clock::time_point deadline) {
     std::unique_lock lock(mutex_);
     const bool answered = changed_.wait_until(lock, deadline, [&] { return accepted_ || ended_; });
     if (accepted_) return;
