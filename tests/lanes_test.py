@@ -111,9 +111,10 @@ class HostsTest(LanesTest):
             program.cannot((check.out + check.err).strip().replace(program.EXCUSE, ""))
         self.assertEqual(check.code, 0, check.err)
 
-    def train_on_hosts(self, name, hosts, job, code=0):
-        outcome = self.command(self.emulated_hosts, "run", 2, "--", PROGRAM, "train", "--run-dir",
-                               self.scratch / name, "--hosts", hosts, "--progress", "none", *settings(job), code=code)
+    def train_on_hosts(self, name, hosts, job, *arguments, code=0):
+        outcome = self.command(self.emulated_hosts, "run", hosts.count(",") + 1, "--", PROGRAM, "train", "--run-dir",
+                               self.scratch / name, "--hosts", hosts, "--progress", "none", *settings(job), *arguments,
+                               code=code)
         return self.summary(name) if code == 0 else outcome
 
     def assert_as_on_one_host(self, job, layouts):
@@ -147,6 +148,15 @@ class HostsTest(LanesTest):
         steps = [event["step"] for event in program.lines_of(self.scratch / "run" / "events.jsonl")
                  if event["event"] == "resumed"]
         self.assertEqual(steps, [3, 3])
+
+    def test_a_host_whose_parameters_drifted_is_named(self):
+        job = {**MLP, "train.verify_every": 2, "elastic.restarts": 0}
+        self.assertEqual(self.train_on_hosts("fine", "host0:1,host1:2", job)["steps"], 8)
+        failed = self.train_on_hosts("three", "host0:1,host1:2,host2:1", job, "--inject", "drift:rank=2,step=4", code=1)
+        self.assertIn("the parameters of host host1 (workers 1, 2) differ from those of all others", failed.err)
+        self.assertIn("[step 4]", failed.err)
+        failed = self.train_on_hosts("two", "host0:1,host1:1", job, "--inject", "drift:rank=1,step=4", code=1)
+        self.assertIn("host host0 (workers 0) and host host1 (workers 1) differ, and no majority", failed.err)
 
     def test_ring_trains_and_is_marked(self):
         job = {**MLP, "parallel.algorithm": "ring"}

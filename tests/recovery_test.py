@@ -218,6 +218,25 @@ class NamedPointsTest(RecoveryTest):
                      generations=3)
 
 
+class DriftTest(RecoveryTest):
+    job = {**program.RESNET, "train.verify_every": 2, "report.audit": True}
+
+    def drift(self, rank):
+        self.train("run", self.job, "--workers", 3, "--inject", f"drift:rank={rank},step=4")
+        [lost] = self.assert_recovered("run")
+        self.assertEqual(lost["worker"], rank, "who drifted is to blame, not who noticed")
+        self.assertRegex(lost["reason"], rf"the buffers of worker {rank} on host \S+ differ from those of all others")
+        self.assert_as_undisturbed("run", self.job, generations=2)
+        [resumed] = self.events("run", "resumed")
+        return resumed["step"]
+
+    def test_a_worker_whose_buffers_differ_is_named_and_replaced(self):
+        self.assertGreater(self.drift(1), 0, "its buffers are in no snapshot")
+
+    def test_snapshots_that_hold_what_drifted_are_not_used(self):
+        self.assertEqual(self.drift(0), 0)
+
+
 class ErrorInAStepTest(RecoveryTest):
     def test_one_that_comes_again_stops_the_run_with_the_reason(self):
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2, *settings(SHORT),

@@ -87,12 +87,16 @@ SnapshotMemory SnapshotMemory::open(const std::string& name, const Shape& shape)
   memory.data_ = static_cast<std::byte*>(place);
   Header& header = memory.header();
   if (!fits || header.magic != kMagic || !(header.shape == shape)) {
-    for (int slot = 0; slot < kSlots; ++slot)
-      for (int part = 0; part < kMostParts; ++part) memory.part(slot, part).step = kVoid;
+    memory.make_void();
     header.shape = shape;
     header.magic = kMagic;
   }
   return memory;
+}
+
+void SnapshotMemory::make_void() {
+  for (int slot = 0; slot < kSlots; ++slot)
+    for (int index = 0; index < kMostParts; ++index) part(slot, index).step.store(kVoid);
 }
 
 void SnapshotMemory::remove(const std::string& name) {

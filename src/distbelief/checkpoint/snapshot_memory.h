@@ -64,6 +64,9 @@ class SnapshotMemory {
   // The newest slot that is whole, all checksums verified.
   std::optional<Whole> newest() const;
 
+  // Nothing that was written counts any more. No part may be written meanwhile.
+  void make_void();
+
   // For fault injection and tests: the state of a slot.
   std::byte* state(int slot) const;
 

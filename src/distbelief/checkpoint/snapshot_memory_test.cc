@@ -55,6 +55,17 @@ TEST_F(SnapshotMemoryTest, GivesTheNewestWholeSlot) {
   EXPECT_EQ(found->state[kBytes - 1], std::byte('b'));
 }
 
+TEST_F(SnapshotMemoryTest, HasNothingOnceMadeVoidUntilTheNextIsWritten) {
+  SnapshotMemory memory = open();
+  write(memory, 0, 5, 3, 'a');
+  write(memory, 1, 9, 2, 'b');
+  memory.make_void();
+  EXPECT_FALSE(open().newest());
+  write(memory, 0, 7, 2, 'c');
+  ASSERT_TRUE(memory.newest());
+  EXPECT_EQ(memory.newest()->step, 7);
+}
+
 TEST_F(SnapshotMemoryTest, ASlotWithAPartMissingDoesNotCount) {
   SnapshotMemory memory = open();
   write(memory, 0, 5, 3, 'a');

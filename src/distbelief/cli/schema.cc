@@ -124,6 +124,9 @@ std::vector<Key> train_keys() {
           "end when the test accuracy (a fraction) reaches it; 0: off"),
       key("train.validate_every", at<&TrainConfig::validate_every>(), kNotNegative,
           "epochs between validations on the test samples; 0: only at the end"),
+      key("train.verify_every", at<&TrainConfig::verify_every>(), kNotNegative,
+          "steps between comparisons of the replicas: the parameters of every host and the buffers of every "
+          "worker must have the same bits; 0: off"),
   };
 }
 

@@ -45,8 +45,9 @@ auto members(const ScheduleConfig& c) {
   return std::tie(a, b, d, e, f);
 }
 auto members(const TrainConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, optimizer, schedule] = c;
-  return std::tuple_cat(std::tie(a, b, d, e, f, g, h, i, j, k, l, m), members(optimizer), members(schedule));
+  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, optimizer, schedule] = c;
+  return std::tuple_cat(std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n), members(optimizer),
+                        members(schedule));
 }
 auto members(const ParallelConfig& c) {
   const auto& [a, b, d, e, f, g, h, i] = c;

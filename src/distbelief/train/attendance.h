@@ -37,8 +37,8 @@ class Attendance {
 
   bool is_alone() const { return alone_; }  // the supervisor is gone
 
-  // The last word, after which the tie is ended: how training ended, or why it failed and, if this worker
-  // gave up waiting for another, for whom (-1: for nobody).
+  // The last word, after which the tie is ended: how training ended, or why it failed and which worker is to
+  // blame, such as one that was waited for in vain (-1: nobody in particular).
   void end(const std::string& status);
   void fail(const std::string& message, int suspect);
 

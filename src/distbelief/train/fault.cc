@@ -14,8 +14,8 @@
 namespace distbelief::train {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKinds = {"kill",     "stop", "throw", "slow", "corrupt-snapshot",
-                                                    "disk-full"};
+constexpr std::array<std::string_view, 7> kKinds = {"kill",      "stop", "throw", "slow", "corrupt-snapshot",
+                                                    "disk-full", "drift"};
 constexpr std::array<std::string_view, 5> kPoints = {"step", "mid-bucket", "mid-snapshot", "mid-rename",
                                                      "mid-restart"};
 
@@ -99,6 +99,11 @@ bool Faults::disk_is_full(std::int64_t step) const {
   return std::any_of(faults_.begin(), faults_.end(), [&](const Fault& fault) {
     return fault.kind == "disk-full" && step >= fault.step && step < fault.step + fault.steps;
   });
+}
+
+bool Faults::drifts(std::int64_t step) const {
+  return std::any_of(faults_.begin(), faults_.end(),
+                     [&](const Fault& fault) { return fault.kind == "drift" && step == fault.step; });
 }
 
 double Faults::slowness(std::int64_t step) const {

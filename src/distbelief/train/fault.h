@@ -12,6 +12,7 @@ namespace distbelief::train {
 //   throw        an error                    slow   from then on every step takes factor times as long
 //   corrupt-snapshot   flips a bit of the newest snapshot and dies
 //   disk-full    checkpoints fail, for `steps` steps
+//   drift        flips a bit of its replica: its host's parameters, or on one host its own buffers
 // Keys: rank (of the worker; 0), step (0), generation (1; 0: every one), point (step), factor (3), steps (1).
 // Points: step (before it), mid-bucket (in backward), mid-snapshot, mid-rename, mid-restart.
 struct Fault {
@@ -36,6 +37,7 @@ class Faults {
   void pass(std::string_view point, std::int64_t step);
   bool wants_corrupt_snapshot(std::int64_t step) const;
   bool disk_is_full(std::int64_t step) const;
+  bool drifts(std::int64_t step) const;      // after so many steps
   double slowness(std::int64_t step) const;  // 1: as fast as can be
 
  private:

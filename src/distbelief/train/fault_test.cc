@@ -37,6 +37,13 @@ TEST(Faults, ConcernOneWorkerOneGenerationOneStep) {
   EXPECT_NO_THROW(Faults({parse_fault("throw:rank=1,step=5")}, 0, 1).pass("step", 5));
 }
 
+TEST(Faults, DriftHappensOnce) {
+  const Faults faults({parse_fault("drift:rank=2,step=10")}, 2, 1);
+  EXPECT_FALSE(faults.drifts(9));
+  EXPECT_TRUE(faults.drifts(10));
+  EXPECT_FALSE(faults.drifts(11));
+}
+
 TEST(Faults, FullDiskHasAnEnd) {
   const Faults faults({parse_fault("disk-full:step=10,steps=5")}, 0, 1);
   EXPECT_FALSE(faults.disk_is_full(9));

@@ -21,6 +21,7 @@ class LaneTeam {
 
   LaneRunner::Outcome step(const strategy::StepPlan& plan, const LaneNotes& wishes);
   LaneRunner& first() { return *runners_[0]; }
+  LaneRunner& runner(int thread) { return *runners_[std::size_t(thread)]; }
 
  private:
   void run(LaneRunner& runner, const std::stop_token& stop);

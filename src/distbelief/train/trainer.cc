@@ -76,8 +76,10 @@ report::Summary Trainer::run(const Start& start) {
 
 void Trainer::train() {
   const std::int64_t total = job_.total_steps();
+  verify();
   while (!stopped_early_ && progress_.step < total) {
     const LaneRunner::Outcome outcome = one_step();
+    verify();  // before anything of this step is kept
     const bool epoch_ended = progress_.step_in_epoch == 0;
     if (epoch_ended || progress_.step == total) end_epoch();
     if (stopped_early_ || progress_.step == total) break;

@@ -10,6 +10,7 @@
 #include "distbelief/train/audit.h"
 #include "distbelief/train/balancer.h"
 #include "distbelief/train/checkpointer.h"
+#include "distbelief/train/drift.h"
 #include "distbelief/train/fault.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/lane_team.h"
@@ -80,6 +81,9 @@ class Trainer {
   void keep(const LaneRunner::Outcome& outcome);
   void take_snapshot();
   void pause();
+  void verify();
+  ReplicaHashes replica_hashes();
+  void drift_on_order();
   void show_step(double seconds, std::int64_t samples);
   LaneNotes wishes() const;
   report::PhaseSeconds phases();

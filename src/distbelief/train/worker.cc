@@ -106,8 +106,7 @@ int train_in(World& world, const WorkerOptions& options) {
     if (last && world.local_rank() == 0) clear_after_supervisor(options.run_dir);
     return status == "interrupted" ? 130 : 0;
   } catch (const Error& error) {
-    const int suspect = error.code() == ErrorCode::kTimeout ? error.where().rank : -1;
-    if (attendance && error.code() != ErrorCode::kAborted) attendance->fail(error.what(), suspect);
+    if (attendance && error.code() != ErrorCode::kAborted) attendance->fail(error.what(), error.where().rank);
     throw;
   } catch (const std::exception& error) {
     if (attendance) attendance->fail(error.what(), -1);

@@ -29,7 +29,7 @@ struct WorkerReport {
   std::int64_t epoch = 0;
   std::vector<std::int64_t> lanes{};
   std::string message{};  // why it failed; cut after kMaxReportTextBytes
-  int suspect = -1;       // of a failure: the worker that was waited for in vain
+  int suspect = -1;       // of a failure: the worker to blame; -1: the one that reports it
   bool leaving = false;   // it was told that its host is about to go
 
   bool operator==(const WorkerReport&) const = default;

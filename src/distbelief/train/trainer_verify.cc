@@ -1,0 +1,80 @@
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/hash.h"
+#include "distbelief/base/host_name.h"
+#include "distbelief/train/trainer.h"
+
+// Comparing the replicas (train.verify_every): the part of Trainer that looks for drift.
+namespace distbelief::train {
+namespace {
+
+std::int64_t hash_of(const void* data, std::size_t bytes) {
+  return std::bit_cast<std::int64_t>(xxh3(data, bytes));
+}
+
+void flip_a_bit(float& value) { value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1U); }
+
+}  // namespace
+
+// Needs no barrier: nobody changes parameters before this worker, too, has handed in gradients of the next
+// step.
+ReplicaHashes Trainer::replica_hashes() {
+  ReplicaHashes hashes{.threads = group_->threads(), .workers_per_host = world_.workers_per_host()};
+  const auto hosts = std::size_t(world_.hosts());
+  std::vector<std::int64_t> all(hosts + std::size_t(world_.size() * hashes.threads));
+  if (world_.local_rank() == 0)
+    all[std::size_t(world_.host())] = hash_of(group_->parameters(), group_->layout().size() * sizeof(float));
+  std::vector<float> values(team_->first().buffers().size());
+  for (int t = 0; t < hashes.threads; ++t) {
+    team_->runner(t).buffers().read(values);
+    all[hosts + std::size_t(world_.rank() * hashes.threads + t)] =
+        hash_of(values.data(), values.size() * sizeof(float));
+  }
+  world_.communicator().allreduce(comm::view(all.data(), all.size()), comm::ReduceOp::kSum);
+  hashes.parameters.assign(all.begin(), all.begin() + std::ptrdiff_t(hosts));
+  hashes.buffers.assign(all.begin() + std::ptrdiff_t(hosts), all.end());
+  return hashes;
+}
+
+// Whether it is ordered for some worker is the same on all, so the barrier is too.
+void Trainer::drift_on_order() {
+  const bool ordered = std::any_of(options_.faults.begin(), options_.faults.end(), [&](const Fault& fault) {
+    return fault.kind == "drift" && fault.step == progress_.step;
+  });
+  if (!ordered) return;
+  if (faults_->drifts(progress_.step)) {
+    std::vector<float> values(team_->first().buffers().size());
+    if (world_.hosts() > 1) {
+      flip_a_bit(group_->parameters()[0]);
+    } else if (!values.empty()) {
+      team_->first().buffers().read(values);
+      flip_a_bit(values[0]);
+      team_->first().buffers().write(values);
+    } else {
+      spdlog::warn("no drift: workers of one host share one replica of a model without buffers");
+    }
+  }
+  group_->barrier();  // all of the host see it before one takes its hash
+}
+
+void Trainer::verify() {
+  drift_on_order();
+  const std::int64_t every = job_.config.train.verify_every;
+  if (every == 0 || progress_.step % every != 0) return;
+  const ReplicaHashes hashes = replica_hashes();
+  const ReplicaDrift drift = find_drift(hashes);
+  if (!drift.found()) return;
+  const auto& untrusted = drift.untrusted;
+  const bool void_snapshots = std::find(untrusted.begin(), untrusted.end(), world_.host()) != untrusted.end();
+  if (snapshotter_ && world_.local_rank() == 0 && void_snapshots) snapshotter_->make_void();
+  // Also keeps the first to fail from ending the others before their snapshots are void.
+  const std::vector<std::string> hosts = exchange_texts(world_.communicator(), host_name());
+  throw Error(ErrorCode::kInternal, describe(drift, hashes, hosts),
+              {.rank = drift.suspect, .operation = "compare replicas", .step = progress_.step});
+}
+
+}  // namespace distbelief::train
