@@ -349,6 +349,24 @@ class SlowWorkerTest(RecoveryTest):
         self.assertGreater(len(lanes[0]), len(lanes[1]))
         self.assert_as_undisturbed("run", job, generations=1)
 
+    def test_a_straggler_is_shown_where_lanes_cannot_be_moved(self):
+        job = {**UNBOUNDED, "parallel.lanes": 2, "model.hidden": [512, 512]}
+        child = self.start_training("run", job, "--workers", 2, "--inject", "slow:rank=1,step=0,factor=8")
+        self.wait_until(lambda: self.status("run")["workers"][1]["straggler"], "status has the straggler")
+        first, second = self.status("run")["workers"]
+        self.assertEqual((first["straggler"], first["slowness"]), (False, 1))
+        self.assertGreater(second["slowness"], 1.5)
+        marked = [line.split()[0] for line in self.control("status", "run").splitlines() if "straggler" in line]
+        self.assertEqual(marked, ["1"])
+        self.wait_until(lambda: (self.metrics("run")[-1].get("straggler") or {}).get("worker") == 1, "metrics name it")
+        self.assertEqual(self.events("run", "straggler")[0]["worker"], 1)
+        self.assertFalse(self.events("run", "rebalanced"))
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+
+    def metrics(self, name):
+        return program.lines_of(self.scratch / name / "metrics.jsonl")
+
 
 class ClockTest(RecoveryTest):
     HOUR = 3600

@@ -51,6 +51,11 @@ std::string step_text(const nlohmann::json& step) {
   return step.get<std::int64_t>() < 0 ? "none yet" : fmt::format("step {}", step.get<std::int64_t>());
 }
 
+std::string straggler_mark(const nlohmann::json& worker) {
+  if (!worker["straggler"].get<bool>()) return "";
+  return fmt::format("  straggler: {:.1f} times as slow", worker["slowness"].get<double>());
+}
+
 void show_status(const nlohmann::json& status) {
   fmt::print("{}: {}, generation {}, {} recoveries\n", status["run"].get<std::string>(),
              status["state"].get<std::string>(), status["generation"].get<int>(),
@@ -62,12 +67,12 @@ void show_status(const nlohmann::json& status) {
   fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10} {:>10}  lanes\n", "worker", "pid", "host", "state",
              "phase", "step", "step ms", "busy ms");
   for (const nlohmann::json& worker : status["workers"])
-    fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10.1f} {:>10.1f}  {}\n", worker["rank"].get<int>(),
+    fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10.1f} {:>10.1f}  {}{}\n", worker["rank"].get<int>(),
                worker["pid"].get<std::int64_t>(), worker["host"].get<std::string>(),
                worker["state"].get<std::string>(), worker["phase"].get<std::string>(),
                worker["step"].get<std::int64_t>(), 1e3 * worker["step_seconds"].get<double>(),
                1e3 * worker["busy_seconds"].get<double>(),
-               fmt::join(worker["lanes"].get<std::vector<std::int64_t>>(), ","));
+               fmt::join(worker["lanes"].get<std::vector<std::int64_t>>(), ","), straggler_mark(worker));
 }
 
 int status(const ControlFlags& flags) {

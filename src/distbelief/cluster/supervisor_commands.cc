@@ -17,7 +17,9 @@ nlohmann::json Supervisor::status() const {
                          {"step", report.step},
                          {"lanes", report.lanes},
                          {"step_seconds", report.step_seconds},
-                         {"busy_seconds", report.busy_seconds}});
+                         {"busy_seconds", report.busy_seconds},
+                         {"straggler", report.slowness > 1},
+                         {"slowness", report.slowness}});
   const comm::WorkerReport* first =
       active_ && active_->reports().contains(0) ? &active_->reports().at(0) : nullptr;
   return {{"run", options_.run_dir.string()},

@@ -76,6 +76,7 @@ comm::WorkerReport Attendance::report() const {
           .phase = std::string(report::to_string(vitals.phase)),
           .step_seconds = vitals.step_seconds,
           .busy_seconds = vitals.busy_seconds,
+          .slowness = vitals.slowness,
           .snapshot_step = vitals.snapshot_step,
           .checkpoint_step = vitals.checkpoint_step,
           .loss = vitals.loss,

@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::size_t kLongestWindow = 1024;
 constexpr double kWorthwhile = 0.1;  // of the step's time
-constexpr double kStraggler = 1.5;   // times the median
+constexpr double kStraggler = 1.5;   // times the median, to be named
+constexpr double kNoLonger = 1.25;   // below it a straggler is none any more
 
 }  // namespace
 
@@ -22,12 +23,20 @@ std::vector<double> Balancer::seconds_per_lane(const std::vector<std::int64_t>& 
   return all;
 }
 
+void Balancer::judge(const strategy::Rebalance& found) {
+  const bool known = straggler_ && straggler_->slowest == found.slowest;
+  const bool slow = found.slowness >= (known ? kNoLonger : kStraggler);
+  straggler_ = slow && suspect_ == found.slowest ? std::optional(found) : std::nullopt;
+  suspect_ = slow ? found.slowest : -1;
+}
+
 std::optional<strategy::Rebalance> Balancer::after_step(double busy_seconds,
                                                         const std::vector<std::int64_t>& lanes) {
   busy_.push_back(busy_seconds);
   if (busy_.size() < window_) return std::nullopt;
-  strategy::Rebalance found = strategy::rebalance_lanes(lanes, seconds_per_lane(lanes), least_);
-  straggler_ = found.slowness >= kStraggler ? std::optional(found) : std::nullopt;
+  strategy::Rebalance found = strategy::rebalance_lanes(lanes, seconds_per_lane(lanes), options_.least);
+  judge(found);
+  if (!options_.moves_lanes) return std::nullopt;
   const bool confirmed = seen_once_;
   seen_once_ = found.gain >= kWorthwhile;
   if (!seen_once_ || !confirmed) return std::nullopt;

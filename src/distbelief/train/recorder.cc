@@ -66,6 +66,8 @@ void Recorder::step_done(const RunProgress& progress, std::int64_t samples, doub
   const double since = seconds(now - last_line_);
   if (since >= options_.report.interval_seconds || progress.step == options_.total_steps) {
     samples_per_second_ = double(samples_since_line_) / std::max(1e-9, since);
+    const nlohmann::json straggler =
+        straggler_ < 0 ? nlohmann::json() : nlohmann::json{{"worker", straggler_}, {"slowness", slowness_}};
     append(metrics_, {{"step", progress.step},
                       {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
                       {"loss", progress.last_loss},
@@ -74,7 +76,8 @@ void Recorder::step_done(const RunProgress& progress, std::int64_t samples, doub
                       {"samples", progress.samples},
                       {"samples_per_second", samples_per_second_},
                       {"seconds", seconds(now - started_)},
-                      {"phase_seconds", report::to_json(phases)}});
+                      {"phase_seconds", report::to_json(phases)},
+                      {"straggler", straggler}});
     last_line_ = now;
     samples_since_line_ = 0;
     steps_since_line_ = 0;
@@ -97,6 +100,11 @@ void Recorder::evaluated(const RunProgress& progress, const Evaluation& evaluati
 
 void Recorder::event(const std::string& kind, nlohmann::json details) {
   append(events_, report::event_line(kind, std::move(details)));
+}
+
+void Recorder::note_straggler(int worker, double slowness) {
+  straggler_ = worker;
+  slowness_ = slowness;
 }
 
 void Recorder::finish() { progress_.finish(); }

@@ -34,6 +34,8 @@ class Recorder {
                  const report::PhaseSeconds& phases);
   void evaluated(const RunProgress& progress, const Evaluation& evaluation, double seconds);
   void event(const std::string& kind, nlohmann::json details);
+  // For the next lines of metrics; worker -1: nobody is slow.
+  void note_straggler(int worker, double slowness);
   void finish();
 
   // Of the last few thousand steps.
@@ -59,6 +61,8 @@ class Recorder {
   std::optional<double> test_accuracy_;
   std::vector<float> step_seconds_;
   std::size_t next_step_slot_ = 0;
+  int straggler_ = -1;
+  double slowness_ = 1;
   bool disk_refused_ = false;  // the last line was lost
 };
 

@@ -44,10 +44,7 @@ report::Summary Trainer::run(const Start& start) {
     });
   restore();
   build_team();
-  const std::int64_t threads = group_->threads();
-  if (job_.config.elastic.rebalance && world_.size() > 1 &&
-      job_.config.parallel.lanes > world_.size() * threads)
-    balancer_ = std::make_unique<Balancer>(world_, threads);
+  watch_balance();
   open_recorder();
   if (options_.vitals) options_.vitals->from_step = options_.vitals->step = progress_.step;
   show("training");
@@ -101,38 +98,6 @@ void Trainer::train() {
   }
   if (stopped_early_) status_ = "stopped early";
   if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
-}
-
-// Moves lanes between workers when their speeds have shown that it pays.
-void Trainer::balance() {
-  const std::vector<std::int64_t> lanes = lanes_now();
-  const std::optional<strategy::Rebalance> found = balancer_->after_step(busy_seconds_, lanes);
-  if (const auto& straggler = balancer_->straggler(); straggler && straggler->slowest != named_straggler_) {
-    named_straggler_ = straggler->slowest;
-    spdlog::warn("worker {} takes {:.1f} times as long for a lane as the others", straggler->slowest,
-                 straggler->slowness);
-    if (is_root())
-      recorder_->event(
-          "straggler",
-          {{"worker", straggler->slowest}, {"slowness", straggler->slowness}, {"step", progress_.step}});
-  }
-  if (!found) return;
-  if (!has_room_to_rebuild()) {
-    spdlog::warn("/dev/shm has no room to move lanes between workers; they stay where they are");
-    balancer_.reset();
-    return;
-  }
-  const auto begin = Clock::now();
-  rebuild(found->lanes);
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  spdlog::info("lanes per worker now {} instead of {}, after {:.3f} s", fmt::join(found->lanes, ","),
-               fmt::join(lanes, ","), seconds);
-  if (is_root())
-    recorder_->event("rebalanced", {{"lanes", found->lanes},
-                                    {"before", lanes},
-                                    {"gain", found->gain},
-                                    {"seconds", seconds},
-                                    {"step", progress_.step}});
 }
 
 // Snapshots and checkpoints that are due.

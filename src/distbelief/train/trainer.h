@@ -68,6 +68,8 @@ class Trainer {
   std::vector<std::int64_t> lanes_now() const;
   bool has_room_to_rebuild();
   void rebuild(const std::vector<std::int64_t>& lanes_of_workers);
+  void watch_balance();
+  void show_straggler();
   void balance();
   std::unique_ptr<LaneRunner> make_runner(int thread);
   void train();
@@ -104,7 +106,7 @@ class Trainer {
   std::optional<Faults> faults_;
   std::unique_ptr<Snapshotter> snapshotter_;
   std::unique_ptr<AuditLog> audit_;
-  std::unique_ptr<Balancer> balancer_;                 // where lanes can be moved
+  std::unique_ptr<Balancer> balancer_;                 // of several workers
   std::vector<std::int64_t> lanes_of_workers_;         // empty: as even as can be
   double busy_seconds_ = 0;                            // of the last step
   int named_straggler_ = -1;                           // the worker that was last reported as slow

@@ -233,24 +233,6 @@ void Trainer::build_team() {
   options_.vitals->end_lane = group_->carrier(group_->threads() - 1).end_lane;
 }
 
-std::vector<std::int64_t> Trainer::lanes_now() const {
-  std::vector<std::int64_t> lanes(std::size_t(world_.size()));
-  for (std::size_t c = 0; c < group_->plan().carriers.size(); ++c) {
-    const strategy::Carrier& carrier = group_->plan().carriers[c];
-    lanes[c / std::size_t(group_->threads())] += carrier.end_lane - carrier.first_lane;
-  }
-  return lanes;
-}
-
-// The old segment and the new one are there together for a moment. Collective: all workers get the same
-// answer.
-bool Trainer::has_room_to_rebuild() {
-  std::int64_t hosts_without =
-      world_.local_rank() == 0 && comm::shared_memory_free() < group_->shared_bytes() ? 1 : 0;
-  world_.communicator().allreduce(comm::view(&hosts_without, 1), comm::ReduceOp::kSum);
-  return hosts_without == 0;
-}
-
 // Everything that knows where lanes lie is made anew around the same weights, state and position.
 void Trainer::rebuild(const std::vector<std::int64_t>& lanes_of_workers) {
   phases_before_ = phases();

@@ -23,6 +23,7 @@ struct Vitals {
   std::atomic<double> step_seconds{0};  // of the last step
   std::atomic<double> busy_seconds{0};  // of it, without waiting for others
   std::atomic<double> samples_per_second{0};
+  std::atomic<double> slowness{1};  // of a straggler: times as long for a lane as the others; else 1
 };
 
 // What others ask of a worker; the training thread looks at it before each step.

@@ -22,6 +22,7 @@ struct WorkerReport {
   std::string phase{};
   double step_seconds = 0;
   double busy_seconds = 0;  // of a step: its own computing, without waiting for others
+  double slowness = 1;      // of a straggler: times as long for a lane as the others; else 1
   std::int64_t snapshot_step = -1;
   std::int64_t checkpoint_step = -1;
   double loss = 0;

@@ -14,6 +14,7 @@ wire::Report to_wire(const WorkerReport& report) {
   message.set_phase(report.phase);
   message.set_step_seconds(report.step_seconds);
   message.set_busy_seconds(report.busy_seconds);
+  message.set_slowness(report.slowness);
   message.set_snapshot_step(report.snapshot_step);
   message.set_checkpoint_step(report.checkpoint_step);
   message.set_loss(report.loss);
@@ -38,6 +39,7 @@ WorkerReport from_wire(const wire::Report& message) {
           .phase = message.phase(),
           .step_seconds = message.step_seconds(),
           .busy_seconds = message.busy_seconds(),
+          .slowness = message.slowness(),
           .snapshot_step = message.snapshot_step(),
           .checkpoint_step = message.checkpoint_step(),
           .loss = message.loss(),
