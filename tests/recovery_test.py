@@ -296,6 +296,58 @@ class ControlTest(RecoveryTest):
         self.assertEqual([event["workers"] for event in self.events("run", "generation")], [2, 4, 1, 3])
         self.assert_beginning_of_undisturbed("run")
 
+    def test_more_and_fewer_threads_in_the_same_processes(self):
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        pids = self.workers()
+        self.assertIn("4 lanes cannot keep 2 workers x 3 threads busy",
+                      self.control("scale", "run", "--threads", 3, code=2))
+        self.assertIn("--threads", self.control("scale", "run", code=2))
+        for count, threads in enumerate((2, 1, 2)):
+            self.control("scale", "run", "--threads", threads)
+            changed = self.wait_for_event("run", "lanes", count + 1)
+            self.assertEqual((changed["threads"], changed["lanes"]), (threads, [2, 2]))
+            self.assertEqual(self.status("run")["threads"], threads)
+            self.assertEqual(self.events("run", "scale")[-1]["threads"], threads)
+            step = self.status("run")["step"]
+            self.wait_until(lambda: self.status("run")["step"] > step, "it goes on")
+        self.assertEqual(self.workers(), pids)
+        self.assertIn("1 to 2 workers", self.control("scale", "run", 3, code=2))
+        os.kill(pids[1], signal.SIGKILL)
+        self.wait_for_event("run", "recovered")
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        summary = self.summary("run")
+        self.assertEqual((summary["threads"], summary["generations"]), (2, 2), "the next generation has them too")
+        self.assert_beginning_of_undisturbed("run")
+
+    def lanes(self, name):
+        return [worker["lanes"] for worker in self.status(name)["workers"]]
+
+    def test_one_worker_is_paused_while_the_others_train(self):
+        child = self.start_training("run", {**UNBOUNDED, "elastic.rebalance": False}, "--workers", 3)
+        pids = self.workers()
+        self.control("pause", "run", "--worker", 1)
+        self.wait_until(lambda: self.lanes("run") == [[0, 1], [], [2, 3]], "worker 1 gave its lanes away")
+        self.wait_until(lambda: self.status("run")["workers"][1]["state"] == "paused", "worker 1 rests")
+        self.assertEqual(self.status("run")["state"], "training")
+        self.control("pause", "run", "--worker", 0)
+        self.wait_until(lambda: self.lanes("run") == [[], [], [0, 1, 2, 3]], "worker 0 rests too")
+        step, snapshot = (self.status("run")[key] for key in ("step", "snapshot_step"))
+        self.wait_until(lambda: self.status("run")["step"] > step + 100, "it goes on")
+        self.wait_until(lambda: self.status("run")["snapshot_step"] > snapshot, "snapshots go on")
+        self.assertIn("last", self.control("pause", "run", "--worker", 2, code=2))
+        self.assertIn("0 to 2", self.control("pause", "run", "--worker", 3, code=2))
+        self.control("resume", "run", "--worker", 0)
+        self.wait_until(lambda: self.lanes("run") == [[0, 1], [], [2, 3]], "worker 0 is back")
+        os.kill(pids[2], signal.SIGKILL)
+        self.wait_for_event("run", "recovered")
+        self.wait_until(lambda: self.lanes("run") == [[0, 1], [], [2, 3]], "worker 1 rests in the next generation too")
+        self.control("resume", "run")
+        self.wait_until(lambda: all(self.lanes("run")), "all have lanes")
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        self.assert_beginning_of_undisturbed("run")
+
     def test_pause_resume_and_stop(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
         pids = self.workers()
@@ -332,6 +384,28 @@ class ControlTest(RecoveryTest):
         for command in (["status", "run"], ["pause", "run"], ["scale", "run", 2]):
             self.assertIn("not being trained", self.control(*command, code=1))
         self.assertIn("nowhere", self.control("status", "nowhere", code=2))
+
+
+class AutoscaleTest(RecoveryTest):
+    def test_the_run_finds_its_number_of_workers_and_keeps_it(self):
+        job = {**UNBOUNDED, "elastic.auto": True, "elastic.auto_seconds": 0.3, "elastic.max": 2}
+        child = self.start_training("run", job, "--workers", 1)
+        self.wait_until(lambda: any(event["settled"] for event in self.events("run", "autoscale")), "it settles")
+        found = self.events("run", "autoscale")
+        self.assertEqual((found[0]["before"], found[0]["workers"]), (1, 2), "two were not tried")
+        for event in found:
+            self.assertGreater(event["steps_per_second"], 0)
+            self.assertRegex(event["reason"], r"\d workers")
+        self.assertLessEqual(len(found), 3)
+        step = self.status("run")["step"]
+        self.wait_until(lambda: self.status("run")["step"] > step + 100, "it goes on")
+        self.assertEqual(len(self.status("run")["workers"]), found[-1]["workers"])
+        self.control("stop", "run")
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertIn("autoscale: 1 workers take", outcome.err)
+        self.assertEqual(len(self.events("run", "generation")), len(found))
+        self.assert_beginning_of_undisturbed("run")
 
 
 class SlowWorkerTest(RecoveryTest):

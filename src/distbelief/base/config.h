@@ -96,6 +96,8 @@ struct ElasticConfig {
   std::int64_t restarts = 5;        // in a row without a new step, before the run is given up
   bool rebalance = true;            // move lanes from slow workers to fast ones
   bool standby = false;             // keep the next generation parked, for a loss that nobody planned
+  bool automatic = false;           // elastic.auto: find out how many workers pay
+  double auto_seconds = 10;         // that each number of workers is measured
   std::vector<std::string> spares;  // "host:workers" that stand by for a lost host
   std::string hostfile;             // lines of host:workers; read again when it changes
   std::string discovery;            // command that prints such lines; asked again and again

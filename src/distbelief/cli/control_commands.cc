@@ -27,6 +27,8 @@ constexpr std::chrono::seconds kAnswerDeadline{10};
 struct ControlFlags {
   std::string run_dir;
   int workers = 0;
+  int threads = 0;
+  int worker = -1;
   bool json = false;
 };
 
@@ -85,6 +87,18 @@ int status(const ControlFlags& flags) {
   return 0;
 }
 
+// Of one worker, or of the whole run (-1).
+comm::Command about_worker(const char* name, int worker) {
+  if (worker < 0) return {.name = name, .value = 0, .text = {}};
+  return {.name = name, .value = worker, .text = "worker"};
+}
+
+int scale(const ControlFlags& flags) {
+  if (flags.workers == 0 && flags.threads == 0)
+    throw Error(ErrorCode::kBadInput, "scale to what? Give a number of workers, --threads, or both");
+  return obey(flags, {.name = "scale", .value = flags.workers, .text = std::to_string(flags.threads)});
+}
+
 int audit(const ControlFlags& flags) {
   require_run_dir(flags.run_dir);
   const Config config = read_job_file(fs::path(flags.run_dir) / "job.toml").config;
@@ -118,11 +132,13 @@ CLI::App* add_verb(CLI::App& app, const std::shared_ptr<ControlFlags>& flags, co
 
 }  // namespace
 
-bool resume_living(const fs::path& run_dir) {
+bool resume_living(const fs::path& run_dir, int worker) {
   if (!fs::exists(cluster::place_of(run_dir).socket)) return false;
   try {
-    const comm::CommandReply reply = ask(run_dir, {.name = "continue", .value = 0, .text = {}});
-    fmt::print("{} is being trained: {}\n", run_dir.string(), reply.ok ? "it continues" : reply.text);
+    const comm::CommandReply reply = ask(run_dir, about_worker("continue", worker));
+    if (worker >= 0 && !reply.ok) throw Error(ErrorCode::kBadInput, reply.text);
+    const std::string done = worker < 0 ? "it continues" : fmt::format("worker {} continues", worker);
+    fmt::print("{} is being trained: {}\n", run_dir.string(), reply.ok ? done : reply.text);
     return true;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnavailable) throw;
@@ -141,19 +157,21 @@ void add_control(CLI::App& app, const Invocation&, Run& run) {
   command->callback(
       [=, &run] { run = [=] { return obey(*flags, {.name = "stop", .value = 0, .text = {}}); }; });
 
+  command = add_verb(app, flags,
+                     {"pause", "let a run, or one worker of it, wait; distbelief resume lets it go on",
+                      "distbelief pause runs/my-run\n  distbelief pause runs/my-run --worker 1"});
+  command->add_option("--worker", flags->worker, "this one only: the others carry its lanes")
+      ->check(CLI::Range(0, 65535));
+  command->callback([=, &run] { run = [=] { return obey(*flags, about_worker("pause", flags->worker)); }; });
+
   command =
       add_verb(app, flags,
-               {"pause", "let a run wait; distbelief resume lets it go on", "distbelief pause runs/my-run"});
-  command->callback(
-      [=, &run] { run = [=] { return obey(*flags, {.name = "pause", .value = 0, .text = {}}); }; });
-
-  command = add_verb(
-      app, flags,
-      {"scale", "give a run another number of workers while it trains", "distbelief scale runs/my-run 4"});
-  command->add_option("workers", flags->workers, "how many")->required()->check(CLI::Range(1, 4096));
-  command->callback([=, &run] {
-    run = [=] { return obey(*flags, {.name = "scale", .value = flags->workers, .text = {}}); };
-  });
+               {"scale", "give a run another number of workers, or its workers of threads, while it trains",
+                "distbelief scale runs/my-run 4\n  distbelief scale runs/my-run --threads 2"});
+  command->add_option("workers", flags->workers, "how many")->check(CLI::Range(1, 4096));
+  command->add_option("--threads", flags->threads, "lanes that each worker carries at a time")
+      ->check(CLI::Range(1, 1024));
+  command->callback([=, &run] { run = [=] { return scale(*flags); }; });
 
   command = add_verb(app, flags,
                      {"audit", "prove that every epoch saw each sample once (report.audit = true)",

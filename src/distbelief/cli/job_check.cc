@@ -177,11 +177,19 @@ MaybeFault ring_is_not_reproducible(const Config& config) {
                "reproducible = false"};
 }
 
+MaybeFault scaling_needs_snapshots(const Config& config) {
+  if (!config.elastic.automatic || config.checkpoint.snapshots) return std::nullopt;
+  return Fault{
+      "elastic.auto",
+      "elastic.auto changes the number of workers by a hand-over, which needs checkpoint.snapshots = "
+      "true; set one or the other"};
+}
+
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
   for (auto rule : {an_end, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
                     stopping_needs_validation, lanes_for_all_threads, samples_for_all_lanes,
-                    early_update_needs_no_norms, ring_is_not_reproducible}) {
+                    early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
   return faults;

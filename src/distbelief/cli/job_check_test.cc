@@ -140,6 +140,14 @@ TEST(Validate, StoppingEarlyNeedsValidation) {
             "train.target_accuracy" + trouble);
 }
 
+TEST(Validate, AutomaticScalingNeedsSnapshots) {
+  EXPECT_EQ(verdict({"elastic.auto=true"}), "fine");
+  EXPECT_EQ(verdict({"elastic.auto=true", "checkpoint.snapshots=false"}),
+            "elastic.auto changes the number of workers by a hand-over, which needs checkpoint.snapshots = "
+            "true; set "
+            "one or the other");
+}
+
 TEST(Validate, EveryThreadNeedsALaneAndEveryLaneASample) {
   EXPECT_EQ(verdict({"parallel.workers=2", "parallel.threads=2", "parallel.lanes=4"}), "fine");
   EXPECT_EQ(

@@ -195,6 +195,11 @@ std::vector<Key> elastic_keys() {
       key("elastic.standby", at<&ElasticConfig::standby>(),
           "keep the next workers started and waiting, so that a lost one is replaced sooner; costs their "
           "memory"),
+      key("elastic.auto", at<&ElasticConfig::automatic>(),
+          "find out while training how many workers from `elastic.min` to `elastic.max` pay, and use so "
+          "many"),
+      key("elastic.auto_seconds", at<&ElasticConfig::auto_seconds>(), kSeconds,
+          "`elastic.auto`: how long each number of workers is measured"),
       key("elastic.spares", at<&ElasticConfig::spares>(),
           "backup hosts, as `c:2`: used when others are lost"),
       key("elastic.hostfile", at<&ElasticConfig::hostfile>(),

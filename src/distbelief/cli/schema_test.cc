@@ -58,8 +58,8 @@ auto members(const CheckpointConfig& c) {
   return std::tie(a, b, d, e, f);
 }
 auto members(const ElasticConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i, j, k, l, m] = c;
-  return std::tie(a, b, d, e, f, g, h, i, j, k, l, m);
+  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o] = c;
+  return std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n, o);
 }
 auto members(const ReportConfig& c) {
   const auto& [a, b, d, e] = c;

@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 struct TrainFlags {
   JobFlags job;
   int workers = 0;
+  int worker = -1;
   std::string hosts;
   std::string hostfile;
   std::string run_dir;
@@ -45,10 +46,10 @@ std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_
   return prepared.total_steps();
 }
 
-// How many workers a run may have: at most one for every lane.
-int most_workers(const Config& config) {
-  const auto lanes = int(config.parallel.lanes / config.parallel.threads);
-  return config.elastic.max > 0 ? std::min(int(config.elastic.max), lanes) : lanes;
+// How long a number of workers is measured; nothing: the number is not to be found out.
+std::optional<std::chrono::duration<double>> measure_each(const Config& config) {
+  if (!config.elastic.automatic) return std::nullopt;
+  return std::chrono::duration<double>(config.elastic.auto_seconds);
 }
 
 std::vector<cluster::HostSlots> spare_hosts(const Config& config) {
@@ -81,6 +82,7 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
               [=](const cluster::SupervisorOptions::Worker& worker) {
                 Config sized = config;
                 sized.parallel.workers = worker.workers;
+                sized.parallel.threads = worker.threads;
                 WorkerCommand one = command;
                 one.cohort = worker.cohort;
                 one.control = worker.control;
@@ -91,7 +93,10 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
           .place = place,
           .policy = {.restarts = int(config.elastic.restarts)},
           .min = int(config.elastic.min),
-          .max = most_workers(config),
+          .max = int(config.elastic.max > 0 ? config.elastic.max : config.parallel.lanes),
+          .lanes = int(config.parallel.lanes),
+          .threads = int(config.parallel.threads),
+          .measure_each = measure_each(config),
           .deadline = milliseconds(config.parallel.deadline_seconds),
           .standby = config.elastic.standby,
           .snapshots = config.checkpoint.snapshots,
@@ -237,7 +242,12 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
 int resume(const TrainFlags& flags, const Invocation& invocation) {
   const fs::path run_dir = flags.run_dir;
   require_run_dir(run_dir);
-  if (resume_living(run_dir)) return 0;
+  if (resume_living(run_dir, flags.worker)) return 0;
+  if (flags.worker >= 0)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} is not being trained now: no worker of it is paused; go "
+                            "on with: distbelief resume {}",
+                            run_dir.string(), run_dir.string()));
   Job job = read_job_file(run_dir / "job.toml");
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
@@ -301,6 +311,8 @@ void add_resume(CLI::App& app, const Invocation& invocation, Run& run) {
       ->take_all()
       ->allow_extra_args(false);
   add_places(*command, *flags);
+  command->add_option("--worker", flags->worker, "of a run under way: this worker, which was paused")
+      ->check(CLI::Range(0, 65535));
   command->footer("Example:\n  distbelief resume runs/my-run --workers 4");
   command->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return resume(*flags, invocation); }; });

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "distbelief/cluster/autoscale.h"
 #include "distbelief/cluster/cohort.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/comm/rpc/control_server.h"
@@ -36,6 +37,8 @@ class Supervisor final : public comm::ControlServer::Handler {
   std::optional<int> end_of_active();
   void recover(const Loss& loss);
   void steer();
+  bool is_quiet() const;
+  void look_for_size();
   void change_to(const Placement& placement);
   void start_next();
   std::unique_ptr<Cohort> launch(const Placement& placement);
@@ -60,8 +63,10 @@ class Supervisor final : public comm::ControlServer::Handler {
 
   // What others are told.
   void order_all(const Cohort& cohort, const comm::WorkerOrder& order);
+  void order_lanes(const Cohort& cohort);
   nlohmann::json status() const;
-  comm::CommandReply scale(std::int64_t workers);
+  comm::CommandReply scale(const comm::Command& command);
+  comm::CommandReply pause_worker(const comm::Command& command);
   void say(const std::string& line) const;
   void event(const std::string& kind, nlohmann::json details);
   Cohort* find(int id);
@@ -77,7 +82,11 @@ class Supervisor final : public comm::ControlServer::Handler {
   int generation_ = 0;
   HostBoard board_;
   HostWatch watch_;
-  std::optional<int> asked_for_;      // workers, by `distbelief scale`
+  std::optional<int> asked_for_;     // workers, by `distbelief scale` or what was measured
+  int threads_ = 1;                  // of each worker
+  std::int64_t lane_orders_ = 0;     // given so far
+  std::optional<SpeedGauge> gauge_;  // while it is to be found out how many workers pay
+  Speeds speeds_;
   std::set<std::string> questioned_;  // hosts whose answer a restart waits for
   std::optional<Loss> unexplained_;   // the loss that led to those questions
   std::set<std::string> used_;        // hosts that ever had workers
@@ -88,7 +97,8 @@ class Supervisor final : public comm::ControlServer::Handler {
   bool hand_over_ordered_ = false;
   bool stopping_ = false;
   bool paused_ = false;
-  bool waiting_ = false;  // for hosts
+  bool waiting_ = false;   // for hosts
+  std::set<int> resting_;  // workers that are paused while the others train
   std::optional<std::string> failure_;
   std::vector<Loss> losses_;
   std::optional<Clock::time_point> lost_at_;     // until a new step is there

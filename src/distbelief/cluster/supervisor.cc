@@ -25,7 +25,9 @@ Supervisor::Supervisor(const SupervisorOptions& options, const std::atomic<bool>
       events_(options.run_dir / "events.jsonl"),
       control_("unix:" + options.place.socket.string()),
       board_(options.hosts, options.spares),
-      watch_(options.watch) {
+      watch_(options.watch),
+      threads_(options.threads) {
+  if (options_.measure_each) gauge_.emplace(*options_.measure_each);
   server_.emplace(comm::ControlAddress{.target = control_}, *this);
   if (!board_.is_local()) listen_to_hosts();
 }
@@ -47,8 +49,8 @@ std::unique_ptr<Cohort> Supervisor::launch(const Placement& placement) {
   LaunchOptions launch = options_.launch;
   launch.workers = placement.workers;
   launch.hosts = placement.hosts;
-  launch.command =
-      options_.worker_command({.workers = placement.workers, .cohort = ++cohorts_, .control = control_});
+  launch.command = options_.worker_command(
+      {.workers = placement.workers, .threads = threads_, .cohort = ++cohorts_, .control = control_});
   launch.session_folder = options_.place.launcher;
   if (far_server_ && options_.certs.empty()) launch.exported.emplace_back(kCertificatesVariable);
   for (const HostSlots& host : placement.hosts) used_.insert(host.host);
@@ -98,6 +100,12 @@ void Supervisor::order_all(const Cohort& cohort, const comm::WorkerOrder& order)
   for (int rank = 0; rank < cohort.workers(); ++rank) server.order(cohort.id(), rank, order);
 }
 
+void Supervisor::order_lanes(const Cohort& cohort) {
+  order_all(cohort, {.kind = "lanes",
+                     .value = ++lane_orders_,
+                     .text = nlohmann::json{{"threads", threads_}, {"resting", resting_}}.dump()});
+}
+
 void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
   active_ = std::move(cohort);
   hand_over_ordered_ = false;
@@ -106,6 +114,8 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
                                {"fence", raise_fence()},
                                {"resume", options_.resume || generation_ > 1}};
   order_all(*active_, {.kind = "go", .value = 0, .text = text.dump()});
+  if (int(resting_.size()) >= active_->workers()) resting_.clear();              // somebody has to work
+  if (threads_ != options_.threads || !resting_.empty()) order_lanes(*active_);  // it may not know
   if (stopping_) order_all(*active_, {.kind = "stop", .value = 0, .text = {}});
   if (paused_) order_all(*active_, {.kind = "pause", .value = 0, .text = {}});
   waiting_ = false;
@@ -204,6 +214,35 @@ void Supervisor::change_to(const Placement& placement) {
   order_all(*active_, {.kind = "hand over", .value = 0, .text = {}});
 }
 
+// Nothing is under way that would disturb a measurement, or that a decision would disturb.
+bool Supervisor::is_quiet() const {
+  return active_ && !active_->is_broken() && active_->placement() == placement() && !hand_over_ordered_ &&
+         !(next_ && !next_->is_ready()) && leaving_.empty() && !lost_at_ && !paused_ && !stopping_ &&
+         resting_.empty();
+}
+
+// elastic.auto: measures, decides, and is done when nothing is left to find out.
+void Supervisor::look_for_size() {
+  if (!gauge_) return;
+  if (!is_quiet()) return gauge_->restart();
+  const std::optional<double> speed = gauge_->note(active_->step(), Clock::now());
+  if (!speed) return;
+  const int now = active_->workers();
+  const int room = board_.is_local() ? options_.max : std::min(options_.max, board_.slots());
+  speeds_[now] = *speed;
+  const AutoscaleDecision decision =
+      decide_workers(worker_counts(options_.lanes, threads_, options_.min, room), now, speeds_);
+  event("autoscale", {{"workers", decision.workers},
+                      {"before", now},
+                      {"steps_per_second", *speed},
+                      {"settled", decision.settled},
+                      {"reason", decision.reason}});
+  say(fmt::format("autoscale: {}", decision.reason));
+  if (decision.workers != now) change_ = fmt::format("autoscale: {}", decision.reason);
+  asked_for_ = decision.workers;
+  if (decision.settled) gauge_.reset();
+}
+
 void Supervisor::note_recovery() {
   if (!lost_at_ || !active_ || active_->is_broken() || losses_.empty() || active_->first_step() < 0) return;
   if (active_->step() > std::max(losses_.back().step, active_->first_step())) tell_recovery();
@@ -269,6 +308,8 @@ void Supervisor::steer() {
   if (active_) {
     if (stopping_ || active_->is_broken() || !questioned_.empty()) return;
     if (!next_ && not_before_ && Clock::now() < *not_before_) return;
+    look_for_size();
+    if (placement() != wanted) return;  // decided anew
     if (wanted != active_->placement())
       change_to(wanted);
     else if (!next_ && options_.standby && active_->step() >= 0)

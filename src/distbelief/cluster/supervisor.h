@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct SupervisorOptions {
   // The command of a worker.
   struct Worker {
     int workers = 1;
+    int threads = 1;
     int cohort = 1;
     std::string control;  // where the supervisor listens
   };
@@ -33,7 +35,12 @@ struct SupervisorOptions {
   std::filesystem::path run_dir;
   RunPlace place;
   RecoveryPolicy policy;
-  int min = 1, max = 1;                         // workers
+  int min = 1, max = 1;  // workers, lanes permitting
+  int lanes = 1;
+  int threads = 1;  // of each worker, at first
+  // How long each number of workers is measured, to find out how many pay; nothing: it is not to be found
+  // out.
+  std::optional<std::chrono::duration<double>> measure_each{};
   std::chrono::milliseconds deadline{120'000};  // for a step, and for getting ready
   bool standby = false;
   bool snapshots = true;  // what the next generation goes on from

@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
 #include "distbelief/cluster/supervision.h"
 
 // What `distbelief status`, `scale`, `pause` and `stop` ask of a supervisor.
@@ -31,6 +35,7 @@ nlohmann::json Supervisor::status() const {
           {"generation", generation_},
           {"recoveries", losses_.size()},
           {"workers_wanted", wanted()},
+          {"threads", threads_},
           {"hosts_absent", board_.absent()},
           {"standby", next_ ? (next_->is_ready() ? "ready" : "starting") : "none"},
           {"step", active_ ? active_->step() : -1},
@@ -42,35 +47,78 @@ nlohmann::json Supervisor::status() const {
           {"workers", workers}};
 }
 
-comm::CommandReply Supervisor::scale(std::int64_t workers) {
-  if (workers < options_.min || workers > options_.max)
+// The command's value: workers, its text: threads; 0: as many as now.
+comm::CommandReply Supervisor::scale(const comm::Command& command) {
+  const std::int64_t threads_named = std::atoll(command.text.c_str());
+  const int before = wanted();
+  const std::int64_t workers = command.value > 0 ? command.value : before;
+  const std::int64_t threads = threads_named > 0 ? threads_named : threads_;
+  const std::int64_t most = std::min<std::int64_t>(options_.max, options_.lanes / threads);
+  if (threads_named > 0 && workers * threads > options_.lanes)
+    return {false, fmt::format("{} lanes cannot keep {} workers x {} threads busy; use fewer of them, or "
+                               "start with a larger parallel.lanes",
+                               options_.lanes, workers, threads)};
+  if (workers < options_.min || workers > most)
     return {false,
             fmt::format("this run can have {} to {} workers (elastic.min; elastic.max, its lanes), not {}",
-                        options_.min, options_.max, workers)};
-  if (!options_.snapshots)
-    return {
-        false,
-        "a run without snapshots cannot be handed over: it was started with checkpoint.snapshots = false"};
+                        options_.min, most, workers)};
   if (!board_.is_local() && workers > board_.slots())
     return {false,
             fmt::format("the hosts of this run have room for {} workers, not {}", board_.slots(), workers)};
-  asked_for_ = int(workers);
-  change_ = fmt::format("scaled to {}", workers);
-  event("scale", {{"workers", workers}});
-  return {true, fmt::format("going to {} worker{}", workers, workers == 1 ? "" : "s")};
+  if (workers != before && !options_.snapshots)
+    return {
+        false,
+        "a run without snapshots cannot be handed over: it was started with checkpoint.snapshots = false"};
+  if (workers != before) {
+    change_ = fmt::format("scaled to {}", workers);
+    resting_.clear();  // others will have these ranks
+  }
+  if (command.value > 0) gauge_.reset();  // whoever names a number has decided
+  if (threads != threads_) speeds_.clear();
+  if (command.value > 0) asked_for_ = int(workers);
+  threads_ = int(threads);
+  // Who comes next is started with them, or told when its turn comes.
+  if (threads_named > 0 && active_ && active_->workers() == workers) order_lanes(*active_);
+  event("scale", {{"workers", workers}, {"threads", threads}});
+  return {true, fmt::format("going to {} worker{}{}", workers, workers == 1 ? "" : "s",
+                            threads == 1 ? "" : fmt::format(" with {} threads each", threads))};
+}
+
+comm::CommandReply Supervisor::pause_worker(const comm::Command& command) {
+  const int workers = active_->workers();
+  if (command.value < 0 || command.value >= workers)
+    return {false, fmt::format("there is no worker {}: this run has 0 to {}", command.value, workers - 1)};
+  if (active_->placement() != placement())
+    return {false, "the number of workers is just being changed; try again in a moment"};
+  std::set<int> resting = resting_;
+  if (command.name == "pause")
+    resting.insert(int(command.value));
+  else
+    resting.erase(int(command.value));
+  if (int(resting.size()) == workers)
+    return {false, fmt::format("worker {} is the last that works; distbelief pause without --worker lets the "
+                               "whole run wait",
+                               command.value)};
+  resting_ = std::move(resting);
+  order_lanes(*active_);
+  event(command.name, {{"worker", command.value}});
+  return {true, command.name == "pause" ? "its lanes go to the others" : "it gets lanes again"};
 }
 
 comm::CommandReply Supervisor::command(const comm::Command& command) {
   const std::lock_guard lock(mutex_);
   changed_.notify_one();
   if (command.name == "status") return {true, status().dump()};
-  if (command.name == "scale") return scale(command.value);
+  if (command.name == "scale") return scale(command);
   if (!active_) return {false, "the workers are just being started; try again in a moment"};
+  const bool pauses = command.name == "pause" || command.name == "continue";
+  if (pauses && command.text == "worker") return pause_worker(command);
   if (command.name == "stop") {
     stopping_ = true;
     order_all(*active_, {.kind = "stop", .value = 0, .text = {}});
-  } else if (command.name == "pause" || command.name == "continue") {
+  } else if (pauses) {
     paused_ = command.name == "pause";
+    if (!paused_ && !std::exchange(resting_, {}).empty()) order_lanes(*active_);
     order_all(*active_, {.kind = command.name, .value = 0, .text = {}});
   } else {
     return {false, fmt::format("this run does not know the command '{}'", command.name)};

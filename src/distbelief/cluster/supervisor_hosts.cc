@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <future>
 
@@ -47,7 +48,7 @@ void Supervisor::listen_to_hosts() {
 
 int Supervisor::wanted() const {
   const int workers = asked_for_.value_or(board_.is_local() ? options_.workers : board_.slots());
-  return std::min(workers, options_.max);
+  return std::min({workers, options_.max, options_.lanes / threads_});
 }
 
 void Supervisor::look_at_hosts() {

@@ -61,7 +61,11 @@ AllreduceSharing::AllreduceSharing(Options options)
       early_update_(options_.overlap == Overlap::kUpdate &&
                     norm_rounds(*options_.optimizer, options_.clip_norm) == 0),
       buckets_(int(options_.layout->buckets().size())),
-      states_(options_.optimizer->state_names().size()) {
+      states_(options_.optimizer->state_names().size()),
+      share_(slice_share(*options_.plan, options_.host, options_.domain->member())),
+      // No deadline of its own: it begins to wait when forward begins, and a step may take any time. Those
+      // who compute watch each other, and the abort record ends this.
+      resting_waiter_(options_.domain->abort(), std::chrono::hours(24 * 365), std::chrono::nanoseconds(0)) {
   const std::size_t parameters = options_.layout->entries().size();
   update_counts_.resize(parameters);
   seen_.resize(parameters);
@@ -86,15 +90,18 @@ std::uint32_t AllreduceSharing::count_of(int buckets) const {
   return std::uint32_t(round_ * buckets_ + buckets);
 }
 
+Span AllreduceSharing::own_slice(Span span) const {
+  if (share_.member == share_.members) return {span.end, span.end};
+  return compute::slice_of(span, share_.members, share_.member);
+}
+
 Span AllreduceSharing::reduce_slice(int bucket) const {
-  return compute::slice_of(options_.layout->buckets()[std::size_t(bucket)].span, options_.domain->members(),
-                           options_.domain->member());
+  return own_slice(options_.layout->buckets()[std::size_t(bucket)].span);
 }
 
 Span AllreduceSharing::update_slice(int bucket) const {
-  const Span chunk = host_chunk(options_.layout->buckets()[std::size_t(bucket)].span, options_.algorithm,
-                                int(options_.plan->hosts.size()), options_.host);
-  return compute::slice_of(chunk, options_.domain->members(), options_.domain->member());
+  return own_slice(host_chunk(options_.layout->buckets()[std::size_t(bucket)].span, options_.algorithm,
+                              int(options_.plan->hosts.size()), options_.host));
 }
 
 void AllreduceSharing::begin_step(const StepPlan& plan) {
@@ -109,6 +116,7 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
   gradient_scale_ = 1;
   in_backward_ = true;
   if (options_.exchange) options_.exchange->start_step(round_, step_.step);
+  if (!has_lanes()) own().ready.raise(count_of(buckets_));  // nobody waits for gradients from here
 }
 
 void AllreduceSharing::begin_lane(std::int64_t lane) {
@@ -233,8 +241,9 @@ bool AllreduceSharing::enter(comm::Signal CarrierSignals::*signal, std::uint32_t
     if (awaited.reached(wanted)) continue;
     if (mode == Mode::kPoll) return false;
     const Timed timed(times_.waiting, options_.observer, what, -1);
-    options_.domain->waiter().wait(
-        awaited, wanted, {.rank = options_.domain->rank_of(c), .operation = what, .step = step_.step});
+    const comm::Waiter& waiter = has_lanes() ? options_.domain->waiter() : resting_waiter_;
+    waiter.wait(awaited, wanted,
+                {.rank = options_.domain->rank_of(c), .operation = what, .step = step_.step});
   }
   return true;
 }
@@ -246,8 +255,8 @@ bool AllreduceSharing::enter_host(comm::Signal HostSignals::*signal, std::uint32
   if (mode == Mode::kPoll) return false;
   const Timed timed(times_.waiting, options_.observer, what, -1);
   // The exchange has a deadline of its own and knows which host is silent.
-  options_.domain->patient_waiter().wait(
-      awaited, wanted, {.rank = options_.domain->rank_of(0), .operation = what, .step = step_.step});
+  const comm::Waiter& waiter = has_lanes() ? options_.domain->patient_waiter() : resting_waiter_;
+  waiter.wait(awaited, wanted, {.rank = options_.domain->rank_of(0), .operation = what, .step = step_.step});
   return true;
 }
 

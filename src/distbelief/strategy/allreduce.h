@@ -94,6 +94,8 @@ class AllreduceSharing final : public Sharing {
   std::uint32_t count_of(int buckets) const;
   CarrierSignals& own() const { return options_.state->carrier(options_.domain->member()); }
   const Carrier& carrier() const;
+  bool has_lanes() const { return carrier().first_lane < carrier().end_lane; }
+  compute::Span own_slice(compute::Span span) const;
   const Host& host() const { return options_.plan->hosts[std::size_t(options_.host)]; }
   bool several_hosts() const { return options_.plan->hosts.size() > 1; }
 
@@ -102,7 +104,9 @@ class AllreduceSharing final : public Sharing {
   bool fused_;         // sum and update in one pass
   bool early_update_;  // during backward
   int buckets_;
-  std::size_t states_;               // optimizer arrays
+  std::size_t states_;  // optimizer arrays
+  SliceShare share_;
+  comm::Waiter resting_waiter_;      // of a carrier without lanes
   std::vector<NodeSource> sources_;  // fused: everything to add
   std::vector<int> merges_;
 

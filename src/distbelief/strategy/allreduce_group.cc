@@ -148,8 +148,9 @@ std::size_t AllreduceGroup::parameters_held() const {
     for (const compute::Bucket& bucket : layout_.buckets()) {
       const compute::Span chunk =
           host_chunk(bucket.span, world_.options().algorithm, world_.hosts(), world_.host());
-      const compute::Span slice =
-          compute::slice_of(chunk, domains_[std::size_t(t)]->members(), domains_[std::size_t(t)]->member());
+      const SliceShare share = slice_share(plan_, world_.host(), domains_[std::size_t(t)]->member());
+      if (share.member == share.members) continue;
+      const compute::Span slice = compute::slice_of(chunk, share.members, share.member);
       const std::size_t end = layout_.first_segment(slice.end / compute::kBlock);
       for (std::size_t i = layout_.first_segment(slice.begin / compute::kBlock); i < end; ++i)
         count += layout_.segments()[i].span.size();

@@ -84,6 +84,16 @@ TEST_P(SameBits, WithAnyNumberOfCarriers) {
   }
 }
 
+TEST_P(SameBits, WhenSomeCarriersHaveNoLanes) {
+  const TrainingOutcome reference = train_on_threads(job(), {1});
+  TrainingJob shared = job();
+  for (const std::vector<std::int64_t>& lanes :
+       {std::vector<std::int64_t>{0, 4, 0}, {0, 1, 3}, {4, 0, 0}, {2, 0, 2}}) {
+    shared.lanes_of_carriers = lanes;
+    EXPECT_EQ(train_on_threads(shared, {3}), reference);
+  }
+}
+
 TEST_P(SameBits, AsPlainTrainingHasThem) {
   TrainingJob given = job();
   given.lanes = 1;

@@ -209,6 +209,7 @@ void HostExchange::sum_in_tree_order(int bucket) {
 void HostExchange::sum_round_the_ring(int bucket) {
   const Span span = options_.layout->buckets()[std::size_t(bucket)].span;
   float* sum = options_.state->sums(0) + span.begin;
+  if (own().nodes.empty()) std::memset(sum, 0, span.size() * sizeof(float));  // a host without lanes
   for (std::size_t node = 1; node < own().nodes.size(); ++node)
     add(sum, sum, options_.state->sums(int(node)) + span.begin, span.size());
   comm::ring_reduce_scatter(options_.leaders->link(), comm::view(sum, span.size()), parts(bucket));

@@ -44,6 +44,26 @@ TEST_P(SeveralHosts, DirectAndCentralGiveTheBitsOfOneHost) {
   }
 }
 
+TEST_P(SeveralHosts, AHostWithoutLanesChangesNoBits) {
+  const auto [optimizer, overlap] = GetParam();
+  const TrainingOutcome alone =
+      train_on_threads(job_with(optimizer, 0.5, Overlap::kOff, Algorithm::kDirect), {1});
+  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kCentral, Algorithm::kRing})
+    for (const bool first_rests : {true, false}) {
+      TrainingJob job = job_with(optimizer, 0.5, overlap, algorithm);
+      job.lanes_of_carriers = {job.lanes / 2, job.lanes - job.lanes / 2};
+      job.lanes_of_carriers.insert(first_rests ? job.lanes_of_carriers.begin() : job.lanes_of_carriers.end(),
+                                   0);
+      const TrainingOutcome found = train_on_threads(job, first_rests ? Hosts{1, 2} : Hosts{2, 1});
+      if (algorithm != Algorithm::kRing) {
+        EXPECT_EQ(found, alone) << to_string(algorithm);
+      }
+      EXPECT_EQ(found.update_counts, alone.update_counts);
+      for (std::size_t i = 0; i < found.parameters.size(); ++i)
+        ASSERT_NEAR(found.parameters[i], alone.parameters[i], 1e-3) << to_string(algorithm);
+    }
+}
+
 TEST_P(SeveralHosts, RingComesClose) {
   const auto [optimizer, overlap] = GetParam();
   const TrainingJob job = job_with(optimizer, 0.5, overlap, Algorithm::kRing);

@@ -54,6 +54,19 @@ void add_hosts(LanePlan& plan, const std::vector<int>& workers_per_host, int thr
 
 }  // namespace
 
+std::vector<std::int64_t> deal_lanes(std::int64_t lanes, int workers, const std::vector<int>& resting) {
+  std::vector<std::int64_t> dealt(std::size_t(workers), 1);
+  for (const int worker : resting) dealt[std::size_t(worker)] = 0;
+  const std::int64_t working = std::accumulate(dealt.begin(), dealt.end(), std::int64_t{0});
+  std::int64_t before = 0;  // workers that have got theirs
+  for (std::int64_t& share : dealt) {
+    if (share == 0) continue;
+    share = lanes * (before + 1) / working - lanes * before / working;
+    ++before;
+  }
+  return dealt;
+}
+
 LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads) {
   const int carriers = threads * std::accumulate(workers_per_host.begin(), workers_per_host.end(), 0);
   if (lanes < carriers)
@@ -76,7 +89,7 @@ LanePlan plan_lanes(const std::vector<std::int64_t>& lanes_of_workers,
   plan.lanes = std::accumulate(lanes_of_workers.begin(), lanes_of_workers.end(), std::int64_t{0});
   std::int64_t first = 0;
   for (const std::int64_t lanes : lanes_of_workers) {
-    DISTBELIEF_INVARIANT(lanes >= threads);
+    DISTBELIEF_INVARIANT(lanes == 0 || lanes >= threads);
     for (int t = 0; t < threads; ++t)
       plan.carriers.push_back(
           make_carrier(plan.lanes, first + lanes * t / threads, first + lanes * (t + 1) / threads));
@@ -84,6 +97,23 @@ LanePlan plan_lanes(const std::vector<std::int64_t>& lanes_of_workers,
   }
   add_hosts(plan, workers_per_host, threads);
   return plan;
+}
+
+SliceShare slice_share(const LanePlan& plan, int host, int carrier_of_host) {
+  const Host& place = plan.hosts[std::size_t(host)];
+  const auto has_lanes = [&](int carrier) {
+    const Carrier& one = plan.carriers[std::size_t(place.first_carrier + carrier)];
+    return one.first_lane < one.end_lane;
+  };
+  SliceShare share{0, 0};
+  for (int c = 0; c < place.carriers; ++c) {
+    if (!has_lanes(c)) continue;
+    if (c < carrier_of_host) ++share.member;
+    ++share.members;
+  }
+  if (share.members == 0) return {place.carriers, carrier_of_host};
+  if (!has_lanes(carrier_of_host)) share.member = share.members;
+  return share;
 }
 
 }  // namespace distbelief::strategy

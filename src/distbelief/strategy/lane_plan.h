@@ -42,11 +42,23 @@ struct LanePlan {
   std::vector<int> merges_of_hosts;  // how the hosts' nodes, one after another, add up to the whole
 };
 
+// So many lanes for each worker, as even as can be; none for those that rest.
+std::vector<std::int64_t> deal_lanes(std::int64_t lanes, int workers, const std::vector<int>& resting);
+
 // Lanes are dealt out in order, as evenly as can be. Throws Error(kBadInput) when there are more
 // carriers than lanes.
 LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads);
-// With so many lanes for each worker, dealt out to its threads as evenly as can be.
+// With so many lanes for each worker, dealt out to its threads as evenly as can be. A worker has none, or one
+// for each thread at least.
 LanePlan plan_lanes(const std::vector<std::int64_t>& lanes_of_workers,
                     const std::vector<int>& workers_per_host, int threads);
+
+// A carrier's share of adding up and updating on its host: one of `members` equal slices. Carriers without
+// lanes have none (member == members), unless no carrier of the host has any.
+struct SliceShare {
+  int members = 1;
+  int member = 0;
+};
+SliceShare slice_share(const LanePlan& plan, int host, int carrier_of_host);
 
 }  // namespace distbelief::strategy

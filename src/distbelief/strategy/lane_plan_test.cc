@@ -57,6 +57,31 @@ std::string whole_sum(std::int64_t lanes, const std::vector<int>& workers_per_ho
   return whole_sum(plan_lanes(lanes, workers_per_host, threads));
 }
 
+TEST(LanePlan, DealsLanesToWorkersAsEvenlyAsCanBe) {
+  EXPECT_EQ(deal_lanes(8, 2, {}), (std::vector<std::int64_t>{4, 4}));
+  EXPECT_EQ(deal_lanes(8, 3, {}), (std::vector<std::int64_t>{2, 3, 3}));
+  EXPECT_EQ(deal_lanes(8, 4, {0, 2}), (std::vector<std::int64_t>{0, 4, 0, 4}));
+}
+
+TEST(LanePlan, AddsUpInTheSameOrderAroundWorkersWithoutLanes) {
+  const std::string wanted = whole_sum(8, {1}, 1);
+  for (const std::vector<std::int64_t>& lanes :
+       {std::vector<std::int64_t>{0, 8, 0, 0}, {4, 0, 0, 4}, {0, 0, 4, 4}, {6, 2, 0, 0}})
+    EXPECT_EQ(whole_sum(plan_lanes(lanes, {2, 2}, 2)), wanted);
+}
+
+TEST(LanePlan, SharesSlicesAmongTheCarriersThatHaveLanes) {
+  const LanePlan plan = plan_lanes({4, 0, 2, 0}, {3, 1}, 1);
+  const auto share = [&](int host, int carrier) {
+    const SliceShare found = slice_share(plan, host, carrier);
+    return std::pair(found.member, found.members);
+  };
+  EXPECT_EQ(share(0, 0), std::pair(0, 2));
+  EXPECT_EQ(share(0, 1), std::pair(2, 2)) << "none";
+  EXPECT_EQ(share(0, 2), std::pair(1, 2));
+  EXPECT_EQ(share(1, 0), std::pair(0, 1)) << "somebody must update this host's chunk";
+}
+
 TEST(LanePlan, DealsOutEveryLaneOnceInOrder) {
   for (std::int64_t lanes : {1, 4, 5, 8, 13, 64})
     for (int workers = 1; workers <= std::min<std::int64_t>(lanes, 7); ++workers) {

@@ -16,8 +16,9 @@ struct Rebalance {
 };
 
 // From the lanes of each worker now and the seconds that one lane takes there. Each worker keeps at least
-// `least`. The step takes as long as the worker that is last: lanes go one by one to the worker that would
-// be done first with one more, which is the best that whole lanes allow. Pure.
+// `least`; one that has no lanes rests and gets none. The step takes as long as the worker that is last:
+// lanes go one by one to the worker that would be done first with one more, which is the best that whole
+// lanes allow. Pure.
 Rebalance rebalance_lanes(const std::vector<std::int64_t>& now, const std::vector<double>& seconds_per_lane,
                           std::int64_t least);
 

@@ -36,6 +36,14 @@ TEST(Rebalance, KeepsEveryLaneAndLeavesNobodyWithout) {
   EXPECT_EQ(result.lanes[1], 2);
 }
 
+TEST(Rebalance, GivesNoLanesToAWorkerThatRests) {
+  const Rebalance result = rebalance_lanes({4, 0, 4}, {1, 0, 3}, 1);
+  EXPECT_EQ(result.lanes, (Lanes{6, 0, 2}));
+  EXPECT_EQ(result.slowest, 2);
+  EXPECT_DOUBLE_EQ(result.slowness, 3);
+  EXPECT_EQ(rebalance_lanes({0, 8}, {0, 1}, 2).lanes, (Lanes{0, 8}));
+}
+
 TEST(Rebalance, IsNeverWorseThanBefore) {
   for (double slow = 1; slow < 9; slow += 0.1)
     for (std::int64_t lanes = 2; lanes < 17; ++lanes) {

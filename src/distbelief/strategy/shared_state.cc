@@ -38,7 +38,7 @@ SharedState::Places SharedState::places(const Shape& shape) {
   p.buffers = p.take(2 * std::size_t(shape.plan->lanes) * shape.buffers * sizeof(float));
   p.parameters = p.take(array);
   p.states = p.take(std::size_t(shape.states) * array);
-  p.sums = p.take(shape.keeps_sums ? host.nodes.size() * array : 0);
+  p.sums = p.take(shape.keeps_sums ? std::max<std::size_t>(1, host.nodes.size()) * array : 0);
   p.world_sum = p.take(several_hosts ? array : 0);
   for (int c = 0; c < host.carriers; ++c)
     p.gradients.push_back(

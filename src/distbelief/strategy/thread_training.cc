@@ -27,7 +27,8 @@ struct World {
   World(const TrainingJob& given, const std::vector<int>& carriers_per_host)
       : job(given),
         layout(training_parameters(), given.bucket_bytes),
-        plan(plan_lanes(given.lanes, carriers_per_host, 1)),
+        plan(given.lanes_of_carriers.empty() ? plan_lanes(given.lanes, carriers_per_host, 1)
+                                             : plan_lanes(given.lanes_of_carriers, carriers_per_host, 1)),
         optimizer(compute::make_optimizer(given.optimizer)),
         failures(plan.carriers.size()) {}
 };

@@ -56,6 +56,10 @@ void Attendance::take(const comm::WorkerOrder& order) {
     options_.orders->hand_over = true;
   } else if (order.kind == "leave") {
     dismissed_ = true;
+  } else if (order.kind == "lanes") {
+    const nlohmann::json text = nlohmann::json::parse(order.text);
+    options_.orders->lanes.give(
+        {.serial = order.value, .threads = text.at("threads"), .resting = text.at("resting")});
   } else {
     spdlog::warn("an order that this worker does not know: {}", order.kind);
   }

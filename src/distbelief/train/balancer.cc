@@ -17,7 +17,7 @@ std::vector<double> Balancer::seconds_per_lane(const std::vector<std::int64_t>& 
   std::nth_element(busy_.begin(), middle, busy_.end());
   std::vector<double> all(lanes.size());
   const auto own = std::size_t(world_.rank());
-  all[own] = *middle / double(lanes[own]);
+  if (lanes[own] > 0) all[own] = *middle / double(lanes[own]);
   busy_.clear();
   world_.communicator().allreduce(comm::view(all.data(), all.size()), comm::ReduceOp::kSum);
   return all;

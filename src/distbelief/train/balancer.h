@@ -15,7 +15,7 @@ namespace distbelief::train {
 class Balancer {
  public:
   struct Options {
-    std::int64_t least = 1;   // lanes that every worker keeps, one for each of its threads
+    std::int64_t least = 1;   // lanes that every worker that has any keeps, one for each thread
     bool moves_lanes = true;  // otherwise it only looks for a straggler
   };
   Balancer(World& world, Options options) : world_(world), options_(options) {}

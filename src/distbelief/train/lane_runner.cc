@@ -53,7 +53,8 @@ LaneRunner::Outcome LaneRunner::step(const strategy::StepPlan& plan, const LaneN
           .snapshot = notes.snapshot > 0,
           .stop = notes.stop > 0,
           .pause = notes.pause > 0,
-          .hand_over = notes.hand_over > 0};
+          .hand_over = notes.hand_over > 0,
+          .lanes = notes.lanes > 0};
 }
 
 void LaneRunner::dawdle() const {

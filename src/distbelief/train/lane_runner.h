@@ -21,6 +21,7 @@ struct LaneNotes {
   float stop = 0;       // ... to stop
   float pause = 0;      // ... to pause
   float hand_over = 0;  // ... to let the next generation take over
+  float lanes = 0;      // ... to carry the lanes otherwise
 };
 inline constexpr std::size_t kNoteFloats = sizeof(LaneNotes) / sizeof(float);
 
@@ -53,6 +54,7 @@ class LaneRunner {
     bool stop = false;
     bool pause = false;
     bool hand_over = false;
+    bool lanes = false;
   };
   // One step; `wishes` are what this worker asks of all. The same outcome on every worker.
   Outcome step(const strategy::StepPlan& plan, const LaneNotes& wishes);

@@ -47,7 +47,7 @@ report::Summary Trainer::run(const Start& start) {
   watch_balance();
   open_recorder();
   if (options_.vitals) options_.vitals->from_step = options_.vitals->step = progress_.step;
-  show("training");
+  show(working_state());
   if (is_root())
     recorder_->event(start_.resume ? "resumed" : "started", {{"generation", start_.generation},
                                                              {"workers", world_.size()},
@@ -94,6 +94,7 @@ void Trainer::train() {
     }
     keep(outcome);
     if (balancer_) balance();
+    if (outcome.lanes) follow_lane_order();
     if (outcome.pause) pause();
   }
   if (stopped_early_) status_ = "stopped early";
@@ -126,7 +127,7 @@ void Trainer::pause() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   while (options_.orders->pause && !options_.orders->stop && !options_.stop_requested->load())
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  show("training");
+  show(working_state());
 }
 
 void Trainer::show(const char* state) {
@@ -139,10 +140,11 @@ LaneNotes Trainer::wishes() const {
   const Orders* orders = options_.orders;
   return {.loss = 0,
           .save = wish(wants_save()),
-          .snapshot = wish(is_root() && snapshotter_ && snapshotter_->due(Clock::now())),
+          .snapshot = wish(speaks() && snapshotter_ && snapshotter_->due(Clock::now())),
           .stop = wish(signalled || (orders && orders->stop)),
           .pause = wish(orders && orders->pause),
-          .hand_over = wish(orders && orders->hand_over)};
+          .hand_over = wish(orders && orders->hand_over),
+          .lanes = wish(has_new_lane_order())};
 }
 
 // data -> forward -> backward -> exchange -> update, for every lane of this worker.
@@ -227,7 +229,7 @@ void Trainer::end_epoch() {
 
 bool Trainer::wants_save() const {
   const double every = job_.config.checkpoint.every_seconds;
-  return is_root() && every > 0 && std::chrono::duration<double>(Clock::now() - last_save_).count() >= every;
+  return speaks() && every > 0 && std::chrono::duration<double>(Clock::now() - last_save_).count() >= every;
 }
 
 void Trainer::save(Checkpointer::Kind kind) {

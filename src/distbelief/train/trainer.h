@@ -67,7 +67,14 @@ class Trainer {
   void build_team();
   std::vector<std::int64_t> lanes_now() const;
   bool has_room_to_rebuild();
-  void rebuild(const std::vector<std::int64_t>& lanes_of_workers);
+  bool has_new_lane_order() const;
+  bool speaks() const { return world_.rank() == speaker_; }
+  std::vector<int> workers_with_lanes() const;
+  const char* working_state() const;
+  LaneOrder shared_lane_order();
+  void follow_lane_order();
+  bool carry(std::vector<std::int64_t> lanes_of_workers, std::int64_t threads);
+  void rebuild();
   void watch_balance();
   void show_straggler();
   void balance();
@@ -108,6 +115,8 @@ class Trainer {
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<Balancer> balancer_;                 // of several workers
   std::vector<std::int64_t> lanes_of_workers_;         // empty: as even as can be
+  int speaker_ = 0;                                    // the worker of the first lane
+  std::int64_t lane_order_ = 0;                        // the last that was followed
   double busy_seconds_ = 0;                            // of the last step
   int named_straggler_ = -1;                           // the worker that was last reported as slow
   std::optional<report::PhaseSeconds> phases_before_;  // of the teams before this one

@@ -180,19 +180,21 @@ void Trainer::build_group() {
 
 std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
   const strategy::Carrier& carrier = group_->carrier(thread);
-  loaders_.push_back(std::make_unique<data::Loader>(
-      train_batches_, data::Loader::Options{.plan = plan_,
-                                            .seed = job_.config.train.seed,
-                                            .first_lane = std::uint64_t(carrier.first_lane),
-                                            .end_lane = std::uint64_t(carrier.end_lane),
-                                            .epoch = std::uint64_t(progress_.epoch),
-                                            .step = std::uint64_t(progress_.step_in_epoch),
-                                            .threads = int(job_.config.data.loader_threads),
-                                            .prefetch = int(job_.config.data.prefetch),
-                                            .own_below = own_below(world_, group_->threads()),
-                                            .deadline = std::chrono::milliseconds(
-                                                std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
-  data::Loader* loader = loaders_.back().get();
+  const bool has_lanes = carrier.first_lane < carrier.end_lane;
+  if (has_lanes)
+    loaders_.push_back(std::make_unique<data::Loader>(
+        train_batches_, data::Loader::Options{.plan = plan_,
+                                              .seed = job_.config.train.seed,
+                                              .first_lane = std::uint64_t(carrier.first_lane),
+                                              .end_lane = std::uint64_t(carrier.end_lane),
+                                              .epoch = std::uint64_t(progress_.epoch),
+                                              .step = std::uint64_t(progress_.step_in_epoch),
+                                              .threads = int(job_.config.data.loader_threads),
+                                              .prefetch = int(job_.config.data.prefetch),
+                                              .own_below = own_below(world_, group_->threads()),
+                                              .deadline = std::chrono::milliseconds(std::int64_t(
+                                                  1e3 * job_.config.parallel.deadline_seconds))}));
+  data::Loader* loader = has_lanes ? loaders_.back().get() : nullptr;
   std::shared_ptr<model::Network> network = job_.network;
   if (thread > 0) {
     network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
@@ -227,6 +229,7 @@ void Trainer::build_team() {
   std::vector<std::unique_ptr<LaneRunner>> runners;
   for (int t = 0; t < group_->threads(); ++t) runners.push_back(make_runner(t));
   team_ = std::make_unique<LaneTeam>(std::move(runners), group_->abort(), world_.rank());
+  speaker_ = workers_with_lanes()[0];
   if (!options_.vitals) return;
   team_->first().clock().show_in(&options_.vitals->phase);
   options_.vitals->first_lane = group_->carrier(0).first_lane;
@@ -234,13 +237,12 @@ void Trainer::build_team() {
 }
 
 // Everything that knows where lanes lie is made anew around the same weights, state and position.
-void Trainer::rebuild(const std::vector<std::int64_t>& lanes_of_workers) {
+void Trainer::rebuild() {
   phases_before_ = phases();
   team_.reset();
   loaders_.clear();
   observers_.clear();
   const std::unique_ptr<strategy::AllreduceGroup> old = std::move(group_);
-  lanes_of_workers_ = lanes_of_workers;
   build_group();  // takes the weights from the network, whose parameters still lie in the old one
   group_->set_update_counts(old->sharing(0).update_counts());
   for (int i = 0; world_.local_rank() == 0 && i < int(group_->state_names().size()); ++i)

@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "distbelief/train/trainer.h"
 
 // Which worker carries which lanes: the part of Trainer that finds stragglers and moves lanes between steps.
@@ -9,6 +11,13 @@ namespace distbelief::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+std::vector<int> without_lanes(const std::vector<std::int64_t>& lanes) {
+  std::vector<int> workers;
+  for (std::size_t w = 0; w < lanes.size(); ++w)
+    if (lanes[w] == 0) workers.push_back(int(w));
+  return workers;
+}
 
 }  // namespace
 
@@ -37,13 +46,11 @@ void Trainer::balance() {
   const std::optional<strategy::Rebalance> found = balancer_->after_step(busy_seconds_, lanes);
   show_straggler();
   if (!found) return;
-  if (!has_room_to_rebuild()) {
-    spdlog::warn("/dev/shm has no room to move lanes between workers; they stay where they are");
+  const auto begin = Clock::now();
+  if (!carry(found->lanes, group_->threads())) {
     balancer_->keep_lanes();
     return;
   }
-  const auto begin = Clock::now();
-  rebuild(found->lanes);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   spdlog::info("lanes per worker now {} instead of {}, after {:.3f} s", fmt::join(found->lanes, ","),
                fmt::join(lanes, ","), seconds);
@@ -64,13 +71,91 @@ std::vector<std::int64_t> Trainer::lanes_now() const {
   return lanes;
 }
 
+std::vector<int> Trainer::workers_with_lanes() const {
+  const std::vector<std::int64_t> lanes = lanes_now();
+  std::vector<int> workers;
+  for (std::size_t w = 0; w < lanes.size(); ++w)
+    if (lanes[w] > 0) workers.push_back(int(w));
+  return workers;
+}
+
+const char* Trainer::working_state() const {
+  return lanes_now()[std::size_t(world_.rank())] > 0 ? "training" : "paused";
+}
+
+// Only the speaker's wish counts, and its order is what all follow: they get their orders at different times.
+bool Trainer::has_new_lane_order() const {
+  if (options_.orders == nullptr || !speaks()) return false;
+  return options_.orders->lanes.newest().serial > lane_order_;
+}
+
+// The speaker's order on all workers. Collective.
+LaneOrder Trainer::shared_lane_order() {
+  std::vector<std::int64_t> values(2 + std::size_t(world_.size()));  // serial, threads, who rests
+  if (speaks()) {
+    const LaneOrder order = options_.orders->lanes.newest();
+    values[0] = order.serial;
+    values[1] = order.threads;
+    for (const int worker : order.resting)
+      if (worker < world_.size()) values[2 + std::size_t(worker)] = 1;
+  }
+  world_.communicator().broadcast(comm::view(values.data(), values.size()), speaker_);
+  LaneOrder order{.serial = values[0], .threads = int(values[1]), .resting = {}};
+  for (int worker = 0; worker < world_.size(); ++worker)
+    if (values[2 + std::size_t(worker)] != 0) order.resting.push_back(worker);
+  return order;
+}
+
+void Trainer::follow_lane_order() {
+  const LaneOrder order = shared_lane_order();
+  lane_order_ = order.serial;
+  const std::int64_t lanes = job_.config.parallel.lanes;
+  const std::int64_t working = world_.size() - std::int64_t(order.resting.size());
+  if (order.threads == group_->threads() && order.resting == without_lanes(lanes_now())) return;
+  if (order.threads < 1 || working < 1 || order.threads * working > lanes) {
+    spdlog::warn("{} lanes cannot keep {} workers x {} threads busy: an order that is not followed", lanes,
+                 working, order.threads);
+    return;
+  }
+  const auto begin = Clock::now();
+  if (!carry(strategy::deal_lanes(lanes, world_.size(), order.resting), order.threads)) return;
+  watch_balance();
+  show(working_state());
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  spdlog::info("lanes per worker now {}, on {} threads, after {:.3f} s", fmt::join(lanes_now(), ","),
+               order.threads, seconds);
+  if (is_root())
+    recorder_->event(
+        "lanes",
+        {{"lanes", lanes_now()}, {"threads", order.threads}, {"seconds", seconds}, {"step", progress_.step}});
+}
+
 // The old segment and the new one are there together for a moment. Collective: all workers get the same
 // answer.
 bool Trainer::has_room_to_rebuild() {
-  std::int64_t hosts_without =
-      world_.local_rank() == 0 && comm::shared_memory_free() < group_->shared_bytes() ? 1 : 0;
+  const std::size_t needed =
+      strategy::AllreduceGroup::bytes_needed(compute::trainable_parameters(*job_.network), group_settings(),
+                                             world_.workers_per_host(), world_.host());
+  std::int64_t hosts_without = world_.local_rank() == 0 && comm::shared_memory_free() < needed ? 1 : 0;
   world_.communicator().allreduce(comm::view(&hosts_without, 1), comm::ReduceOp::kSum);
   return hosts_without == 0;
+}
+
+// Collective: so many lanes for each worker, so many at a time. False: there is no room, and all is as
+// before.
+bool Trainer::carry(std::vector<std::int64_t> lanes_of_workers, std::int64_t threads) {
+  std::swap(lanes_of_workers, lanes_of_workers_);
+  std::swap(threads, job_.config.parallel.threads);
+  if (has_room_to_rebuild()) {
+    rebuild();
+    return true;
+  }
+  std::swap(lanes_of_workers, lanes_of_workers_);
+  std::swap(threads, job_.config.parallel.threads);
+  spdlog::warn("/dev/shm has no room to move lanes; they stay where they are");
+  if (is_root())
+    recorder_->event("lanes kept", {{"reason", "no room in /dev/shm"}, {"step", progress_.step}});
+  return false;
 }
 
 }  // namespace distbelief::train

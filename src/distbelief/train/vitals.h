@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "distbelief/report/phases.h"
 
@@ -26,11 +29,36 @@ struct Vitals {
   std::atomic<double> slowness{1};  // of a straggler: times as long for a lane as the others; else 1
 };
 
+// How the workers are to carry the lanes, while they train. A later order takes the place of an earlier one.
+struct LaneOrder {
+  std::int64_t serial = 0;     // which order it is: 1, 2, ...
+  int threads = 1;             // of each worker
+  std::vector<int> resting{};  // workers that carry none
+};
+
+// Hands the newest order from the thread that hears it to the one that trains.
+class LaneOrders {
+ public:
+  void give(LaneOrder order) {
+    const std::lock_guard lock(mutex_);
+    newest_ = std::move(order);
+  }
+  LaneOrder newest() const {  // serial 0: there was none
+    const std::lock_guard lock(mutex_);
+    return newest_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  LaneOrder newest_;
+};
+
 // What others ask of a worker; the training thread looks at it before each step.
 struct Orders {
   std::atomic<bool> stop{false};
   std::atomic<bool> pause{false};      // until it is taken back
   std::atomic<bool> hand_over{false};  // to the next generation, which is ready
+  LaneOrders lanes;
 };
 
 }  // namespace distbelief::train
