@@ -1,7 +1,6 @@
 #include "distbelief/train/attendance.h"
 
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -24,7 +23,7 @@ Attendance::Attendance(Options options) : options_(std::move(options)) {
                                    .on_order = [this](const comm::WorkerOrder& order) { take(order); },
                                    .on_lost =
                                        [this] {
-                                         spdlog::warn("the supervisor is gone: saving and stopping");
+                                         options_.log->warn("the supervisor is gone: saving and stopping");
                                          options_.orders->stop = true;
                                          alone_ = true;
                                          changed_.notify_all();
@@ -38,7 +37,7 @@ Attendance::~Attendance() {
 }
 
 void Attendance::take(const comm::WorkerOrder& order) {
-  spdlog::info("order: {} {}", order.kind, order.text);
+  options_.log->info("order: {} {}", order.kind, order.text);
   if (order.kind == "go") {
     const nlohmann::json text = nlohmann::json::parse(order.text);
     const std::lock_guard lock(mutex_);
@@ -61,7 +60,7 @@ void Attendance::take(const comm::WorkerOrder& order) {
     options_.orders->lanes.give(
         {.serial = order.value, .threads = text.at("threads"), .resting = text.at("resting")});
   } else {
-    spdlog::warn("an order that this worker does not know: {}", order.kind);
+    options_.log->warn("an order that this worker does not know: {}", order.kind);
   }
   changed_.notify_all();
 }

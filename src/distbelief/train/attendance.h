@@ -1,5 +1,7 @@
 #pragma once
 
+#include <spdlog/spdlog.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -28,6 +30,7 @@ class Attendance {
     // Called on db-attend when the supervisor is gone and training gets nowhere, as behind a cut link, or
     // when this worker belongs to no run any more. Must not return.
     std::function<void(const std::string& why)> abandon;
+    std::shared_ptr<spdlog::logger> log = spdlog::default_logger();
   };
   explicit Attendance(Options options);
   ~Attendance();

@@ -1,7 +1,6 @@
 #include "distbelief/train/worker.h"
 
 #include <fmt/format.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -13,24 +12,10 @@
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/trainer.h"
+#include "distbelief/train/worker_log.h"
 
 namespace distbelief::train {
 namespace {
-
-void open_log(const std::filesystem::path& run_dir, int rank) {
-  const std::filesystem::path folder = run_dir / "logs";
-  try {
-    std::filesystem::create_directories(folder);
-    auto log = std::make_shared<spdlog::logger>("worker",
-                                                std::make_shared<spdlog::sinks::basic_file_sink_mt>(
-                                                    (folder / fmt::format("worker-{}.log", rank)).string()));
-    log->flush_on(spdlog::level::info);
-    spdlog::set_default_logger(log);
-  } catch (const std::exception& error) {
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("cannot write logs to {}: {}", folder.string(), error.what()));
-  }
-}
 
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
@@ -75,7 +60,7 @@ void clear_after_supervisor(const std::filesystem::path& run_dir) {
 }
 
 int train_in(World& world, const WorkerOptions& options) {
-  open_log(options.run_dir, world.rank());
+  spdlog::set_default_logger(open_worker_log(options.run_dir, world.rank()));
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
                world.hosts(), options.isa);
   require_same_build(world, options.isa);

@@ -1,0 +1,25 @@
+#include "distbelief/train/worker_log.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/basic_file_sink.h>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::train {
+
+std::shared_ptr<spdlog::logger> open_worker_log(const std::filesystem::path& run_dir, int rank) {
+  const std::filesystem::path folder = run_dir / "logs";
+  try {
+    std::filesystem::create_directories(folder);
+    auto log = std::make_shared<spdlog::logger>("worker",
+                                                std::make_shared<spdlog::sinks::basic_file_sink_mt>(
+                                                    (folder / fmt::format("worker-{}.log", rank)).string()));
+    log->flush_on(spdlog::level::info);
+    return log;
+  } catch (const std::exception& error) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("cannot write logs to {}: {}", folder.string(), error.what()));
+  }
+}
+
+}  // namespace distbelief::train
