@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -71,6 +72,7 @@ SnapshotMemory SnapshotMemory::open(const std::string& name, const Shape& shape)
   const int file = shm_open(path_of(name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) fail(fmt::format("cannot open the snapshots /dev/shm/{}", name), errno);
   SnapshotMemory memory;
+  memory.name_ = name;
   memory.shape_ = shape;
   memory.size_ = bytes_needed(shape);
   struct stat status {};
@@ -99,6 +101,24 @@ void SnapshotMemory::make_void() {
     for (int index = 0; index < kMostParts; ++index) part(slot, index).step.store(kVoid);
 }
 
+std::optional<SnapshotMemory> SnapshotMemory::find(const std::string& name) {
+  const int file = shm_open(path_of(name).c_str(), O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0) return std::nullopt;
+  Header header{};
+  struct stat status {};
+  const bool ours = fstat(file, &status) == 0 && pread(file, &header, sizeof(header), 0) == sizeof(header) &&
+                    header.magic == kMagic && std::size_t(status.st_size) == bytes_needed(header.shape);
+  close(file);
+  if (!ours) return std::nullopt;
+  return open(name, header.shape);
+}
+
+void SnapshotMemory::take_name(const std::string& name) {
+  if (rename(("/dev/shm" + path_of(name_)).c_str(), ("/dev/shm" + path_of(name)).c_str()) != 0)
+    fail(fmt::format("cannot rename the snapshots /dev/shm/{} to {}", name_, name), errno);
+  name_ = name;
+}
+
 void SnapshotMemory::remove(const std::string& name) {
   if (shm_unlink(path_of(name).c_str()) != 0 && errno != ENOENT)
     fail(fmt::format("cannot remove the snapshots /dev/shm/{}", name), errno);
@@ -108,7 +128,8 @@ SnapshotMemory::SnapshotMemory(SnapshotMemory&& other) noexcept
     : file_(std::exchange(other.file_, -1)),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      shape_(other.shape_) {}
+      shape_(other.shape_),
+      name_(std::move(other.name_)) {}
 
 SnapshotMemory::~SnapshotMemory() {
   if (data_ != nullptr) munmap(data_, size_);

@@ -33,10 +33,16 @@ class SnapshotMemory {
   // Maps the memory of that name, made anew when it is missing or has another shape. `name` is one word.
   // Throws Error(kUnavailable) when there is no room.
   static SnapshotMemory open(const std::string& name, const Shape& shape);
+  // That of that name with the shape that it has; nothing when there is none.
+  static std::optional<SnapshotMemory> find(const std::string& name);
   static void remove(const std::string& name);  // nothing to do when it is not there
 
   SnapshotMemory(SnapshotMemory&& other) noexcept;
   ~SnapshotMemory();
+
+  const Shape& shape() const { return shape_; }
+  // Gets the name of another one, which goes: from one moment to the next the name stands for this memory.
+  void take_name(const std::string& name);
 
   // A run of bytes at a place of the state.
   struct Piece {
@@ -83,6 +89,7 @@ class SnapshotMemory {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   Shape shape_;
+  std::string name_;
 };
 
 }  // namespace distbelief::checkpoint

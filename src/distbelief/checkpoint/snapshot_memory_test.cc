@@ -43,6 +43,26 @@ class SnapshotMemoryTest : public testing::Test {
 
 TEST_F(SnapshotMemoryTest, IsEmptyAtFirst) { EXPECT_FALSE(open().newest()); }
 
+TEST_F(SnapshotMemoryTest, IsFoundWithTheShapeThatItHas) {
+  EXPECT_FALSE(SnapshotMemory::find(name_));
+  SnapshotMemory memory = open();
+  write(memory, 0, 5, 1, 'a');
+  const auto found = SnapshotMemory::find(name_);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->shape(), shape_);
+  EXPECT_EQ(found->newest()->step, 5);
+}
+
+TEST_F(SnapshotMemoryTest, TakesTheNameOfAnother) {
+  SnapshotMemory before = open();
+  write(before, 0, 5, 1, 'a');
+  SnapshotMemory after = SnapshotMemory::open(name_ + "-other", shape_);
+  write(after, 0, 6, 1, 'b');
+  after.take_name(name_);
+  EXPECT_EQ(open().newest()->step, 6);
+  EXPECT_FALSE(SnapshotMemory::find(name_ + "-other"));
+}
+
 TEST_F(SnapshotMemoryTest, GivesTheNewestWholeSlot) {
   SnapshotMemory memory = open();
   write(memory, 0, 5, 3, 'a');

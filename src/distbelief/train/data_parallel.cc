@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/buffers.h"
@@ -107,6 +108,42 @@ void DataParallel::step() {
   ++step_;
 }
 
+void DataParallel::gather_state() { state_->exchange.group.share_state(); }
+
+void DataParallel::save(torch::serialize::OutputArchive& archive) const {
+  strategy::AllreduceGroup& group = state_->exchange.group;
+  const auto size = std::int64_t(group.layout().size());
+  for (int i = 0; i < int(group.state_names().size()); ++i)
+    archive.write("state" + std::to_string(i), torch::from_blob(group.state(i), {size}), /*is_buffer=*/true);
+  archive.write("counts", torch::tensor(group.sharing(0).update_counts()), /*is_buffer=*/true);
+  archive.write("lr", torch::tensor(lr_, torch::kFloat64), /*is_buffer=*/true);
+  archive.write("step", torch::tensor(step_), /*is_buffer=*/true);
+}
+
+void DataParallel::load(torch::serialize::InputArchive& archive) {
+  strategy::AllreduceGroup& group = state_->exchange.group;
+  const auto read = [&](const std::string& key) {
+    torch::Tensor tensor;
+    archive.read(key, tensor, /*is_buffer=*/true);
+    return tensor;
+  };
+  for (int i = 0; i < int(group.state_names().size()); ++i) {
+    const torch::Tensor values = read("state" + std::to_string(i));
+    if (values.numel() != std::int64_t(group.layout().size()) || values.scalar_type() != torch::kFloat32)
+      throw Error(ErrorCode::kBadInput, "the optimizer's state is that of another model");
+    if (state_->exchange.world.local_rank() == 0)
+      std::memcpy(group.state(i), values.data_ptr<float>(), values.nbytes());
+  }
+  const torch::Tensor counts = read("counts");
+  if (counts.numel() != std::int64_t(group.layout().entries().size()))
+    throw Error(ErrorCode::kBadInput, "the optimizer's state is that of another model");
+  const auto* first = counts.data_ptr<std::int64_t>();
+  group.set_update_counts({first, first + counts.numel()});
+  lr_ = read("lr").item<double>();
+  step_ = read("step").item<std::int64_t>();
+  group.barrier();
+}
+
 struct GradientAverager::State {
   State(World& world, const std::shared_ptr<torch::nn::Module>& module, const DataParallel::Options& options)
       : exchange(world, module, options),
@@ -160,7 +197,19 @@ void EpochSampler::reset(c10::optional<std::size_t> new_size) {
   if (new_size && *new_size != samples_)
     throw Error(ErrorCode::kBadInput, "an EpochSampler's number of samples is fixed; make a new one");
   ++epoch_;
-  step_ = 0;
+  step_ = std::exchange(first_step_, 0);
+}
+
+void EpochSampler::resume_at(std::int64_t epoch, std::size_t step) {
+  if (epoch < 0 || step >= steps_)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("an epoch of {} batches cannot be gone on with at batch {}", steps_, step));
+  epoch_ = epoch - 1;
+  first_step_ = step;
+}
+
+bool EpochSampler::can_resume_at(std::size_t step) const {
+  return step == 0 || samples_ - std::min(samples_, step * batch_) >= batch_;
 }
 
 data::Range EpochSampler::range(std::size_t step) const {

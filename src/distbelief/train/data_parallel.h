@@ -40,6 +40,12 @@ class DataParallel {
   void step();
   void set_lr(double lr) { lr_ = lr; }
 
+  // The optimizer's state and the learning rate, without the parameters. gather_state() is collective and
+  // comes before save(), which any worker may call; load() is collective, of the same bytes everywhere.
+  void gather_state();
+  void save(torch::serialize::OutputArchive& archive) const;
+  void load(torch::serialize::InputArchive& archive);
+
  private:
   struct State;
   std::unique_ptr<State> state_;
@@ -78,6 +84,11 @@ class EpochSampler : public torch::data::samplers::Sampler<> {
   void load(torch::serialize::InputArchive& archive) override;
 
   std::size_t steps_per_epoch() const { return steps_; }
+  // The next reset() begins there instead: at batch `step` of an epoch. Before a loader copies the sampler.
+  void resume_at(std::int64_t epoch, std::size_t step);
+  // Whether any number of workers, from 1 to the size of a batch, can go on at batch `step` and deal out what
+  // is left of the epoch: not when only a batch is left that is too small to go round more of them.
+  bool can_resume_at(std::size_t step) const;
   // What a loss over batch `step` of an epoch stands for.
   BatchShare share(std::size_t step) const;
 
@@ -89,6 +100,7 @@ class EpochSampler : public torch::data::samplers::Sampler<> {
   std::uint64_t seed_;
   std::int64_t epoch_ = -1;
   std::size_t step_ = 0;
+  std::size_t first_step_ = 0;  // of the next epoch
 };
 
 }  // namespace distbelief
