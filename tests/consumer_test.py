@@ -28,13 +28,14 @@ class ConsumerTest(LibraryTest):
         self.command("cmake", "-S", SOURCE / "tests" / "consumer", "-B", folder, "-G", "Ninja",
                      f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
         self.command("cmake", "--build", folder, within=240)
-        return folder / "consumer"
+        return folder
 
     def libraries(self, executable):
         return subprocess.run(["ldd", executable], capture_output=True, text=True, check=True, timeout=30).stdout
 
     def test_an_out_of_tree_project_builds_and_trains(self):
-        consumer = self.build()
+        folder = self.build()
+        consumer = folder / "consumer"
         alone = LINE.findall(self.command(consumer).out)
         self.assertEqual([row[2] for row in alone], ["1001"] * 4)
         self.assertLess(float(alone[-1][3]), 0.5 * float(alone[0][3]), "the loss falls")
@@ -49,7 +50,20 @@ class ConsumerTest(LibraryTest):
         self.assertIn("libtorch", self.libraries(consumer))
         self.assertNotIn("jemalloc", self.libraries(consumer), "the library must not bring an allocator along")
         self.assertIn("jemalloc", self.libraries(program.PROGRAM), "our program has its own")
+        self.assertNotIn("grpc", self.libraries(consumer), "only distbelief::elastic needs gRPC")
         self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
+
+
+        self.elastic_goes_on(folder / "elastic_consumer")
+
+    def elastic_goes_on(self, consumer):
+        ends = re.compile(r"steps (\d+) to (\d+), weights (\w+)")
+        whole = ends.search(self.command(consumer, self.scratch / "whole", 6).out).groups()
+        self.assertEqual(whole[:2], ("0", "48"))
+        for epochs, begins in ((3, "0"), (6, "24")):
+            found = ends.search(self.command(consumer, self.scratch / "halves", epochs).out).groups()
+            self.assertEqual(found[0], begins)
+        self.assertEqual(found[2], whole[2], "the same bits in one go and in two")
 
 
 class OwnLoopTest(LibraryTest):

@@ -19,6 +19,7 @@ struct Invocation {
 using Run = std::function<int()>;
 void add_train(CLI::App& app, const Invocation& invocation, Run& run);
 void add_resume(CLI::App& app, const Invocation& invocation, Run& run);
+void add_launch(CLI::App& app, const Invocation& invocation, Run& run);
 void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
 void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
 void add_check(CLI::App& app, const Invocation& invocation, Run& run);

@@ -101,6 +101,10 @@ int scale(const ControlFlags& flags) {
 
 int audit(const ControlFlags& flags) {
   require_run_dir(flags.run_dir);
+  if (is_launched(flags.run_dir))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} is the run of a program of yours: only distbelief train records an audit",
+                            flags.run_dir));
   const Config config = read_job_file(fs::path(flags.run_dir) / "job.toml").config;
   const train::PreparedJob job = train::prepare_job(config);
   const train::AuditResult result = train::check_audit(

@@ -51,18 +51,20 @@ int run_program(int argc, char** argv) {
       "  distbelief train                              a CNN on Fashion-MNIST, 2 workers\n"
       "  distbelief train job.toml --workers 4 --set train.lr=0.1\n"
       "  distbelief eval runs/my-run\n"
+      "  distbelief launch --workers 4 -- ./my_program   a libtorch program of yours\n"
       "  distbelief COMMAND --help                     everything about a command");
   const Invocation invocation{{argv, argv + argc}, argv, &interrupted};
   Run run;
-  for (const auto add : {add_train, add_resume, add_eval, add_check, add_models, add_datasets, add_bench,
-                         add_control, add_certs, add_worker, add_isa, add_forget})
+  for (const auto add : {add_train, add_resume, add_launch, add_eval, add_check, add_models, add_datasets,
+                         add_bench, add_control, add_certs, add_worker, add_isa, add_forget})
     add(app, invocation, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  for (const char* name : {"train", "resume", "worker", "bench"})  // the others end at once, as usual
+  for (const char* name :
+       {"train", "resume", "launch", "worker", "bench"})  // the others end at once, as usual
     if (app.got_subcommand(name)) catch_signals();
   return run();
 }

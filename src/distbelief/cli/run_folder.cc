@@ -18,10 +18,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path default_run_dir(const Config& config) {
+fs::path default_run_dir(const std::string& name) {
   const std::time_t now = std::time(nullptr);
-  return fs::path("runs") /
-         fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", config.model.name, config.data.name, fmt::localtime(now));
+  return fs::path("runs") / fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
 }
 
 nlohmann::json read_summary(const fs::path& run_dir) {
@@ -31,9 +30,13 @@ nlohmann::json read_summary(const fs::path& run_dir) {
 
 }  // namespace
 
-fs::path make_run_dir(const std::string& wanted, const Config& config) {
-  fs::path folder = wanted.empty() ? default_run_dir(config) : fs::path(wanted);
-  if (fs::exists(folder / "job.toml"))
+std::string run_name(const Config& config) { return config.model.name + "-" + config.data.name; }
+
+bool is_launched(const fs::path& run_dir) { return fs::exists(run_dir / kLaunchFile); }
+
+fs::path make_run_dir(const std::string& wanted, const std::string& name) {
+  fs::path folder = wanted.empty() ? default_run_dir(name) : fs::path(wanted);
+  if (fs::exists(folder / "job.toml") || is_launched(folder))
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("{} holds a run already; name another --run-dir, or go on with it: distbelief resume {}",
@@ -57,7 +60,7 @@ void write_job(const fs::path& run_dir, const Config& config) {
 }
 
 void require_run_dir(const fs::path& run_dir) {
-  if (!fs::exists(run_dir / "job.toml"))
+  if (!fs::exists(run_dir / "job.toml") && !is_launched(run_dir))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
 }

@@ -12,6 +12,7 @@
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
+#include "distbelief/cli/launch_command.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/worker_command.h"
 #include "distbelief/cluster/supervisor.h"
@@ -128,7 +129,7 @@ int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocati
   if (!resume) {
     check_named(job);
     if (place.rank == 0) {
-      make_run_dir(run_dir.string(), job.config);
+      make_run_dir(run_dir.string(), run_name(job.config));
       write_job(run_dir, job.config);
     }
   }
@@ -231,7 +232,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   validate(job);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   check_before_start(job, workers_per_host(job.config, hosts));
-  const fs::path run_dir = make_run_dir(flags.run_dir, job.config);
+  const fs::path run_dir = make_run_dir(flags.run_dir, run_name(job.config));
   write_job(run_dir, job.config);
   return supervise(
       job.config, hosts,
@@ -248,6 +249,9 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
                 fmt::format("{} is not being trained now: no worker of it is paused; go "
                             "on with: distbelief resume {}",
                             run_dir.string(), run_dir.string()));
+  if (is_launched(run_dir))
+    return resume_launched({.run_dir = flags.run_dir, .sets = flags.job.sets, .workers = flags.workers},
+                           invocation);
   Job job = read_job_file(run_dir / "job.toml");
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);

@@ -36,8 +36,8 @@ struct SupervisorOptions {
   RunPlace place;
   RecoveryPolicy policy;
   int min = 1, max = 1;  // workers, lanes permitting
-  int lanes = 1;
-  int threads = 1;  // of each worker, at first
+  int lanes = 0;         // 0: a program that has none, nor threads of ours
+  int threads = 1;       // of each worker, at first
   // How long each number of workers is measured, to find out how many pay; nothing: it is not to be found
   // out.
   std::optional<std::chrono::duration<double>> measure_each{};

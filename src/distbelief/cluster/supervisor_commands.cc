@@ -8,6 +8,12 @@
 
 // What `distbelief status`, `scale`, `pause` and `stop` ask of a supervisor.
 namespace distbelief::cluster {
+namespace {
+
+const comm::CommandReply kNoLanes{
+    false, "a program of your own has no lanes: its workers are scaled and paused together"};
+
+}  // namespace
 
 nlohmann::json Supervisor::status() const {
   nlohmann::json workers = nlohmann::json::array();
@@ -50,10 +56,12 @@ nlohmann::json Supervisor::status() const {
 // The command's value: workers, its text: threads; 0: as many as now.
 comm::CommandReply Supervisor::scale(const comm::Command& command) {
   const std::int64_t threads_named = std::atoll(command.text.c_str());
+  if (threads_named > 0 && options_.lanes == 0) return kNoLanes;
   const int before = wanted();
   const std::int64_t workers = command.value > 0 ? command.value : before;
   const std::int64_t threads = threads_named > 0 ? threads_named : threads_;
-  const std::int64_t most = std::min<std::int64_t>(options_.max, options_.lanes / threads);
+  const std::int64_t most =
+      options_.lanes == 0 ? options_.max : std::min<std::int64_t>(options_.max, options_.lanes / threads);
   if (threads_named > 0 && workers * threads > options_.lanes)
     return {false, fmt::format("{} lanes cannot keep {} workers x {} threads busy; use fewer of them, or "
                                "start with a larger parallel.lanes",
@@ -85,6 +93,7 @@ comm::CommandReply Supervisor::scale(const comm::Command& command) {
 }
 
 comm::CommandReply Supervisor::pause_worker(const comm::Command& command) {
+  if (options_.lanes == 0) return kNoLanes;
   const int workers = active_->workers();
   if (command.value < 0 || command.value >= workers)
     return {false, fmt::format("there is no worker {}: this run has 0 to {}", command.value, workers - 1)};

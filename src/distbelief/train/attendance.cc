@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/host_name.h"
@@ -99,15 +100,24 @@ void Attendance::run(const std::stop_token& stop) {
   } while (!changed_.wait_for(lock, stop, kReportInterval, [&] { return stop.stop_requested(); }));
 }
 
+void Attendance::abandon(const std::string& why) {
+  options_.log->error("{}: this worker ends", why);
+  if (options_.abandon) options_.abandon();
+  _exit(1);
+}
+
 void Attendance::look_for_end() {
-  if (dismissed_) options_.abandon("another generation has taken over");
+  if (dismissed_) abandon("another generation has taken over");
   if (!alone_) return;
   const auto now = std::chrono::steady_clock::now();
   const std::pair<std::int64_t, const char*> shows{options_.vitals->step, options_.vitals->state};
   if (shown_ != shows || shown_at_ == std::chrono::steady_clock::time_point{}) shown_at_ = now;
   shown_ = shows;
-  if (shows.second != kSaving && now - shown_at_ > kStepWithoutSupervisor)
-    options_.abandon("the supervisor is gone, and the other hosts do not answer");
+  const std::chrono::duration<double> slow_steps(3 * options_.vitals->step_seconds);
+  const auto allowed = std::max<std::chrono::duration<double>>(kStepWithoutSupervisor, slow_steps);
+  const bool between_hosts = !options_.address.target.starts_with("unix:");
+  if (between_hosts && shows.second != kSaving && now - shown_at_ > allowed)
+    abandon("the supervisor is gone, and the other hosts do not answer");
 }
 
 std::optional<Trainer::Start> Attendance::wait_for_turn(const std::atomic<bool>& interrupted) {

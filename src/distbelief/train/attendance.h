@@ -28,8 +28,8 @@ class Attendance {
     Orders* orders = nullptr;
     const std::atomic<bool>* leaving = nullptr;  // set when this host is about to go; may be null
     // Called on db-attend when the supervisor is gone and training gets nowhere, as behind a cut link, or
-    // when this worker belongs to no run any more. Must not return.
-    std::function<void(const std::string& why)> abandon;
+    // when this worker belongs to no run any more; then the process ends.
+    std::function<void()> abandon{};
     std::shared_ptr<spdlog::logger> log = spdlog::default_logger();
   };
   explicit Attendance(Options options);
@@ -49,6 +49,7 @@ class Attendance {
   void take(const comm::WorkerOrder& order);
   void run(const std::stop_token& stop);
   void look_for_end();
+  [[noreturn]] void abandon(const std::string& why);
   comm::WorkerReport report() const;
   void send_last(const comm::WorkerReport& last);
 

@@ -51,14 +51,6 @@ void clear_after_supervisor(const std::filesystem::path& run_dir) {
     cluster::clear_far_place(place);
 }
 
-// Ends this process where it stands: the part of the run that goes on, or its last checkpoint, has all that
-// counts.
-[[noreturn]] void abandon(const WorkerOptions& options, const std::string& why) {
-  spdlog::error("{}: this worker ends", why);
-  clear_after_supervisor(options.run_dir);
-  _exit(1);
-}
-
 int train_in(World& world, const WorkerOptions& options) {
   spdlog::set_default_logger(open_worker_log(options.run_dir, world.rank()));
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
@@ -75,14 +67,13 @@ int train_in(World& world, const WorkerOptions& options) {
   Orders orders;
   std::optional<Attendance> attendance;
   if (options.control)
-    attendance.emplace(
-        Attendance::Options{.address = *options.control,
-                            .cohort = options.cohort,
-                            .rank = world.rank(),
-                            .vitals = &vitals,
-                            .orders = &orders,
-                            .leaving = options.leaving,
-                            .abandon = [&](const std::string& why) { abandon(options, why); }});
+    attendance.emplace(Attendance::Options{.address = *options.control,
+                                           .cohort = options.cohort,
+                                           .rank = world.rank(),
+                                           .vitals = &vitals,
+                                           .orders = &orders,
+                                           .leaving = options.leaving,
+                                           .abandon = [&] { clear_after_supervisor(options.run_dir); }});
   try {
     const std::string status = train_attended(world, options, vitals, orders, attendance);
     if (attendance) attendance->end(status);

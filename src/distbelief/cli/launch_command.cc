@@ -1,0 +1,170 @@
+#include "distbelief/cli/launch_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/error.h"
+#include "distbelief/cli/job_check.h"
+#include "distbelief/cli/job_file.h"
+#include "distbelief/cli/run_folder.h"
+#include "distbelief/cluster/enrolment.h"
+#include "distbelief/cluster/supervisor.h"
+#include "distbelief/report/summary.h"
+
+// A program of the user's under the supervisor. It tracks its training with distbelief::elastic.
+namespace distbelief::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDefaultWorkers = 2;
+constexpr int kMostWorkers = 4096;
+constexpr const char* kKeys[] = {"elastic.min", "elastic.max", "elastic.restarts", "elastic.standby",
+                                 "checkpoint.snapshots"};
+
+// The keys of a job file that mean something without a job.
+Config settings(const std::vector<std::string>& sets) {
+  Job job;
+  for (const std::string& assignment : sets) {
+    const std::string key = assignment.substr(0, assignment.find('='));
+    if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("--set {}: distbelief launch knows {}; what the program does is up to its own "
+                              "arguments",
+                              assignment, fmt::join(kKeys, ", ")));
+    apply_override(job, assignment);
+  }
+  validate(job);
+  return job.config;
+}
+
+// Found from any folder that a later command is given in.
+std::string absolute_program(const std::string& program) {
+  if (program.find('/') == std::string::npos) return program;  // to be found on PATH
+  if (access(program.c_str(), X_OK) != 0 || fs::is_directory(program))
+    throw Error(ErrorCode::kBadInput, fmt::format("{} is not a program that can be run", program));
+  return fs::absolute(program).string();
+}
+
+// env sets the variables on whatever host the launcher starts the program.
+std::vector<std::string> enrolled(const std::vector<std::string>& program,
+                                  const cluster::Enrolment& enrolment) {
+  std::vector<std::string> command{"env"};
+  for (const cluster::Variable& variable : cluster::variables_of(enrolment))
+    command.push_back(variable.name + "=" + variable.value);
+  command.insert(command.end(), program.begin(), program.end());
+  return command;
+}
+
+enum class Beginning { kNew, kResumed };
+
+int supervise(const LaunchFlags& flags, Beginning beginning, const Invocation& invocation) {
+  const Config config = settings(flags.sets);
+  const cluster::RunPlace place = cluster::place_of(flags.run_dir);
+  cluster::LaunchOptions launch;
+  launch.isa = cluster::pinned_isa();
+  const std::string snapshots = config.checkpoint.snapshots ? place.snapshots : "";
+  const int code =
+      cluster::supervise({.launch = launch,
+                          .workers = flags.workers,
+                          .worker_command =
+                              [&](const cluster::SupervisorOptions::Worker& worker) {
+                                return enrolled(flags.program, {.control = worker.control,
+                                                                .cohort = worker.cohort,
+                                                                .snapshots = snapshots,
+                                                                .run_dir = fs::absolute(flags.run_dir)});
+                              },
+                          .run_dir = flags.run_dir,
+                          .place = place,
+                          .policy = {.restarts = int(config.elastic.restarts)},
+                          .min = int(config.elastic.min),
+                          .max = config.elastic.max > 0 ? int(config.elastic.max) : kMostWorkers,
+                          .standby = config.elastic.standby,
+                          .snapshots = config.checkpoint.snapshots,
+                          .resume = beginning == Beginning::kResumed},
+                         *invocation.interrupted);
+  std::fflush(stdout);
+  if (code == 130)
+    fmt::print(stderr, "interrupted; go on with: distbelief resume {}\n", flags.run_dir);
+  else if (code != 0)
+    fmt::print(
+        stderr,
+        "distbelief: the run failed; what happened is in {}/events.jsonl. A program that ends before its "
+        "first step may lack a distbelief::elastic::Tracked\n",
+        flags.run_dir);
+  return code == 0 || code == 2 || code == 130 ? code : 1;
+}
+
+int launch(LaunchFlags flags, const Invocation& invocation) {
+  if (cluster::launcher_place().launched)
+    throw Error(ErrorCode::kBadInput,
+                "distbelief launch starts the workers itself; do not run it under mpirun or srun");
+  cluster::require_short_place();
+  settings(flags.sets);  // refused before there is a folder
+  flags.program[0] = absolute_program(flags.program[0]);
+  if (flags.workers == 0) flags.workers = kDefaultWorkers;
+  flags.run_dir = make_run_dir(flags.run_dir, fs::path(flags.program[0]).filename().string()).string();
+  report::write_json_atomically(fs::path(flags.run_dir) / kLaunchFile,
+                                {{"program", flags.program},
+                                 {"directory", fs::current_path().string()},
+                                 {"workers", flags.workers},
+                                 {"set", flags.sets}});
+  return supervise(flags, Beginning::kNew, invocation);
+}
+
+}  // namespace
+
+int resume_launched(const LaunchFlags& flags, const Invocation& invocation) {
+  LaunchFlags all = flags;
+  all.run_dir = fs::absolute(flags.run_dir).string();
+  const fs::path path = fs::path(all.run_dir) / kLaunchFile;
+  std::string directory;
+  try {
+    std::ifstream file(path);
+    const nlohmann::json before = nlohmann::json::parse(file);
+    all.program = before.at("program").get<std::vector<std::string>>();
+    all.sets = before.at("set").get<std::vector<std::string>>();
+    if (flags.workers == 0) all.workers = before.at("workers");
+    directory = before.at("directory");
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} is damaged: {}; start the program again with another --run-dir",
+                            path.string(), error.what()));
+  }
+  all.sets.insert(all.sets.end(), flags.sets.begin(), flags.sets.end());
+  cluster::require_short_place();
+  absolute_program(all.program[0]);
+  fs::current_path(directory);  // where the program was started
+  return supervise(all, Beginning::kResumed, invocation);
+}
+
+void add_launch(CLI::App& app, const Invocation& invocation, Run& run) {
+  auto flags = std::make_shared<LaunchFlags>();
+  CLI::App* command =
+      app.add_subcommand("launch", "run a libtorch program of yours that survives a lost worker");
+  command->add_option("program", flags->program, "the program and its arguments, after --")->required();
+  command->add_option("--workers", flags->workers, "how many processes (default: 2)")
+      ->check(CLI::Range(1, kMostWorkers));
+  command->add_option("--run-dir", flags->run_dir,
+                      "folder for logs, events and checkpoints (default: runs/PROGRAM-TIME)");
+  command->add_option("--set", flags->sets, fmt::format("one of {} (repeatable)", fmt::join(kKeys, ", ")))
+      ->take_all()
+      ->allow_extra_args(false);
+  command->footer(
+      "Examples:\n"
+      "  distbelief launch --workers 4 --run-dir runs/mine -- ./my_program --epochs 5\n"
+      "  distbelief launch --set elastic.standby=true -- ./my_program\n"
+      "  distbelief status runs/mine        and: scale, pause, stop, resume\n"
+      "The program tracks its training with distbelief::elastic::Tracked (docs/library.md).\n"
+      "Exit codes: 0 done, 1 failed, 2 bad usage or the program's own 2, 130 interrupted or stopped.");
+  command->callback(
+      [=, &invocation, &run] { run = [=, &invocation] { return launch(*flags, invocation); }; });
+}
+
+}  // namespace distbelief::cli

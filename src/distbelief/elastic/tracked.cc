@@ -1,0 +1,279 @@
+#include "distbelief/elastic/tracked.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "distbelief/base/error.h"
+#include "distbelief/cluster/enrolment.h"
+#include "distbelief/cluster/run_place.h"
+#include "distbelief/elastic/boundary.h"
+#include "distbelief/elastic/state_archive.h"
+#include "distbelief/elastic/state_keeper.h"
+#include "distbelief/report/metrics.h"
+#include "distbelief/train/attendance.h"
+#include "distbelief/train/snapshotter.h"
+#include "distbelief/train/worker_log.h"
+
+namespace distbelief::elastic {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kSnapshotShare = 0.01;  // of the time that they may take
+constexpr int kInterruptedCode = 130;
+
+std::atomic<bool> interrupted{false};  // a signal handler can reach nothing else
+
+// What a supervisor that ends, or has died, sends through the launcher.
+void catch_farewell() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted.store(true); };
+  sigaction(SIGUSR1, &action, nullptr);
+}
+
+}  // namespace
+
+struct Tracked::State {
+  State(World& w, torch::nn::Module& m, std::unique_ptr<OptimizerState> o, EpochSampler& s,
+        TrackedOptions chosen)
+      : world(w),
+        model(m),
+        optimizer(std::move(o)),
+        sampler(s),
+        options(std::move(chosen)),
+        enrolment(cluster::own_enrolment()) {}
+
+  void begin();
+  void await_turn();
+  void restore();
+  void advance(double loss);
+  bool obey();
+  Decision agree();
+  Facts facts() const;
+  void save(const Decision& decision);
+  void note_saves();
+  void finish();
+  void end(const std::string& how);
+  void event(const std::string& kind, nlohmann::json details) const;
+  bool is_kept() const { return keeper->has_memory() || keeper->has_folder(); }
+
+  World& world;
+  torch::nn::Module& model;
+  std::unique_ptr<OptimizerState> optimizer;
+  EpochSampler& sampler;
+  TrackedOptions options;
+  std::optional<cluster::Enrolment> enrolment;
+  Position position;
+  int generation = 1;
+  std::unique_ptr<StateKeeper> keeper;
+  std::optional<Error> unsaved;  // why the last checkpoint failed
+  std::int64_t until_decision = 1, since_decision = 0;
+  Clock::time_point last_decision{}, last_step{}, last_snapshot{}, last_checkpoint{};
+  std::chrono::nanoseconds snapshot_cost{};
+  int exit_code = 0;
+  bool ended = false;
+
+  train::Vitals vitals;
+  train::Orders orders;
+  std::optional<train::Attendance> attendance;  // last: its thread uses the two above
+};
+
+void Tracked::State::begin() {
+  if (enrolment) await_turn();
+  keeper = std::make_unique<StateKeeper>(
+      world, StateKeeper::Options{.memory = enrolment ? enrolment->snapshots : "",
+                                  .folder = enrolment ? enrolment->run_dir / "checkpoints" : options.folder,
+                                  .generation = generation});
+  restore();
+  last_decision = last_step = last_checkpoint = Clock::now();
+  vitals.from_step = vitals.step = position.step;
+  vitals.epoch = position.epoch;
+  vitals.state = "training";
+}
+
+// Until then a signal ends this process, as it should: there is nothing to save.
+void Tracked::State::await_turn() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
+  attendance.emplace(
+      train::Attendance::Options{.address = {.target = enrolment->control},
+                                 .cohort = enrolment->cohort,
+                                 .rank = world.rank(),
+                                 .vitals = &vitals,
+                                 .orders = &orders,
+                                 .log = train::open_worker_log(enrolment->run_dir, world.rank())});
+  const auto turn = attendance->wait_for_turn(interrupted);
+  if (!turn) throw Error(ErrorCode::kAborted, "the supervisor has ended before this worker's turn came");
+  generation = turn->generation;
+  catch_farewell();
+}
+
+void Tracked::State::restore() {
+  if (!is_kept()) return;
+  const std::optional<std::string> found = keeper->newest();
+  if (found) position = read_state(*found, world, model, *optimizer);
+  if (found) sampler.resume_at(position.epoch, std::size_t(position.batch));
+  event(found ? "resumed" : "started",
+        {{"generation", generation}, {"workers", world.size()}, {"step", position.step}});
+}
+
+void Tracked::State::event(const std::string& kind, nlohmann::json details) const {
+  if (!enrolment || world.rank() != 0) return;
+  try {
+    report::MetricsLog(enrolment->run_dir / "events.jsonl")
+        .append(report::event_line(kind, std::move(details)));
+  } catch (const Error& error) {  // a full disk does not end a run
+    fmt::print(stderr, "distbelief: {}\n", error.what());
+  }
+}
+
+void Tracked::State::advance(double loss) {
+  const std::int64_t samples = sampler.share(std::size_t(position.batch)).global_samples;
+  ++position.step;
+  ++since_decision;
+  if (++position.batch == std::int64_t(sampler.steps_per_epoch())) {
+    position.batch = 0;
+    ++position.epoch;
+  }
+  if (!attendance) return;
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - std::exchange(last_step, now)).count();
+  vitals.step = position.step;
+  vitals.epoch = position.epoch;
+  vitals.loss = loss;
+  vitals.step_seconds = vitals.busy_seconds = seconds;
+  vitals.samples_per_second = double(samples) / std::max(1e-9, seconds);
+}
+
+Facts Tracked::State::facts() const {
+  const auto now = Clock::now();
+  const auto every = options.checkpoint_every;
+  return {.stop = interrupted.load() || orders.stop,
+          .hand_over = orders.hand_over && keeper->has_memory(),
+          .pause = orders.pause,
+          .snapshot_due = keeper->has_memory() &&
+                          now - last_snapshot >= train::snapshot_interval(snapshot_cost, kSnapshotShare),
+          .checkpoint_due = keeper->has_folder() && every.count() > 0 && now - last_checkpoint >= every,
+          .can_resume = sampler.can_resume_at(std::size_t(position.batch)),
+          .step = (now - last_decision) / std::max<std::int64_t>(1, since_decision)};
+}
+
+Decision Tracked::State::agree() {
+  DecisionWords words{};
+  if (world.rank() == 0) words = to_words(decide(facts()));
+  world.communicator().broadcast(comm::view(words.data(), words.size()), 0);
+  return from_words(words);
+}
+
+bool Tracked::State::obey() {
+  for (;;) {
+    const Decision decision = agree();
+    if (decision.saves()) save(decision);
+    if (world.rank() == 0) note_saves();
+    until_decision = decision.next;
+    since_decision = 0;
+    last_decision = Clock::now();
+    vitals.state = decision.course == Course::kPause ? "paused" : "training";
+    if (decision.course == Course::kGoOn) return true;
+    if (decision.course == Course::kStop) end("interrupted");
+    if (decision.course == Course::kHandOver) end("handed over");
+    if (ended) return false;
+    // The others wait for the next decision, which has to come before their deadline.
+    if (world.rank() == 0) std::this_thread::sleep_for(kDecisionInterval);
+  }
+}
+
+// Nobody waits for who writes: no worker changes anything shared before all have done another step.
+void Tracked::State::save(const Decision& decision) {
+  const auto begin = Clock::now();
+  const torch::Tensor random = gather_random(world);
+  optimizer->gather();
+  const bool writes_memory = decision.snapshot && world.local_rank() == 0;
+  const bool writes_folder = decision.checkpoint && world.rank() == 0;
+  if (writes_memory || writes_folder) {
+    std::string state = write_state(model, *optimizer, position, random);
+    if (writes_folder) keeper->checkpoint(state, position.step);
+    if (writes_memory) keeper->snapshot(std::move(state), position.step);
+  }
+  if (decision.checkpoint) last_checkpoint = Clock::now();
+  if (!decision.snapshot) return;
+  vitals.snapshot_step = position.step;
+  // The first one pays for what is made on first use and would put off the next for long: the second is
+  // measured.
+  const bool is_first = std::exchange(last_snapshot, Clock::now()) == Clock::time_point{};
+  const std::chrono::nanoseconds took = last_snapshot - begin;
+  if (!is_first) snapshot_cost = snapshot_cost.count() == 0 ? took : (snapshot_cost + took) / 2;
+}
+
+void Tracked::State::note_saves() {
+  while (const std::optional<StateKeeper::Outcome> outcome = keeper->take_outcome()) {
+    if (outcome->on_disk) vitals.checkpoint_step = outcome->step;
+    unsaved = outcome->on_disk ? std::nullopt : outcome->failure;
+    if (!unsaved) continue;
+    fmt::print(stderr, "distbelief: no checkpoint at step {}: {}\n", outcome->step, unsaved->what());
+    event("checkpoint failed", {{"reason", unsaved->what()}, {"step", outcome->step}});
+  }
+}
+
+void Tracked::State::end(const std::string& how) {
+  keeper->wait();
+  if (world.rank() == 0) note_saves();
+  if (how == "interrupted" && unsaved) throw Error(*unsaved);
+  if (how == "handed over") world.communicator().barrier();  // all hosts have written
+  exit_code = how == "interrupted" ? kInterruptedCode : 0;
+  ended = true;
+  if (!attendance) return;
+  attendance->end(how);
+  if (const cluster::RunPlace place = cluster::place_of(enrolment->run_dir);
+      world.local_rank() == 0 && cluster::is_abandoned(place))
+    cluster::clear_place(place);  // nobody else will
+}
+
+// The last state is kept too, for who wants to train on.
+void Tracked::State::finish() {
+  if (keeper->has_folder() && sampler.can_resume_at(std::size_t(position.batch))) save({.checkpoint = true});
+  end("done");
+}
+
+Tracked::Tracked(World& world, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
+                 EpochSampler& sampler, TrackedOptions options)
+    : state_(std::make_unique<State>(world, model, state_of(optimizer), sampler, std::move(options))) {
+  state_->begin();
+}
+
+Tracked::Tracked(World& world, torch::nn::Module& model, DataParallel& parallel, EpochSampler& sampler,
+                 TrackedOptions options)
+    : state_(std::make_unique<State>(world, model, state_of(parallel), sampler, std::move(options))) {
+  state_->begin();
+}
+
+Tracked::~Tracked() {
+  if (state_->attendance && !state_->ended && std::uncaught_exceptions() == 0)
+    state_->attendance->end("done");
+}
+
+std::int64_t Tracked::epoch() const { return state_->position.epoch; }
+std::int64_t Tracked::step() const { return state_->position.step; }
+BatchShare Tracked::share() const { return state_->sampler.share(std::size_t(state_->position.batch)); }
+
+bool Tracked::commit(double loss) {
+  if (state_->ended)
+    throw Error(ErrorCode::kBadInput, "Tracked::commit was called after it gave false; leave() then");
+  state_->advance(loss);
+  if (!state_->is_kept() || --state_->until_decision > 0) return true;
+  return state_->obey();
+}
+
+int Tracked::leave() {
+  if (!state_->ended) state_->finish();
+  state_->world.close();
+  return state_->exit_code;
+}
+
+}  // namespace distbelief::elastic

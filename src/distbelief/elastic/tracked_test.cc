@@ -1,0 +1,103 @@
+#include "distbelief/elastic/tracked.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/comm/mpi/world.h"
+#include "distbelief/train/state_file.h"
+
+namespace distbelief::elastic {
+namespace {
+
+constexpr std::size_t kSamples = 67, kBatch = 16;  // the last batch of an epoch has 3
+
+// MPI for all tests of this program: begun once, and ended, or its files would stay.
+class Mpi : public testing::Environment {
+ public:
+  void SetUp() override { world_.emplace(World::create()); }
+  void TearDown() override { world_->close(); }
+
+ private:
+  std::optional<World> world_;
+};
+[[maybe_unused]] const testing::Environment* const mpi = testing::AddGlobalTestEnvironment(new Mpi);
+
+// A small loop, alone; what it did.
+struct Loop {
+  std::vector<std::vector<std::size_t>> batches;
+  std::string weights;
+};
+
+Loop run_loop(const std::filesystem::path& folder, std::int64_t steps) {
+  World world = world_from(MPI_COMM_SELF);
+  torch::manual_seed(1);
+  torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::Dropout(0.5), torch::nn::Linear(4, 1));
+  torch::optim::Adam optimizer(net->parameters(), 0.01);
+  EpochSampler sampler(world, kSamples, kBatch, 5);
+  Tracked run(world, *net, optimizer, sampler,
+              {.folder = folder, .checkpoint_every = std::chrono::milliseconds(1)});
+  Loop loop;
+  while (run.step() < steps) {
+    sampler.reset();
+    while (auto indices = run.step() < steps ? sampler.next(0) : c10::nullopt) {
+      EXPECT_EQ(run.share().samples, std::int64_t(indices->size()));
+      loop.batches.push_back(*indices);
+      optimizer.zero_grad();
+      net->forward(torch::randn({std::int64_t(indices->size()), 3}) + double(indices->front()))
+          .mean()
+          .backward();
+      optimizer.step();
+      EXPECT_TRUE(run.commit());
+    }
+  }
+  loop.weights = train::weights_sha256(*net);
+  EXPECT_EQ(run.leave(), 0);
+  return loop;
+}
+
+TEST(EpochSampler, GoesOnAtAnyBatchAndThenBeginsTheNextEpoch) {
+  World world = World::create();
+  EpochSampler whole(world, kSamples, kBatch, 5), later(world, kSamples, kBatch, 5);
+  for (int epoch = 0; epoch < 3; ++epoch) whole.reset();
+  std::vector<std::vector<std::size_t>> wanted, found;
+  while (auto indices = whole.next(0)) wanted.push_back(*indices);
+  later.resume_at(2, 3);
+  later.reset();
+  while (auto indices = later.next(0)) found.push_back(*indices);
+  EXPECT_EQ(found, (std::vector<std::vector<std::size_t>>{wanted.begin() + 3, wanted.end()}));
+  whole.reset();
+  later.reset();
+  EXPECT_EQ(later.next(0), whole.next(0));
+  EXPECT_THROW(later.resume_at(0, 5), Error);
+}
+
+TEST(EpochSampler, CannotGoOnBeforeALastBatchThatIsTooSmallForMoreWorkers) {
+  World world = World::create();
+  const EpochSampler sampler(world, kSamples, kBatch, 5);
+  ASSERT_EQ(sampler.steps_per_epoch(), 5U);
+  for (const std::size_t step : {0, 1, 2, 3}) EXPECT_TRUE(sampler.can_resume_at(step)) << step;
+  EXPECT_FALSE(sampler.can_resume_at(4));
+}
+
+TEST(Tracked, WithoutAFolderKeepsNothing) {
+  const Loop first = run_loop("", 7), second = run_loop("", 7);
+  EXPECT_EQ(first.batches.size(), 7U);
+  EXPECT_EQ(first.weights, second.weights);
+}
+
+TEST(Tracked, GoesOnFromItsFolderToTheSameBits) {
+  const ScratchFolder scratch;
+  const Loop whole = run_loop("", 13);
+  const Loop part = run_loop(scratch.path() / "kept", 8);
+  EXPECT_EQ(part.batches.size(), 8U);
+  const Loop rest = run_loop(scratch.path() / "kept", 13);
+  EXPECT_EQ(rest.weights, whole.weights);
+  EXPECT_EQ(rest.batches,
+            (std::vector<std::vector<std::size_t>>{whole.batches.begin() + 8, whole.batches.end()}));
+}
+
+}  // namespace
+}  // namespace distbelief::elastic
