@@ -155,9 +155,16 @@ class HostsTest(program.ProgramTest):
         self.wait_for_steps()
         hostfile.write_text("host1:2\n")
         self.wait_for_event("generation", 3)
-        self.stop_run(child, generations=3, hosts=["host1"])
+        self.wait_for_steps()
+        hostfile.write_text("# none\n")
+        self.wait_for_event("waiting")
+        saved = sorted((self.scratch / "run" / "checkpoints").glob("step-*"))
+        self.assertTrue(saved, "who leaves the last host saves first")
+        hostfile.write_text("host1:2\n")
+        self.wait_for_event("generation", 4)
+        self.stop_run(child, generations=4, hosts=["host1"])
         self.assertEqual([event["hosts"] for event in self.events("generation")],
-                         ["host0:1", "host0:1,host1:2", "host1:2"])
+                         ["host0:1", "host0:1,host1:2", "host1:2", "host1:2"])
         self.assertEqual(self.events("lost"), [])
 
     def test_a_discovery_command_is_asked_again_and_again(self):

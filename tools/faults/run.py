@@ -81,7 +81,7 @@ class StepClock(threading.Thread):
             file.seek(self.offset if size > self.offset else 0)  # a restart cuts off what is done again
             text = file.read()
             self.offset = file.tell()
-        steps = [int(step) for step in re.findall(rb'"step":(\d+)\}\n', text)]
+        steps = [int(step) for step in re.findall(rb'"step":(\d+)[,}]', text)]
         if steps and max(steps) > self.best:
             self.best = max(steps)
             self.times.append(time.time())

@@ -28,7 +28,8 @@ void add_datasets(CLI::App& app, const Invocation& invocation, Run& run);
 void add_bench(CLI::App& app, const Invocation& invocation, Run& run);
 void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale, audit
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);
-void add_isa(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what a host answers
+void add_isa(CLI::App& app, const Invocation& invocation, Run& run);    // hidden: what a host answers
+void add_begin(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what launch starts
 void add_forget(CLI::App& app, const Invocation& invocation,
                 Run& run);  // hidden: what a host is told at the end
 

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr int kDefaultWorkers = 2;
 constexpr int kMostWorkers = 4096;
-constexpr const char* kKeys[] = {"elastic.min", "elastic.max", "elastic.restarts", "elastic.standby",
-                                 "checkpoint.snapshots"};
+constexpr const char* kKeys[] = {"elastic.min",     "elastic.max",          "elastic.restarts",
+                                 "elastic.standby", "checkpoint.snapshots", "parallel.deadline_seconds"};
 
 // The keys of a job file that mean something without a job.
 Config settings(const std::vector<std::string>& sets) {
@@ -55,7 +55,7 @@ std::string absolute_program(const std::string& program) {
 // env sets the variables on whatever host the launcher starts the program.
 std::vector<std::string> enrolled(const std::vector<std::string>& program,
                                   const cluster::Enrolment& enrolment) {
-  std::vector<std::string> command{"env"};
+  std::vector<std::string> command{own_path(), "begin", "--", "env"};
   for (const cluster::Variable& variable : cluster::variables_of(enrolment))
     command.push_back(variable.name + "=" + variable.value);
   command.insert(command.end(), program.begin(), program.end());
@@ -70,25 +70,26 @@ int supervise(const LaunchFlags& flags, Beginning beginning, const Invocation& i
   cluster::LaunchOptions launch;
   launch.isa = cluster::pinned_isa();
   const std::string snapshots = config.checkpoint.snapshots ? place.snapshots : "";
-  const int code =
-      cluster::supervise({.launch = launch,
-                          .workers = flags.workers,
-                          .worker_command =
-                              [&](const cluster::SupervisorOptions::Worker& worker) {
-                                return enrolled(flags.program, {.control = worker.control,
-                                                                .cohort = worker.cohort,
-                                                                .snapshots = snapshots,
-                                                                .run_dir = fs::absolute(flags.run_dir)});
-                              },
-                          .run_dir = flags.run_dir,
-                          .place = place,
-                          .policy = {.restarts = int(config.elastic.restarts)},
-                          .min = int(config.elastic.min),
-                          .max = config.elastic.max > 0 ? int(config.elastic.max) : kMostWorkers,
-                          .standby = config.elastic.standby,
-                          .snapshots = config.checkpoint.snapshots,
-                          .resume = beginning == Beginning::kResumed},
-                         *invocation.interrupted);
+  const int code = cluster::supervise(
+      {.launch = launch,
+       .workers = flags.workers,
+       .worker_command =
+           [&](const cluster::SupervisorOptions::Worker& worker) {
+             return enrolled(flags.program, {.control = worker.control,
+                                             .cohort = worker.cohort,
+                                             .snapshots = snapshots,
+                                             .run_dir = fs::absolute(flags.run_dir)});
+           },
+       .run_dir = flags.run_dir,
+       .place = place,
+       .policy = {.restarts = int(config.elastic.restarts)},
+       .min = int(config.elastic.min),
+       .max = config.elastic.max > 0 ? int(config.elastic.max) : kMostWorkers,
+       .deadline = std::chrono::milliseconds(std::int64_t(1e3 * config.parallel.deadline_seconds)),
+       .standby = config.elastic.standby,
+       .snapshots = config.checkpoint.snapshots,
+       .resume = beginning == Beginning::kResumed},
+      *invocation.interrupted);
   std::fflush(stdout);
   if (code == 130)
     fmt::print(stderr, "interrupted; go on with: distbelief resume {}\n", flags.run_dir);

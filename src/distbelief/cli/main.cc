@@ -56,7 +56,7 @@ int run_program(int argc, char** argv) {
   const Invocation invocation{{argv, argv + argc}, argv, &interrupted};
   Run run;
   for (const auto add : {add_train, add_resume, add_launch, add_eval, add_check, add_models, add_datasets,
-                         add_bench, add_control, add_certs, add_worker, add_isa, add_forget})
+                         add_bench, add_control, add_certs, add_worker, add_isa, add_begin, add_forget})
     add(app, invocation, run);
   try {
     app.parse(argc, argv);

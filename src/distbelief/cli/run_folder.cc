@@ -10,6 +10,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cluster/run_place.h"
 #include "distbelief/train/run_progress.h"
 
 namespace distbelief::cli {
@@ -65,12 +66,22 @@ void require_run_dir(const fs::path& run_dir) {
                 fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
 }
 
+namespace {
+
+// What a killed or interrupted run has left in memory.
+bool has_snapshots(const fs::path& run_dir) {
+  return fs::exists(fs::path("/dev/shm") / cluster::place_of(run_dir).snapshots);
+}
+
+}  // namespace
+
 bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps) {
   const auto loaded = checkpoint::Store(run_dir / "checkpoints")
                           .load_latest([](const checkpoint::Entry& entry, const Error& error) {
                             fmt::print(stderr, "distbelief: checkpoint {} is damaged and passed over: {}\n",
                                        entry.folder.string(), error.message());
                           });
+  if (!loaded && has_snapshots(run_dir)) return false;
   if (!loaded)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} has no whole checkpoint to resume from", run_dir.string()));

@@ -218,6 +218,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& fault : flags.inject) train::parse_fault(fault);
   Job job = flags.job.read();
   const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
+  if (invocation.interrupted->load()) return 130;
   if (!flags.trace.empty()) job.config.report.trace = fs::absolute(flags.trace).string();
   require_writable(job.config.report.trace);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
@@ -257,6 +258,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   require_same_arithmetic(before, job.config);
   const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
+  if (invocation.interrupted->load()) return 130;
   if (cluster::launcher_place().launched) {
     job.config.parallel.workers = cluster::launcher_place().size;
     validate(job);

@@ -6,8 +6,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
+#include "distbelief/base/error.h"
+#include "distbelief/base/hex.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
@@ -32,20 +36,6 @@ struct WorkerFlags {
   std::string control;
   int cohort = 1;
 };
-
-// The resolved job travels to the workers on their command line, whatever file systems they share;
-// as hex it passes every shell on the way.
-std::string to_hex(const std::string& text) {
-  std::string hex;
-  for (const unsigned char c : text) hex += fmt::format("{:02x}", c);
-  return hex;
-}
-
-std::string from_hex(const std::string& hex) {
-  std::string text;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) text += char(std::stoi(hex.substr(i, 2), nullptr, 16));
-  return text;
-}
 
 int terminal_columns() {
   winsize size{};
@@ -134,6 +124,7 @@ int work(const WorkerFlags& flags, const Invocation& invocation) {
 }  // namespace
 
 std::vector<std::string> worker_command(const Config& config, const WorkerCommand& command) {
+  // The resolved job travels on the command line, whatever file systems the hosts share.
   std::vector<std::string> parts{own_path(),   "worker",
                                  "--run-dir",  fs::absolute(command.run_dir).string(),
                                  "--job-hex",  to_hex(to_toml(config)),
@@ -176,13 +167,33 @@ void add_worker(CLI::App& app, const Invocation& invocation, Run& run) {
   command->callback([=, &invocation, &run] { run = [=, &invocation] { return work(*flags, invocation); }; });
 }
 
-void add_forget(CLI::App& app, const Invocation&, Run& run) {
-  auto run_dir = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("forget", "what a host keeps of a run that has ended")->group("");
-  command->add_option("run", *run_dir)->required();
+// A program that is not ours dies with its launcher as well: what the kernel is told here outlives exec.
+void add_begin(CLI::App& app, const Invocation&, Run& run) {
+  auto program = std::make_shared<std::vector<std::string>>();
+  CLI::App* command = app.add_subcommand("begin", "what launch starts")->group("");
+  command->add_option("program", *program)->required();
   command->callback([=, &run] {
     run = [=] {
-      cluster::clear_far_place(cluster::place_of(*run_dir));
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() == 1) return 1;  // it is gone already
+      std::vector<char*> arguments;
+      for (std::string& part : *program) arguments.push_back(part.data());
+      arguments.push_back(nullptr);
+      execvp(arguments[0], arguments.data());
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("cannot run {}: {}", program->front(), std::strerror(errno)));
+      return 1;
+    };
+  });
+}
+
+void add_forget(CLI::App& app, const Invocation&, Run& run) {
+  auto snapshots = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("forget", "what a host keeps of a run that has ended")->group("");
+  command->add_option("snapshots", *snapshots)->required();
+  command->callback([=, &run] {
+    run = [=] {
+      cluster::clear_far_place(*snapshots);
       return 0;
     };
   });

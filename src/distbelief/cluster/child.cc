@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "distbelief/base/error.h"
@@ -23,6 +24,11 @@ Child::Child(const Options& options) {
   std::vector<char*> arguments;
   for (const std::string& part : options.command) arguments.push_back(const_cast<char*>(part.c_str()));
   arguments.push_back(nullptr);
+  std::vector<std::string> added = options.environment;
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) environment.push_back(*variable);
+  for (std::string& variable : added) environment.push_back(variable.data());
+  environment.push_back(nullptr);
   const std::string failure = fmt::format("distbelief: cannot run {}\n", options.command[0]);
   const pid_t parent = getpid();
   pid_ = fork();
@@ -37,6 +43,7 @@ Child::Child(const Options& options) {
     if (null >= 0) dup2(null, STDIN_FILENO);
     const int nowhere = options.quiet ? open("/dev/null", O_WRONLY) : -1;
     if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+    environ = environment.data();
     execvp(arguments[0], arguments.data());
     [[maybe_unused]] const auto written = write(STDERR_FILENO, failure.data(), failure.size());
     _exit(127);
@@ -93,9 +100,11 @@ std::optional<std::string> output_of(const std::vector<std::string>& command, mi
   const auto give_up = std::chrono::steady_clock::now() + deadline;
   std::string output;
   bool well = false;
+  const std::unique_ptr<int, void (*)(int*)> reading(&ends[0], [](int* end) { close(*end); });
   {
+    std::unique_ptr<int, void (*)(int*)> writing(&ends[1], [](int* end) { close(*end); });
     Child child({.command = command, .output = ends[1], .quiet = true});
-    close(ends[1]);
+    writing.reset();
     char buffer[4096];
     const auto drain = [&] {
       for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;)
@@ -108,7 +117,6 @@ std::optional<std::string> output_of(const std::vector<std::string>& command, mi
     }
     well = ended && child.exit_code() == 0;
   }
-  close(ends[0]);
   return well ? std::optional(output) : std::nullopt;
 }
 

@@ -16,9 +16,10 @@ class Child {
  public:
   struct Options {
     std::vector<std::string> command;
-    int output = -1;        // a descriptor for its standard output; -1: ours
-    bool quiet = false;     // its standard error goes nowhere
-    int death_signal = 15;  // what it gets when we die
+    int output = -1;                         // a descriptor for its standard output; -1: ours
+    bool quiet = false;                      // its standard error goes nowhere
+    int death_signal = 15;                   // what it gets when we die
+    std::vector<std::string> environment{};  // NAME=value, besides ours
   };
   explicit Child(const Options& options);
   ~Child();

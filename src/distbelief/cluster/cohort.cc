@@ -1,11 +1,15 @@
 #include "distbelief/cluster/cohort.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include "distbelief/base/host_name.h"
 
@@ -19,11 +23,29 @@ std::int64_t largest(const std::map<int, comm::WorkerReport>& reports,
   return best;
 }
 
+// Whether a process was started by another, directly or not: the same name of two machines is no proof.
+bool descends(std::int64_t pid, pid_t ancestor) {
+  constexpr int kDeepest = 32;
+  for (int depth = 0; depth < kDeepest && pid > 1; ++depth) {
+    if (pid == ancestor) return true;
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    const std::size_t name_end = text.rfind(')');
+    if (name_end == std::string::npos || name_end + 4 >= text.size()) return false;
+    pid = std::atoll(text.c_str() + name_end + 4);
+  }
+  return false;
+}
+
+// A launcher that ends a cohort sends SIGTERM, as one who wants the machine does, but SIGKILL soon after.
+constexpr std::chrono::milliseconds kCleanUp{300};
+
 }  // namespace
 
-Cohort::Cohort(int id, Placement placement, std::unique_ptr<Child> child)
+Cohort::Cohort(int id, Placement placement, int threads, std::unique_ptr<Child> child)
     : id_(id),
       placement_(std::move(placement)),
+      threads_(threads),
       child_(std::move(child)) {}
 
 Cohort::~Cohort() {
@@ -38,8 +60,9 @@ void Cohort::hear(const comm::WorkerReport& report, Clock::time_point now) {
   Times& times = times_[report.rank];
   times.heard = now;
   if (moved) times.moved = now;
+  if (report.leaving && !times.leaving) times.leaving = now;
   reports_[report.rank] = report;
-  if (!handles_.contains(report.rank) && report.host == host_name())
+  if (!handles_.contains(report.rank) && report.host == host_name() && descends(report.pid, child_->pid()))
     handles_[report.rank] = int(syscall(SYS_pidfd_open, pid_t(report.pid), 0));
 }
 
@@ -128,16 +151,19 @@ std::optional<int> Cohort::stuck(Clock::time_point now, Clock::duration deadline
   return found;
 }
 
-void Cohort::excuse(Clock::duration absence) {
+void Cohort::excuse(Clock::duration absence, Clock::time_point now) {
+  since_ = std::min(now, since_ + absence);
   for (auto& [rank, times] : times_) {
-    times.heard += absence;
-    times.moved += absence;
+    times.heard = std::min(now, times.heard + absence);
+    times.moved = std::min(now, times.moved + absence);
   }
 }
 
-bool Cohort::is_leaving(const std::string& host) const {
-  return std::ranges::any_of(
-      reports_, [&](const auto& one) { return one.second.leaving && placement_.host_of(one.first) == host; });
+bool Cohort::is_leaving(const std::string& host, Clock::time_point now) const {
+  return std::ranges::any_of(times_, [&](const auto& one) {
+    return one.second.leaving && now - *one.second.leaving > kCleanUp &&
+           placement_.host_of(one.first) == host;
+  });
 }
 
 Loss Cohort::loss() const {

@@ -19,12 +19,13 @@ namespace distbelief::cluster {
 class Cohort {
  public:
   using Clock = std::chrono::steady_clock;
-  Cohort(int id, Placement placement, std::unique_ptr<Child> child);
+  Cohort(int id, Placement placement, int threads, std::unique_ptr<Child> child);
   ~Cohort();
 
   int id() const { return id_; }
   int workers() const { return placement_.workers; }
   const Placement& placement() const { return placement_; }
+  int threads() const { return threads_; }  // of each, when they were started
   Clock::time_point since() const { return since_; }
   Child& child() { return *child_; }
   const std::map<int, comm::WorkerReport>& reports() const { return reports_; }
@@ -52,8 +53,9 @@ class Cohort {
   // that is not waiting for others.
   std::optional<int> stuck(Clock::time_point now, Clock::duration deadline) const;
   // We ourselves did not get to run: nobody is to blame for silence in that time.
-  void excuse(Clock::duration absence);
-  bool is_leaving(const std::string& host) const;  // a worker there was told to go
+  void excuse(Clock::duration absence, Clock::time_point now);
+  // A worker there was told to go, and not just by a launcher that cleans up.
+  bool is_leaving(const std::string& host, Clock::time_point now) const;
 
   void kill_workers() const;      // those of this machine, at once
   bool workers_are_gone() const;  // as far as can be known
@@ -62,10 +64,12 @@ class Cohort {
  private:
   struct Times {
     Clock::time_point heard;
-    Clock::time_point moved;  // when step, phase or state were last new
+    Clock::time_point moved;                     // when step, phase or state were last new
+    std::optional<Clock::time_point> leaving{};  // since it says so
   };
   int id_;
   Placement placement_;
+  int threads_;
   std::unique_ptr<Child> child_;
   Clock::time_point since_ = Clock::now();
   std::map<int, comm::WorkerReport> reports_;  // by rank

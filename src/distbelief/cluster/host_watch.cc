@@ -16,6 +16,8 @@ namespace distbelief::cluster {
 namespace {
 
 constexpr std::chrono::seconds kDiscoveryDeadline{30};
+constexpr std::chrono::seconds kProbeDeadline{5};
+constexpr std::chrono::milliseconds kLookTwice{200};
 
 }  // namespace
 
@@ -52,35 +54,38 @@ void HostWatch::run(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "db-hosts");
   if (options_.hostfile.empty() && options_.discovery.empty()) return;
   while (!stop.stop_requested()) {
-    look();
+    const bool sure = look();
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop, options_.interval, [&] { return stop.stop_requested(); });
+    changed_.wait_for(lock, stop, sure ? options_.interval : kLookTwice,
+                      [&] { return stop.stop_requested(); });
   }
 }
 
-// A list that cannot be had leaves things as they are: the hosts did not go because a command failed.
-void HostWatch::look() {
+// A list that cannot be had leaves things as they are: the hosts did not go because a command failed. A new
+// one counts when it is found twice in a row: a file may be read while it is being written.
+bool HostWatch::look() {
   try {
     std::vector<HostSlots> hosts = find_hosts(options_.hostfile, options_.discovery, ending_);
     last_complaint_.clear();
+    const bool twice = seen_ == hosts;
+    seen_ = hosts;
     const std::lock_guard lock(mutex_);
-    news_.hosts = std::move(hosts);
+    if (twice) news_.hosts = std::move(hosts);
+    return twice;
   } catch (const Error& error) {
-    if (ending_ || last_complaint_ == error.what()) return;
+    if (ending_ || last_complaint_ == error.what()) return true;
     last_complaint_ = error.what();
     const std::lock_guard lock(mutex_);
     news_.complaints.push_back(fmt::format("{}; going on with the hosts known so far", error.what()));
   }
+  return true;
 }
 
 void HostWatch::ask(const std::vector<std::string>& hosts) {
   for (const std::string& host : hosts) {
     if (std::ranges::any_of(questions_, [&](const Question& one) { return one.host == host; })) continue;
-    questions_.push_back({host, std::async(std::launch::async, [this, host]() -> std::optional<Isa> {
-                            const auto answer =
-                                output_of(probe_command(host, options_.program), kProbeDeadline, ending_);
-                            if (!answer) return std::nullopt;
-                            return parse_isa(answer->substr(0, answer->find('\n')));
+    questions_.push_back({host, std::async(std::launch::async, [this, host] {
+                            return answer_of(host, options_.program, kProbeDeadline, ending_);
                           })});
   }
 }

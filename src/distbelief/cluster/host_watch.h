@@ -46,11 +46,12 @@ class HostWatch {
 
  private:
   void run(const std::stop_token& stop);
-  void look();
+  bool look();  // false: once more, soon
 
   const Options options_;
   std::atomic<bool> ending_{false};
   std::string last_complaint_;
+  std::optional<std::vector<HostSlots>> seen_;  // at the last look
   struct Question {
     std::string host;
     std::future<std::optional<Isa>> answer;

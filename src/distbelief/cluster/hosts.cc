@@ -24,6 +24,19 @@ HostSlots parse_host(const std::string& text) {
           colon == std::string::npos ? 1 : slots_in(std::string_view(text).substr(colon + 1))};
 }
 
+// A host that is named twice has the workers of both.
+std::vector<HostSlots> merged(const std::vector<HostSlots>& hosts) {
+  std::vector<HostSlots> all;
+  for (const HostSlots& host : hosts) {
+    const auto known = std::ranges::find(all, host.host, &HostSlots::host);
+    if (known == all.end())
+      all.push_back(host);
+    else
+      known->slots += host.slots;
+  }
+  return all;
+}
+
 bool makes_sense(const HostSlots& host) {
   return !host.host.empty() && host.host[0] != '-' && host.slots >= 1;
 }
@@ -40,7 +53,7 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
   }
   if (hosts.empty())
     throw Error(ErrorCode::kBadInput, "no hosts are given; write host:workers, as in a:2,b:2");
-  return hosts;
+  return merged(hosts);
 }
 
 std::vector<HostSlots> parse_host_lines(const std::string& text, const std::string& source) {
@@ -60,7 +73,7 @@ std::vector<HostSlots> parse_host_lines(const std::string& text, const std::stri
                   fmt::format("{}:{}: '{}' is not host:workers, as in a:2", source, number, line));
     hosts.push_back(std::move(found));
   }
-  return hosts;
+  return merged(hosts);
 }
 
 std::string to_string(const std::vector<HostSlots>& hosts) {
@@ -82,7 +95,8 @@ const std::string& Placement::host_of(int rank) const {
 HostBoard::HostBoard(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& spares)
     : local_(hosts.empty()) {
   for (const HostSlots& host : hosts) entries_.push_back({host});
-  for (const HostSlots& host : spares) entries_.push_back({host, true});
+  for (const HostSlots& host : spares)
+    if (find(host.host) == nullptr) entries_.push_back({host, true});
 }
 
 HostBoard::Entry* HostBoard::find(const std::string& host) {
@@ -145,15 +159,22 @@ std::string HostBoard::absent() const {
   return text;
 }
 
+// Known hosts stay in their order: a list that only comes in another one is no change.
 bool HostBoard::replace(const std::vector<HostSlots>& hosts) {
   std::vector<Entry> next;
-  for (const HostSlots& host : hosts) {
-    const Entry* known = find(host.host);
-    next.push_back(known && !known->spare ? *known : Entry{host});
-    next.back().place = host;
-  }
+  const auto listed = [&](const Entry& entry) {
+    return std::ranges::find(hosts, entry.place.host, &HostSlots::host);
+  };
   for (const Entry& entry : entries_)
-    if (entry.spare) next.push_back(entry);
+    if (!entry.spare && listed(entry) != hosts.end()) {
+      next.push_back(entry);
+      next.back().place.slots = listed(entry)->slots;
+    }
+  for (const HostSlots& host : hosts)
+    if (std::ranges::none_of(next, [&](const Entry& entry) { return entry.place.host == host.host; }))
+      next.push_back({host});
+  for (const Entry& entry : entries_)
+    if (entry.spare && listed(entry) == hosts.end()) next.push_back(entry);
   const bool changed = !std::ranges::equal(next, entries_, [](const Entry& a, const Entry& b) {
     return a.place == b.place && a.spare == b.spare;
   });

@@ -12,7 +12,8 @@ struct HostSlots {
   int slots = 1;
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
-std::vector<HostSlots> parse_hosts(const std::string& text);  // "a:2,b:2"; throws Error(kBadInput)
+// "a:2,b:2"; a host that is named twice has the workers of both. Throws Error(kBadInput).
+std::vector<HostSlots> parse_hosts(const std::string& text);
 // A hostfile or what a discovery command prints: a line `a:2` or `a slots=2` for each host, # for comments.
 // Throws Error(kBadInput) with `source` and line.
 std::vector<HostSlots> parse_host_lines(const std::string& text, const std::string& source);

@@ -25,6 +25,13 @@ TEST(Hosts, AreRefusedWhenTheyMakeNoSense) {
     EXPECT_THROW(parse_hosts(text), Error) << text;
 }
 
+TEST(Hosts, NamedTwiceHaveTheWorkersOfBoth) {
+  EXPECT_EQ(parse_hosts("a:1,b:1,a:2"), (std::vector<HostSlots>{{"a", 3}, {"b", 1}}));
+  EXPECT_EQ(parse_host_lines("a:1\na:1", "file"), (std::vector<HostSlots>{{"a", 2}}));
+  const HostBoard board({{"a", 1}}, {{"a", 4}, {"s", 1}});
+  EXPECT_EQ(board.place(5, 1), (Placement{{{"a", 1}, {"s", 1}}, 2})) << "a host is no spare of itself";
+}
+
 TEST(HostLines, AreReadWithCommentsAndBothNotations) {
   const auto hosts = parse_host_lines("# a cluster\na:2\n\n  b slots=3  # rented\nc\n", "file");
   EXPECT_EQ(hosts, (std::vector<HostSlots>{{"a", 2}, {"b", 3}, {"c", 1}}));
@@ -91,7 +98,7 @@ TEST(HostBoard, AsksAnAbsentHostAgainOnlyWhenItIsTime) {
 TEST(HostBoard, TakesANewListAndKeepsWhatItKnowsOfOldHosts) {
   HostBoard board({{"a", 1}, {"b", 1}}, {{"s", 1}});
   board.set_aside("b", "silent", kNow);
-  EXPECT_FALSE(board.replace({{"a", 1}, {"b", 1}}));
+  EXPECT_FALSE(board.replace({{"b", 1}, {"a", 1}})) << "another order is no change";
   EXPECT_TRUE(board.replace({{"b", 2}, {"c", 4}}));
   EXPECT_FALSE(board.is_good("b"));
   EXPECT_FALSE(board.is_good("a"));

@@ -110,12 +110,15 @@ int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupt
   return child.exit_code();
 }
 
-std::vector<std::string> probe_command(const std::string& host, const std::filesystem::path& program) {
+std::optional<Isa> answer_of(const std::string& host, const std::filesystem::path& program,
+                             std::chrono::milliseconds deadline, const std::atomic<bool>& interrupted) {
   LaunchOptions options;
   options.hosts = {{host, 1}};
   std::vector<std::string> command = mpiexec_command(options);
   command.insert(command.end(), {program.string(), "isa"});
-  return command;
+  const std::optional<std::string> answer = output_of(command, deadline, interrupted);
+  if (!answer) return std::nullopt;
+  return parse_isa(answer->substr(0, answer->find('\n')));
 }
 
 Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& may_be_absent,
@@ -126,13 +129,18 @@ Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::vector<HostSlots
   std::mutex mutex;  // guards the next and `weakest`
   std::string silent;
   const auto ask = [&](const std::string& host, std::string* missing) {
-    const std::optional<std::string> answer =
-        output_of(probe_command(host, program), kAnswerDeadline, interrupted);
+    std::optional<Isa> isa;
+    std::string why;
+    try {
+      isa = answer_of(host, program, kAnswerDeadline, interrupted);
+    } catch (const Error& error) {
+      why = fmt::format(" ({})", error.what());
+    }
     const std::lock_guard lock(mutex);
-    if (answer)
-      weakest = std::min(weakest, parse_isa(answer->substr(0, answer->find('\n'))));
+    if (isa)
+      weakest = std::min(weakest, *isa);
     else if (missing)
-      *missing += (missing->empty() ? "" : ", ") + host;
+      *missing += (missing->empty() ? "" : ", ") + host + why;
   };
   {
     std::vector<std::jthread> askers;

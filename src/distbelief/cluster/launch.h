@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct LaunchOptions {
   Isa isa = Isa::kBaseline;
   std::vector<std::string> command;        // program and arguments of a worker
   std::filesystem::path session_folder{};  // for the launcher's own files; empty: where it likes
-  std::vector<std::string> exported{};     // variables of our environment that the workers get too
+  std::vector<std::string> exported{};     // variables of the launcher's environment that the workers get too
 };
 
 // The command line that starts the workers; pure.
@@ -47,9 +48,10 @@ void prepare_launcher();
 // theirs, or 130 when interrupted. All of them are gone when it returns.
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted);
 
-// The command line that asks a host whether it can run `program`; it answers with its instruction set.
-std::vector<std::string> probe_command(const std::string& host, const std::filesystem::path& program);
-inline constexpr std::chrono::seconds kProbeDeadline{5};
+// Asks a host whether it can run `program`: its instruction set, or nothing. Throws Error(kBadInput) when it
+// answers something else.
+std::optional<Isa> answer_of(const std::string& host, const std::filesystem::path& program,
+                             std::chrono::milliseconds deadline, const std::atomic<bool>& interrupted);
 
 // The weakest instruction set among this process's own (pinned_isa) and the hosts', asked of each. Throws
 // Error(kUnavailable) naming the hosts that do not answer, unless `may_be_absent`.

@@ -49,7 +49,7 @@ std::string own_address(const std::vector<HostSlots>& hosts) {
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(list, freeaddrinfo);
     const std::string own = own_end(*list);
     const std::string peer = numeric(list->ai_addr, list->ai_addrlen);
-    if (own.empty() || own == peer) {  // this machine itself
+    if (own.empty() || own == peer || own.starts_with("127.")) {  // this machine itself
       if (!own.empty() && !own.starts_with("127.")) local = own;
       continue;
     }

@@ -47,10 +47,10 @@ bool owner_lives(const fs::path& folder) {
 
 std::string shared_memory_prefix() { return fmt::format("distbelief-{}-", getuid()); }
 
-// Snapshots of runs whose supervisor is on another host: workers hold a lock as long as they live, and a run
-// that starts its next workers does so within seconds.
+// Snapshots of runs whose supervisor is on another host, or that were kept for a resume: workers hold a lock
+// as long as they live; a run that waits for hosts has none.
 void clear_unheld_snapshots(const fs::path& own) {
-  constexpr std::chrono::minutes kLongAgo{10};
+  constexpr std::chrono::hours kLongAgo{24};
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm", ignored)) {
     const std::string name = entry.path().filename().string();
@@ -88,6 +88,9 @@ void require_short_place() {
 }
 
 void make_place(const RunPlace& place) {
+  if (fs::exists(place.folder) && owner_lives(place.folder))
+    throw Error(ErrorCode::kUnavailable,
+                "this run is being trained already; ask for it with distbelief status, or end it with stop");
   std::error_code error;
   fs::create_directories(place.launcher, error);
   const fs::path top = place.folder.parent_path();
@@ -103,14 +106,21 @@ void make_place(const RunPlace& place) {
       << getpid() << ' ' << start_time(getpid()) << ' ' << host_name() << '\n';
 }
 
-void clear_place(const RunPlace& place) {
+void clear_folder(const RunPlace& place) {
   std::error_code ignored;  // what cannot be removed is found by the next command
   fs::remove_all(place.folder, ignored);
   fs::remove(place.folder.parent_path(), ignored);  // only when it is empty
-  shm_unlink(("/" + place.snapshots).c_str());
 }
 
-void clear_far_place(const RunPlace& place) { shm_unlink(("/" + place.snapshots).c_str()); }
+void clear_far_place(const std::string& snapshots) {
+  for (const char* end : {"", "-made"})  // the second: half made when a larger one was needed
+    shm_unlink(("/" + snapshots + end).c_str());
+}
+
+void clear_place(const RunPlace& place) {
+  clear_folder(place);
+  clear_far_place(place.snapshots);
+}
 
 bool is_abandoned(const RunPlace& place) { return fs::exists(place.folder) && !owner_lives(place.folder); }
 

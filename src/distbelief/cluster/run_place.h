@@ -18,12 +18,15 @@ RunPlace place_of(const std::filesystem::path& run_dir);
 // Throws Error(kBadInput) when TMPDIR makes the socket's path longer than the system takes. Before anything
 // else.
 void require_short_place();
-// Makes the folder. Throws Error(kUnavailable) when somebody else's is in the way.
+// Makes the folder. Throws Error(kUnavailable) when somebody else's is in the way, or a supervisor lives
+// there.
 void make_place(const RunPlace& place);
 // Removes everything.
 void clear_place(const RunPlace& place);
-// Removes what a run has on a host that is not its supervisor's: the snapshots.
-void clear_far_place(const RunPlace& place);
+// Removes all but the snapshots, from which `resume` can go on.
+void clear_folder(const RunPlace& place);
+// Removes what a run has on a host that is not its supervisor's: the memory of this name.
+void clear_far_place(const std::string& snapshots);
 // Whether its supervisor, of this machine, is gone without having cleared it.
 bool is_abandoned(const RunPlace& place);
 // Removes what other runs have left whose supervisor is gone. Called by commands that start something.

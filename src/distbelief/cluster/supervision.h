@@ -22,6 +22,8 @@ class Supervisor final : public comm::ControlServer::Handler {
  public:
   Supervisor(const SupervisorOptions& options, const std::atomic<bool>& interrupted);
   int run();
+  // After run(): nobody has saved since the last generation, whose snapshots are all there is.
+  bool keeps_snapshots() const { return keeps_snapshots_; }
 
   void report(const comm::WorkerReport& report) override;
   void lost(int cohort, int rank) override;
@@ -51,6 +53,7 @@ class Supervisor final : public comm::ControlServer::Handler {
 
   // Hosts.
   void listen_to_hosts();
+  void note_own_absence();
   void look_at_hosts();
   void take_answer(const HostWatch::Answer& answer);
   void look_for_silence(Cohort& cohort, std::chrono::milliseconds allowed);
@@ -62,6 +65,8 @@ class Supervisor final : public comm::ControlServer::Handler {
   Placement placement() const { return board_.place(wanted(), options_.min); }
 
   // What others are told.
+  comm::ControlServer& server() { return far_server_ ? *far_server_ : *server_; }  // where workers come
+  bool is_wanted_to_stop() const { return stopping_ || interrupted_.load(); }
   void order_all(const Cohort& cohort, const comm::WorkerOrder& order);
   void order_lanes(const Cohort& cohort);
   nlohmann::json status() const;
@@ -74,7 +79,9 @@ class Supervisor final : public comm::ControlServer::Handler {
   const SupervisorOptions& options_;
   const std::atomic<bool>& interrupted_;
   report::MetricsLog events_;
-  std::string control_;  // where workers find us
+  std::string control_;               // where workers find us
+  std::vector<std::string> secrets_;  // variables for the launcher alone
+  bool keeps_snapshots_ = false;
 
   std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
@@ -95,6 +102,8 @@ class Supervisor final : public comm::ControlServer::Handler {
   std::unique_ptr<Cohort> next_;      // gets ready, or is
   std::deque<std::pair<std::unique_ptr<Cohort>, Clock::time_point>> leaving_;
   bool hand_over_ordered_ = false;
+  bool retreating_ = false;  // no hosts are left: the workers save and end, and the run waits
+  bool saved_ = false;       // they have, and no other generation has begun
   bool stopping_ = false;
   bool paused_ = false;
   bool waiting_ = false;   // for hosts
@@ -103,6 +112,7 @@ class Supervisor final : public comm::ControlServer::Handler {
   std::vector<Loss> losses_;
   std::optional<Clock::time_point> lost_at_;     // until a new step is there
   std::optional<Clock::time_point> not_before_;  // a restart that has to wait
+  std::int64_t fence_ = 0;
   Clock::time_point last_look_ = Clock::now();
   std::string change_ = "start";               // why the next generation comes
   std::optional<comm::ControlServer> server_;  // last two: their threads use all of this

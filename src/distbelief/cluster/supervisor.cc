@@ -56,8 +56,9 @@ std::unique_ptr<Cohort> Supervisor::launch(const Placement& placement) {
   for (const HostSlots& host : placement.hosts) used_.insert(host.host);
   // When we die the launcher hands SIGUSR1 to its workers: they save and end.
   return std::make_unique<Cohort>(
-      cohorts_, placement,
-      std::make_unique<Child>(Child::Options{.command = launch_command(launch), .death_signal = SIGUSR1}));
+      cohorts_, placement, threads_,
+      std::make_unique<Child>(Child::Options{
+          .command = launch_command(launch), .death_signal = SIGUSR1, .environment = secrets_}));
 }
 
 Cohort* Supervisor::find(int id) {
@@ -71,9 +72,8 @@ Cohort* Supervisor::find(int id) {
 void Supervisor::report(const comm::WorkerReport& report) {
   const std::lock_guard lock(mutex_);
   Cohort* cohort = find(report.generation);
-  if (cohort == nullptr) {  // from behind a link that was cut and is back
-    if (far_server_)
-      far_server_->order(report.generation, report.rank, {.kind = "leave", .value = 0, .text = {}});
+  if (cohort == nullptr) {  // from behind a link that was cut and is back, or started late
+    server().order(report.generation, report.rank, {.kind = "leave", .value = 0, .text = {}});
     return;
   }
   const auto before = cohort->reports().find(report.rank);
@@ -88,6 +88,7 @@ void Supervisor::lost(int id, int rank) {
   const std::lock_guard lock(mutex_);
   if (Cohort* cohort = find(id)) {
     cohort->part_with(rank);
+    note_own_absence();
     // gRPC has noticed a silence before we did: was it all of the host?
     look_for_silence(*cohort, options_.silence / 2);
     cohort->lose(rank, Clock::now());
@@ -96,8 +97,7 @@ void Supervisor::lost(int id, int rank) {
 }
 
 void Supervisor::order_all(const Cohort& cohort, const comm::WorkerOrder& order) {
-  comm::ControlServer& server = far_server_ ? *far_server_ : *server_;
-  for (int rank = 0; rank < cohort.workers(); ++rank) server.order(cohort.id(), rank, order);
+  for (int rank = 0; rank < cohort.workers(); ++rank) server().order(cohort.id(), rank, order);
 }
 
 void Supervisor::order_lanes(const Cohort& cohort) {
@@ -114,11 +114,13 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
                                {"fence", raise_fence()},
                                {"resume", options_.resume || generation_ > 1}};
   order_all(*active_, {.kind = "go", .value = 0, .text = text.dump()});
-  if (int(resting_.size()) >= active_->workers()) resting_.clear();              // somebody has to work
-  if (threads_ != options_.threads || !resting_.empty()) order_lanes(*active_);  // it may not know
+  if (int(resting_.size()) >= active_->workers()) resting_.clear();                // somebody has to work
+  if (threads_ != active_->threads() || !resting_.empty()) order_lanes(*active_);  // it does not know
   if (stopping_) order_all(*active_, {.kind = "stop", .value = 0, .text = {}});
   if (paused_) order_all(*active_, {.kind = "pause", .value = 0, .text = {}});
-  waiting_ = false;
+  saved_ = false;
+  if (losses_.empty()) lost_at_.reset();  // a host explained it
+  for (const HostSlots& host : active_->placement().hosts) lost_hosts_.erase(host.host);
   event("generation", {{"generation", generation_},
                        {"workers", active_->workers()},
                        {"hosts", to_string(active_->placement().hosts)},
@@ -129,16 +131,17 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
 // Workers of an earlier generation that still write find a larger number in the run folder and leave it be.
 std::int64_t Supervisor::raise_fence() {
   const std::filesystem::path path = options_.run_dir / "fence";
-  std::int64_t fence = 0;
-  std::ifstream(path) >> fence;
-  const std::string text = std::to_string(fence + 1);
+  std::int64_t there = 0;
+  std::ifstream(path) >> there;
+  fence_ = std::max(fence_, there) + 1;
+  const std::string text = std::to_string(fence_);
   const std::string_view piece = text;
   try {
     report::write_atomically(path, {&piece, 1});
   } catch (const Error& error) {  // a full disk does not end a run
     say(error.what());
   }
-  return fence + 1;
+  return fence_;
 }
 
 // Workers that are no longer needed get two seconds to leave by themselves.
@@ -176,7 +179,13 @@ void Supervisor::recover(const Loss& loss) {
 std::optional<int> Supervisor::end_of_active() {
   const int code = active_->child().exit_code();
   if (code == 0 && lost_at_ && !losses_.empty()) tell_recovery();  // it was faster than its reports
-  if (code == 0 || code == 130) return code;
+  if (code == 0 || (code == 130 && is_wanted_to_stop())) return code;
+  if (code == 130 && retreating_) {  // it has saved: hosts are waited for
+    retreating_ = false;
+    saved_ = true;
+    leaving_.emplace_back(std::move(active_), Clock::now());
+    return std::nullopt;
+  }
   if (!active_->is_broken()) active_->lose(-1, Clock::now());
   if (!lost_at_) lost_at_ = active_->lost_at();
   recover(active_->loss());
@@ -210,8 +219,9 @@ void Supervisor::change_to(const Placement& placement) {
   }
   if (!next_ && placement.workers > 0) next_ = launch(placement);
   if (hand_over_ordered_ || (placement.workers > 0 && !next_->is_ready())) return;
-  hand_over_ordered_ = true;  // to nobody, where no hosts are left: they are waited for
-  order_all(*active_, {.kind = "hand over", .value = 0, .text = {}});
+  hand_over_ordered_ = true;
+  retreating_ = placement.workers == 0;  // no host is left: it saves on the disk
+  order_all(*active_, {.kind = retreating_ ? "stop" : "hand over", .value = 0, .text = {}});
 }
 
 // Nothing is under way that would disturb a measurement, or that a decision would disturb.
@@ -245,7 +255,8 @@ void Supervisor::look_for_size() {
 
 void Supervisor::note_recovery() {
   if (!lost_at_ || !active_ || active_->is_broken() || losses_.empty() || active_->first_step() < 0) return;
-  if (active_->step() > std::max(losses_.back().step, active_->first_step())) tell_recovery();
+  const auto furthest = std::ranges::max_element(losses_, {}, &Loss::step);
+  if (active_->step() > std::max(furthest->step, active_->first_step())) tell_recovery();
 }
 
 void Supervisor::tell_recovery() {
@@ -266,6 +277,7 @@ std::optional<int> Supervisor::look() {
   if (active_)
     if (const std::optional<int> code = look_at_active()) return code;
   if (failure_) return 1;
+  if (stopping_ && !active_) return 130;
   note_recovery();
   if (next_)
     if (const std::optional<int> code = look_at_next()) return code;
@@ -280,20 +292,22 @@ std::optional<int> Supervisor::look_at_next() {
     leaving_.emplace_back(std::move(next_), Clock::now() - std::chrono::seconds(2));
     return std::nullopt;
   }
-  if (!next_->child().ended() && !next_->is_broken()) return std::nullopt;
-  if (!next_->child().wait_ended(milliseconds(500))) next_->child().signal_group(SIGKILL);
-  next_->child().wait_ended(milliseconds(500));
+  if (!next_->child().ended()) {
+    if (next_->is_broken() && seconds_since(next_->lost_at()) > 0.5) next_->child().signal_group(SIGKILL);
+    return std::nullopt;
+  }
   const Loss loss = next_->loss();
-  const std::unique_ptr<Cohort> failed = std::move(next_);
   if (!board_.is_local())
-    for (const HostSlots& host : failed->placement().hosts) questioned_.insert(host.host);
+    for (const HostSlots& host : next_->placement().hosts) questioned_.insert(host.host);
   watch_.ask({questioned_.begin(), questioned_.end()});
+  const int id = next_->id();
+  leaving_.emplace_back(std::move(next_), Clock::now() - std::chrono::seconds(2));
   if (active_ && !active_->is_broken()) {  // the run does not depend on it: another one, after a moment
-    event("spare lost", {{"cohort", failed->id()}, {"exit_code", loss.exit_code}});
+    event("spare lost", {{"cohort", id}, {"exit_code", loss.exit_code}});
     not_before_ = Clock::now() + std::chrono::seconds(2);
     return std::nullopt;
   }
-  if (loss.exit_code == 130) return 130;
+  if (loss.exit_code == 130 && is_wanted_to_stop()) return 130;
   if (!lost_at_ && generation_ > 0) lost_at_ = Clock::now();
   if (questioned_.empty())
     recover(loss);
@@ -322,7 +336,10 @@ void Supervisor::steer() {
 
 void Supervisor::start_next() {
   const bool may_start = questioned_.empty() && (!not_before_ || Clock::now() >= *not_before_);
-  if (!next_ && may_start) next_ = launch(placement());
+  if (!next_ && may_start) {
+    next_ = launch(placement());
+    waiting_ = false;
+  }
   const bool alone = std::all_of(leaving_.begin(), leaving_.end(), [](const auto& one) {
     return one.first->workers_are_gone() || one.first->has_handed_over();
   });
@@ -354,6 +371,7 @@ int Supervisor::run() {
     while (!interrupted_.load() && !(code = look())) changed_.wait_for(lock, milliseconds(20));
     if (failure_) say(*failure_);
     if (failure_ && losses_.back().exit_code == 2 && losses_.back().signal == 0) code = 2;
+    keeps_snapshots_ = (!code || *code == 130) && !active_ && !saved_ && generation_ > 0;
     if (!code) {
       lock.unlock();
       code = say_goodbye();
@@ -366,7 +384,10 @@ int Supervisor::run() {
   }
   server_->close();
   if (far_server_) far_server_->close();
-  forget_hosts();
+  if (keeps_snapshots_)
+    say("the newest state is in memory only; resume on these machines goes on from it");
+  else
+    forget_hosts();
   return *code;
 }
 
@@ -375,11 +396,16 @@ int supervise(const SupervisorOptions& options, const std::atomic<bool>& interru
   clear_abandoned(options.place);
   if (!options.resume) clear_place(options.place);  // of an earlier run in a folder of that name
   make_place(options.place);
+  bool keep = options.resume;  // what was there before us
   struct Clearing {
     const RunPlace& place;
-    ~Clearing() { clear_place(place); }
-  } clearing{options.place};
-  return Supervisor(options, interrupted).run();
+    const bool& keep;
+    ~Clearing() { keep ? clear_folder(place) : clear_place(place); }
+  } clearing{options.place, keep};
+  Supervisor supervisor(options, interrupted);
+  const int code = supervisor.run();
+  keep = supervisor.keeps_snapshots();
+  return code;
 }
 
 }  // namespace distbelief::cluster

@@ -79,7 +79,8 @@ comm::CommandReply Supervisor::scale(const comm::Command& command) {
         "a run without snapshots cannot be handed over: it was started with checkpoint.snapshots = false"};
   if (workers != before) {
     change_ = fmt::format("scaled to {}", workers);
-    resting_.clear();  // others will have these ranks
+    // Others will have these ranks.
+    if (!std::exchange(resting_, {}).empty() && active_) order_lanes(*active_);
   }
   if (command.value > 0) gauge_.reset();  // whoever names a number has decided
   if (threads != threads_) speeds_.clear();
@@ -119,6 +120,11 @@ comm::CommandReply Supervisor::command(const comm::Command& command) {
   changed_.notify_one();
   if (command.name == "status") return {true, status().dump()};
   if (command.name == "scale") return scale(command);
+  if (command.name == "stop" && !active_) {  // the next generation would be the first to hear of it
+    stopping_ = true;
+    event(command.name, nlohmann::json::object());
+    return {true, "no worker trains just now: ending"};
+  }
   if (!active_) return {false, "the workers are just being started; try again in a moment"};
   const bool pauses = command.name == "pause" || command.name == "continue";
   if (pauses && command.text == "worker") return pause_worker(command);

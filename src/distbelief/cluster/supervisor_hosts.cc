@@ -1,11 +1,8 @@
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <future>
 
-#include "distbelief/base/host_name.h"
 #include "distbelief/cluster/own_address.h"
 #include "distbelief/cluster/supervision.h"
 #include "distbelief/comm/rpc/certificates.h"
@@ -35,8 +32,8 @@ void Supervisor::listen_to_hosts() {
     folder = options_.place.folder / "certs";
     std::filesystem::remove_all(folder);  // of a supervisor that was killed
     comm::make_certificates(folder, kRunCertificates);
-    const std::string word = comm::pack_certificates(comm::secure_address("", folder, "worker"));
-    setenv(kCertificatesVariable, word.c_str(), 1);
+    secrets_ = {fmt::format("{}={}", kCertificatesVariable,
+                            comm::pack_certificates(comm::secure_address("", folder, "worker")))};
   }
   comm::ControlAddress address = comm::secure_address("0.0.0.0:0", folder, "supervisor");
   address.silence = options_.silence;
@@ -51,12 +48,18 @@ int Supervisor::wanted() const {
   return std::min({workers, options_.max, options_.lanes > 0 ? options_.lanes / threads_ : workers});
 }
 
-void Supervisor::look_at_hosts() {
+// Stopped, or a machine that slept.
+void Supervisor::note_own_absence() {
   const auto now = Clock::now();
-  if (now - last_look_ > kOwnAbsence)  // stopped, or a machine that slept
+  if (now - last_look_ > kOwnAbsence)
     for (const auto& cohort : {active_.get(), next_.get()})
-      if (cohort) cohort->excuse(now - last_look_);
+      if (cohort) cohort->excuse(now - last_look_, now);
   last_look_ = now;
+}
+
+void Supervisor::look_at_hosts() {
+  note_own_absence();
+  const auto now = Clock::now();
   look_for_hang();
   look_for_notices();
   if (board_.is_local()) return;
@@ -114,15 +117,16 @@ void Supervisor::look_for_silence(Cohort& cohort, milliseconds allowed) {
 
 // A worker that was sent SIGTERM says so and works on; its machine is about to go.
 void Supervisor::look_for_notices() {
-  if (!active_ || stopping_) return;
-  if (board_.is_local() && active_->is_leaving("")) {
+  if (!active_ || active_->is_broken() || stopping_) return;
+  const auto now = Clock::now();
+  if (board_.is_local() && active_->is_leaving("", now)) {
     say("a worker was told that this machine is about to go: saving and stopping");
     stopping_ = true;
     order_all(*active_, {.kind = "stop", .value = 0, .text = {}});
   }
   for (const HostSlots& host : active_->placement().hosts) {
-    if (!board_.is_good(host.host) || !active_->is_leaving(host.host)) continue;
-    board_.set_aside(host.host, "about to go", Clock::now() + kAskLeaverAgain);
+    if (!board_.is_good(host.host) || !active_->is_leaving(host.host, now)) continue;
+    board_.set_aside(host.host, "about to go", now + kAskLeaverAgain);
     change_ = fmt::format("host {} is about to go", host.host);
     say(change_ + "; its workers move");
     event("host leaving", {{"host", host.host}});
@@ -159,7 +163,7 @@ void Supervisor::forget_hosts() {
     LaunchOptions launch;
     launch.isa = options_.launch.isa;
     launch.hosts = {{host, 1}};
-    launch.command = {options_.watch.program.string(), "forget", options_.run_dir.string()};
+    launch.command = {options_.watch.program.string(), "forget", options_.place.snapshots};
     return output_of(launch_command(launch), kForgetDeadline, never).has_value();
   };
   std::vector<std::pair<std::string, std::future<bool>>> done;

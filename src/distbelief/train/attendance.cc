@@ -102,7 +102,7 @@ void Attendance::run(const std::stop_token& stop) {
 
 void Attendance::abandon(const std::string& why) {
   options_.log->error("{}: this worker ends", why);
-  if (options_.abandon) options_.abandon();
+  if (!dismissed_ && options_.abandon) options_.abandon();
   _exit(1);
 }
 
@@ -113,8 +113,10 @@ void Attendance::look_for_end() {
   const std::pair<std::int64_t, const char*> shows{options_.vitals->step, options_.vitals->state};
   if (shown_ != shows || shown_at_ == std::chrono::steady_clock::time_point{}) shown_at_ = now;
   shown_ = shows;
-  const std::chrono::duration<double> slow_steps(3 * options_.vitals->step_seconds);
-  const auto allowed = std::max<std::chrono::duration<double>>(kStepWithoutSupervisor, slow_steps);
+  const std::chrono::duration<double> step(options_.vitals->step_seconds);
+  const bool steps = std::string_view(shows.second) == "training" && step.count() > 0;
+  const auto allowed = steps ? std::max<std::chrono::duration<double>>(kStepWithoutSupervisor, 3 * step)
+                             : std::chrono::duration<double>(options_.deadline);
   const bool between_hosts = !options_.address.target.starts_with("unix:");
   if (between_hosts && shows.second != kSaving && now - shown_at_ > allowed)
     abandon("the supervisor is gone, and the other hosts do not answer");
@@ -132,6 +134,7 @@ std::optional<Trainer::Start> Attendance::wait_for_turn(const std::atomic<bool>&
 void Attendance::end(const std::string& status) {
   comm::WorkerReport last = report();
   last.state = "ended";
+  last.leaving = false;  // it goes for another reason
   last.message = status;
   send_last(last);
 }
@@ -139,6 +142,7 @@ void Attendance::end(const std::string& status) {
 void Attendance::fail(const std::string& message, int suspect) {
   comm::WorkerReport last = report();
   last.state = "failed";
+  last.leaving = false;  // a launcher that cleans up sends SIGTERM too
   last.message = message;
   last.suspect = suspect;
   send_last(last);

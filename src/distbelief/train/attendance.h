@@ -26,7 +26,8 @@ class Attendance {
     int rank = 0;
     Vitals* vitals = nullptr;  // borrowed, as is the next
     Orders* orders = nullptr;
-    const std::atomic<bool>* leaving = nullptr;  // set when this host is about to go; may be null
+    std::chrono::milliseconds deadline{120'000};  // for what is no step: a validation, say
+    const std::atomic<bool>* leaving = nullptr;   // set when this host is about to go; may be null
     // Called on db-attend when the supervisor is gone and training gets nowhere, as behind a cut link, or
     // when this worker belongs to no run any more; then the process ends.
     std::function<void()> abandon{};

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/schedule.h"
+#include "distbelief/train/fence.h"
 #include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
@@ -24,17 +24,14 @@ report::Summary Trainer::run(const Start& start) {
   if (!options_.snapshots.empty())
     snapshotter_ = std::make_unique<Snapshotter>(
         world_, Snapshotter::Options{.name = options_.snapshots,
-                                     .generation = start.generation,
+                                     .generation = int(start.fence),
                                      .build = build_name(options_.isa),
                                      .faults = options_.faults.empty() ? nullptr : &*faults_});
   if (job_.config.report.audit)
     audit_ = std::make_unique<AuditLog>(options_.run_dir, start.generation, world_.rank());
   if (start.fence > 0)
-    checkpointer_.set_fence([path = options_.run_dir / "fence", own = start.fence] {
-      std::int64_t now = 0;
-      std::ifstream(path) >> now;
-      return now <= own;
-    });
+    checkpointer_.set_fence(
+        [run_dir = options_.run_dir, own = start.fence] { return read_fence(run_dir) <= own; });
   if (!options_.faults.empty())
     checkpointer_.set_fault_point([this, step = std::int64_t{0}](const std::string& point) mutable {
       if (point.starts_with("begin step-")) step = std::stoll(point.substr(std::strlen("begin step-")));
@@ -80,8 +77,11 @@ void Trainer::train() {
     const bool epoch_ended = progress_.step_in_epoch == 0;
     if (epoch_ended || progress_.step == total) end_epoch();
     if (stopped_early_ || progress_.step == total) break;
-    if (outcome.hand_over && snapshotter_) {
-      take_snapshot();
+    if (outcome.hand_over) {
+      if (snapshotter_)
+        take_snapshot();
+      else if (last_saved_step_ != progress_.step)
+        save(Checkpointer::Kind::kRegular);
       world_.communicator().barrier();  // the next generation may read it once all have written
       status_ = "handed over";
       return;
@@ -210,7 +210,7 @@ void Trainer::end_epoch() {
     show("validating");
     const Evaluation evaluation = evaluate(team_->first().network(), *task_, test_batches_,
                                            job_.data.test->size(), world_.communicator());
-    show("training");
+    show(working_state());
     verdict = judge(job_.config.train, evaluation, progress_);
     if (is_root())
       recorder_->evaluated(progress_, evaluation,

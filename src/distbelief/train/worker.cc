@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "distbelief/base/error.h"
+#include "distbelief/checkpoint/snapshot_memory.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
@@ -19,7 +20,7 @@ namespace {
 
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
-                           std::optional<Attendance>& attendance) {
+                           std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
   Trainer trainer(world, prepare_job(options.config),
                   {.run_dir = options.run_dir,
                    .progress = options.progress,
@@ -36,19 +37,27 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
     const std::optional<Trainer::Start> turn = attendance->wait_for_turn(*options.stop_requested);
     if (!turn) return "not needed";
     start = *turn;
+    fence = start.fence;
   }
   const report::Summary summary = trainer.run(start);
   spdlog::info("{} after {} steps", summary.status, summary.steps);
   return summary.status;
 }
 
-// Nobody else will.
-void clear_after_supervisor(const std::filesystem::path& run_dir) {
-  const cluster::RunPlace place = cluster::place_of(run_dir);
+bool is_used_by_later(const std::string& snapshots, std::int64_t fence) {
+  const auto memory = checkpoint::SnapshotMemory::find(snapshots);
+  const auto newest = memory ? memory->newest() : std::nullopt;
+  return newest && newest->generation > fence;
+}
+
+// Removes what the run keeps on this host, unless another generation uses it.
+void clear_after_supervisor(const WorkerOptions& options, std::int64_t fence) {
+  cluster::RunPlace place = cluster::place_of(options.run_dir);
+  if (!options.snapshots.empty()) place.snapshots = options.snapshots;
   if (cluster::is_abandoned(place))
     cluster::clear_place(place);
-  else
-    cluster::clear_far_place(place);
+  else if (fence > 0 && !is_used_by_later(place.snapshots, fence))
+    cluster::clear_far_place(place.snapshots);
 }
 
 int train_in(World& world, const WorkerOptions& options) {
@@ -65,21 +74,24 @@ int train_in(World& world, const WorkerOptions& options) {
             options.config.parallel.workers, world.size(), world.mpi_version()));
   Vitals vitals;
   Orders orders;
+  std::atomic<std::int64_t> fence{0};  // 0: its turn has not come
   std::optional<Attendance> attendance;
   if (options.control)
-    attendance.emplace(Attendance::Options{.address = *options.control,
-                                           .cohort = options.cohort,
-                                           .rank = world.rank(),
-                                           .vitals = &vitals,
-                                           .orders = &orders,
-                                           .leaving = options.leaving,
-                                           .abandon = [&] { clear_after_supervisor(options.run_dir); }});
+    attendance.emplace(Attendance::Options{
+        .address = *options.control,
+        .cohort = options.cohort,
+        .rank = world.rank(),
+        .vitals = &vitals,
+        .orders = &orders,
+        .deadline = std::chrono::milliseconds(std::int64_t(1e3 * options.config.parallel.deadline_seconds)),
+        .leaving = options.leaving,
+        .abandon = [&] { clear_after_supervisor(options, fence); }});
   try {
-    const std::string status = train_attended(world, options, vitals, orders, attendance);
+    const std::string status = train_attended(world, options, vitals, orders, attendance, fence);
     if (attendance) attendance->end(status);
     // A signal comes from a launcher whose supervisor is gone, or about to be.
     const bool last = attendance && (attendance->is_alone() || options.stop_requested->load());
-    if (last && world.local_rank() == 0) clear_after_supervisor(options.run_dir);
+    if (last && world.local_rank() == 0) clear_after_supervisor(options, fence);
     return status == "interrupted" ? 130 : 0;
   } catch (const Error& error) {
     if (attendance && error.code() != ErrorCode::kAborted) attendance->fail(error.what(), error.where().rank);

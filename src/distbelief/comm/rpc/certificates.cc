@@ -14,16 +14,17 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/hex.h"
 
 namespace distbelief::comm {
 namespace {
@@ -230,33 +231,24 @@ ControlAddress secure_address(const std::string& target, const std::filesystem::
 }
 
 std::string pack_certificates(const ControlAddress& address) {
-  std::string word;
+  std::string texts;
   for (const std::string& path : {address.ca, address.certificate, address.key}) {
     std::ifstream file(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     if (!file || !text.starts_with(kBeginning))
       throw Error(ErrorCode::kBadInput, fmt::format("certificates: {} cannot be read as a PEM file", path));
-    for (const unsigned char letter : text) word += fmt::format("{:02x}", letter);
-    word += "00";
+    texts += text + '\0';
   }
-  return word;
+  return to_hex(texts);
 }
 
 ControlAddress unpack_certificates(const std::string& target, const std::string& word) {
-  std::vector<std::string> texts(1);
-  for (std::size_t at = 0; at + 1 < word.size(); at += 2) {
-    unsigned letter = 0;
-    const auto [end, error] = std::from_chars(word.data() + at, word.data() + at + 2, letter, 16);
-    if (error != std::errc{} || end != word.data() + at + 2) texts.clear();
-    if (texts.empty()) break;
-    if (letter == 0)
-      texts.emplace_back();
-    else
-      texts.back() += static_cast<char>(letter);
-  }
-  if (texts.size() != 4 || !texts[2].starts_with(kBeginning))
-    throw Error(ErrorCode::kBadInput, "certificates: what the supervisor passed on is damaged");
-  return {.target = target, .ca = texts[0], .certificate = texts[1], .key = texts[2], .expected_role = ""};
+  std::istringstream texts(from_hex(word));
+  ControlAddress address{.target = target};
+  for (std::string* text : {&address.ca, &address.certificate, &address.key})
+    if (!std::getline(texts, *text, '\0') || !text->starts_with(kBeginning))
+      throw Error(ErrorCode::kBadInput, "certificates: what the supervisor passed on is damaged");
+  return address;
 }
 
 }  // namespace distbelief::comm
