@@ -67,11 +67,6 @@ class HostsTest(program.ProgramTest):
     def start_run(self, *arguments):
         return self.start_training("run", JOB, *arguments)
 
-    def control(self, *arguments):
-        """Runs a command beside the one that trains, whose output it leaves alone."""
-        return subprocess.run([PROGRAM, *arguments], cwd=self.scratch, env=self.environment, check=True, timeout=60,
-                              capture_output=True, text=True).stdout
-
     def stop_run(self, child, *, generations, hosts):
         """Stops the run where it is; there it has the bits of one on one host that was to end there."""
         self.wait_until(lambda: len(self.events("resumed")) + len(self.events("started")) == generations,
@@ -140,7 +135,7 @@ class HostsTest(program.ProgramTest):
         child = self.start_run("--hosts", "host0:1,host1:1", "--set", "elastic.min=2")
         self.link("host1", "down")
         self.wait_for_event("waiting", within=30)
-        self.assertEqual(json.loads(self.control("status", "run", "--json"))["state"], "waiting for hosts")
+        self.assertEqual(self.status("run")["state"], "waiting for hosts")
         self.link("host1", "up")
         outcome = self.stop_run(child, generations=2, hosts=["host0", "host1"])
         self.assertIn("waiting for hosts", outcome.err)

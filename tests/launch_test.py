@@ -2,11 +2,9 @@
 without a supervisor. It ends with the bits of an undisturbed run of as many workers, and deals each sample once per
 epoch whatever happens."""
 import collections
-import json
 import os
 import re
 import signal
-import subprocess
 
 import program
 from program import MPIEXEC, PROGRAM, SOURCE
@@ -30,15 +28,6 @@ class LaunchTest(program.ProgramTest):
         self.given.unlink(missing_ok=True)
         return self.start([PROGRAM, "launch", "--workers", workers, "--run-dir", name, *flags, "--", LOOP, epochs,
                            self.given])
-
-    def control(self, *arguments, code=0):
-        done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.scratch, env=self.environment, timeout=30,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
-        return done.stdout if code == 0 else done.stderr
-
-    def status(self, name):
-        return json.loads(self.control("status", name, "--json"))
 
     def events(self, name, kind):
         return [event for event in program.lines_of(self.scratch / name / "events.jsonl") if event["event"] == kind]

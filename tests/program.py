@@ -134,6 +134,16 @@ class ProgramTest(unittest.TestCase):
     def distbelief(self, *arguments, **options):
         return self.command(PROGRAM, *arguments, **options)
 
+    def control(self, *arguments, code=0):
+        """Runs a command beside the one that trains, whose output it leaves alone."""
+        done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.scratch, env=self.environment, timeout=30,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
+        return done.stdout if code == 0 else done.stderr
+
+    def status(self, name):
+        return json.loads(self.control("status", name, "--json"))
+
     def train(self, name, job, *arguments, **options):
         """Trains into the run folder `name` and gives the summary."""
         self.distbelief("train", "--run-dir", self.scratch / name, *settings(job), *arguments, **options)

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import time
 
 import program
@@ -41,16 +40,6 @@ class RecoveryTest(program.ProgramTest):
     def wait_for_event(self, name, kind, count=1, within=30):
         self.wait_until(lambda: len(self.events(name, kind)) >= count, f"event '{kind}' number {count}", within)
         return self.events(name, kind)[count - 1]
-
-    def control(self, *arguments, code=0):
-        """Runs a command beside the one that trains, whose output it leaves alone."""
-        done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.scratch, env=self.environment, timeout=30,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
-        return done.stdout if code == 0 else done.stderr
-
-    def status(self, name):
-        return json.loads(self.control("status", name, "--json"))
 
     def assert_as_undisturbed(self, name, job, *, generations):
         summary = self.summary(name)
@@ -143,6 +132,20 @@ class LostWorkerTest(RecoveryTest):
         self.assertIn(lost["reason"], outcome.err)
         self.assertFalse(set(before.values()) & set(self.pids_after("run").values()), "a process was kept")
         self.assert_as_undisturbed("run", job, generations=2)
+
+    def test_a_stopped_worker_that_is_alone_is_noticed_by_the_supervisor(self):
+        job = {**UNBOUNDED, "parallel.deadline_seconds": 1.5}
+        child = self.start_training("run", job, "--workers", 1)
+        [worker] = self.workers().values()
+        os.kill(worker, signal.SIGSTOP)
+        self.wait_for_event("run", "recovered")
+        self.assertNotIn(worker, self.workers().values())
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        [lost] = self.assert_recovered("run")
+        self.assertEqual(lost["worker"], 0)
+        self.assertRegex(lost["reason"], r"no progress for \d+ s, in phase \w+")
+        self.assert_beginning_of_undisturbed("run")
 
     def test_a_killed_launcher_is_replaced(self):
         before, _ = self.lose("run", lambda child, _: os.kill(self.launcher_of(child), signal.SIGKILL))

@@ -18,8 +18,7 @@ def link(judge):
     def body(run, row):
         require("EMULATED_HOSTS" in os.environ,
                 "this row needs hosts: tools/emulated_hosts run 3 -- tools/chaos --rows link")
-        flags = [flag for key, value in run.job.items() for flag in ("--set", f"{key}={value}")]
-        run.start("train", "--run-dir", run.path, *flags, "--hosts", ",".join(HOSTS))
+        run.train_on(HOSTS)
         judge.wait_a_while(run)
         before, since = judge.check_lanes(run, len(HOSTS)), time.time()
         set_link("host2", "down")

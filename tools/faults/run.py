@@ -146,10 +146,15 @@ class Run:
                                           stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def train(self, workers, *arguments, environment=()):
-        flags = []
-        for key, value in self.job.items():
-            flags += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-        self.start("train", "--run-dir", self.path, "--workers", workers, *flags, *arguments, environment=environment)
+        self.start("train", "--run-dir", self.path, "--workers", workers, *self.flags(), *arguments,
+                   environment=environment)
+
+    def train_on(self, hosts):
+        self.start("train", "--run-dir", self.path, "--hosts", ",".join(hosts), *self.flags())
+
+    def flags(self):
+        return [flag for key, value in self.job.items()
+                for flag in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
 
     def wait_for_steps(self, above=0, within=DEADLINE_SECONDS):
         wait_until(lambda: self.clock.best > above or self.child.poll() is not None, f"a step above {above}", within)
