@@ -93,6 +93,11 @@ class HostsTest(program.ProgramTest):
         self.assertTrue(audit["proven"], audit)
         self.assertEqual(audit["steps"], steps)
 
+    def test_a_host_that_does_not_answer_is_named_and_leaves_nothing(self):
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--hosts", "host0:1,nowhere:1", code=1)
+        self.assertIn("no answer from nowhere", outcome.err)
+        self.assertFalse((self.scratch / "run").exists())
+
     def test_a_killed_worker_on_another_host_is_replaced(self):
         child = self.start_run("--hosts", "host0:1,host1:2")
         before = self.processes_of("host1")

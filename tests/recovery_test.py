@@ -274,6 +274,17 @@ class LostSupervisorTest(RecoveryTest):
 
 
 class ControlTest(RecoveryTest):
+    def test_a_change_that_is_taken_back_leaves_no_workers_waiting(self):
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        self.control("scale", "run", 4)
+        self.wait_until(lambda: self.status("run")["standby"] != "none", "the next workers were started")
+        self.control("scale", "run", 2)
+        self.wait_until(lambda: self.status("run")["standby"] == "none", "they are gone again", 20)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        self.assertEqual(len(self.events("run", "generation")), 1)
+        self.assert_beginning_of_undisturbed("run")
+
     def test_another_number_of_workers_while_it_trains(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
         self.assertIn("1 to 4 workers", self.control("scale", "run", 5, code=2))

@@ -104,11 +104,16 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
           .resume = command.resume};
 }
 
-int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+// Asked before there is a run folder: a host that does not answer leaves nothing behind.
+cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+                    const Invocation& invocation) {
+  return cluster::weakest_isa(hosts, spare_hosts(config), own_path(), *invocation.interrupted);
+}
+
+int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
               const WorkerCommand& command, const Invocation& invocation) {
   cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
-  options.launch.isa = cluster::weakest_isa(hosts, options.spares, own_path(), *invocation.interrupted);
-  if (invocation.interrupted->load()) return 130;
+  options.launch.isa = isa;
   const int code = cluster::supervise(options, *invocation.interrupted);
   std::fflush(stdout);
   const std::string run_dir = command.run_dir.string();
@@ -233,10 +238,12 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   validate(job);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   check_before_start(job, workers_per_host(job.config, hosts));
+  const cluster::Isa isa = isa_of(job.config, hosts, invocation);
+  if (invocation.interrupted->load()) return 130;
   const fs::path run_dir = make_run_dir(flags.run_dir, run_name(job.config));
   write_job(run_dir, job.config);
   return supervise(
-      job.config, hosts,
+      job.config, hosts, isa,
       {.run_dir = run_dir, .resume = false, .snapshots = {}, .inject = flags.inject, .control = {}},
       invocation);
 }
@@ -268,9 +275,11 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   const std::int64_t total_steps = check_before_start(job, workers_per_host(job.config, hosts));
   if (is_finished(run_dir, job.config, total_steps)) return 0;
+  const cluster::Isa isa = isa_of(job.config, hosts, invocation);
+  if (invocation.interrupted->load()) return 130;
   write_job(run_dir, job.config);
   return supervise(
-      job.config, hosts,
+      job.config, hosts, isa,
       {.run_dir = run_dir, .resume = true, .snapshots = {}, .inject = flags.inject, .control = {}},
       invocation);
 }

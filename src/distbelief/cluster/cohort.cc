@@ -145,7 +145,10 @@ std::vector<std::string> Cohort::silent_hosts(Clock::time_point now, Clock::dura
 std::optional<int> Cohort::stuck(Clock::time_point now, Clock::duration deadline) const {
   std::optional<int> found;
   for (const auto& [rank, report] : reports_) {
-    if (report.state != "training" || now - times_.at(rank).moved < deadline) continue;
+    const Times& times = times_.at(rank);
+    const bool over = report.state == "ended" || report.state == "failed";
+    const bool still = report.state == "training" && now - times.moved >= deadline;
+    if (over || (!still && now - times.heard < deadline)) continue;
     if (!found || reports_.at(*found).phase == "exchange") found = rank;
   }
   return found;
@@ -174,6 +177,7 @@ Loss Cohort::loss() const {
       loss.reason = report.message;
     }
   if (!why_.empty()) loss.reason = why_;
+  loss.silent = !why_.empty() && lost_rank_ >= 0;
   loss.exit_code = child_->exit_code();
   if (loss.reason.empty() && loss.exit_code > 128) loss.signal = loss.exit_code - 128;
   return loss;

@@ -49,8 +49,8 @@ class Cohort {
 
   // Hosts all of whose workers were there and have been silent for so long.
   std::vector<std::string> silent_hosts(Clock::time_point now, Clock::duration silence) const;
-  // The worker that has shown neither a new step nor a new phase for so long, if one has: of those the one
-  // that is not waiting for others.
+  // The worker that has shown neither a new step nor a new phase for so long while it trains, or nothing at
+  // all in any state, if one has: of those the one that is not waiting for others.
   std::optional<int> stuck(Clock::time_point now, Clock::duration deadline) const;
   // We ourselves did not get to run: nobody is to blame for silence in that time.
   void excuse(Clock::duration absence, Clock::time_point now);

@@ -12,6 +12,7 @@ struct Loss {
   int rank = -1;           // the worker that was lost first; -1: not known
   std::string host{};      // that was lost with it; empty: none
   int signal = 0;          // that ended it; 0: none, or not known
+  bool silent = false;     // it did not end by itself: it showed no more life
   int exit_code = 1;       // of the launcher
   std::int64_t step = -1;  // steps that the generation had done; -1: it had not begun
   std::string reason{};    // its own words, when it had time for them

@@ -57,6 +57,7 @@ TEST(Recovery, DoesNotTryAgainWhatCannotStart) {
   EXPECT_FALSE(decide_recovery({}, {{.exit_code = 2, .step = -1, .reason = "bad job"}}).restart);
   EXPECT_FALSE(decide_recovery({}, {threw(-1)}).restart);
   EXPECT_TRUE(decide_recovery({}, {killed(-1)}).restart);
+  EXPECT_TRUE(decide_recovery({}, {{.silent = true, .step = -1, .reason = "no progress"}}).restart);
   EXPECT_TRUE(decide_recovery({}, {killed(10), threw(-1)}).restart);
   EXPECT_FALSE(decide_recovery({.restarts = 0}, {killed(10)}).restart);
 }

@@ -324,8 +324,11 @@ void Supervisor::steer() {
     if (!next_ && not_before_ && Clock::now() < *not_before_) return;
     look_for_size();
     if (placement() != wanted) return;  // decided anew
+    const bool mistaken = next_ && next_->placement() != wanted && !hand_over_ordered_;
     if (wanted != active_->placement())
       change_to(wanted);
+    else if (mistaken)  // it got ready for a change that was taken back
+      leaving_.emplace_back(std::move(next_), Clock::now() - std::chrono::seconds(2));
     else if (!next_ && options_.standby && active_->step() >= 0)
       next_ = launch(wanted);
     return;

@@ -19,6 +19,8 @@ constexpr seconds kAskLeaverAgain{60};  // one that said it would go
 constexpr seconds kAskWeakAgain{3600};  // one whose processor does not do
 constexpr milliseconds kOwnAbsence{1000};
 constexpr seconds kForgetDeadline{15};
+// A cold disk loads the libraries in tens of seconds, however impatient workers are with each other.
+constexpr seconds kShortestStart{60};
 
 // Certificates of the run's own live as long as the longest run.
 constexpr std::chrono::days kRunCertificates{3650};
@@ -142,8 +144,12 @@ void Supervisor::look_for_hang() {
                        fmt::format("no progress for {:.0f} s, in phase {}", allowed + 1,
                                    active_->reports().at(*rank).phase),
                        now);
-  if (next_ && !next_->is_ready() && !next_->is_broken() && now - next_->since() > options_.deadline)
-    next_->give_up(-1, fmt::format("the workers were not ready after {:.0f} s", allowed), now);
+  const auto start = std::max<Clock::duration>(options_.deadline, kShortestStart);
+  if (next_ && !next_->is_ready() && !next_->is_broken() && now - next_->since() > start)
+    next_->give_up(-1,
+                   fmt::format("the workers were not ready after {:.0f} s",
+                               std::chrono::duration<double>(start).count()),
+                   now);
 }
 
 void Supervisor::await_hosts() {
