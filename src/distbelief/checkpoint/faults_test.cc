@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 void save_with(const fs::path& folder, std::int64_t step, AtPoint at) {
   const SampleState state(step);
   Writer writer({.folder = folder, .keep = 2, .store = {.may_commit = {}, .at = std::move(at)}});
-  writer.save(state.snapshot(step), SampleState::kParameters, Writer::Kind::kBest);
+  writer.save(state.snapshot(step), Writer::Kind::kBest);
   writer.wait();
   const auto outcome = writer.take_outcome();
   if (outcome && outcome->failure) throw *outcome->failure;
@@ -58,7 +58,7 @@ class DamageTest : public ::testing::Test {
     ASSERT_TRUE(loaded) << what;
     EXPECT_EQ(loaded->entry.step, 1) << what;
     EXPECT_EQ(reports, 1) << what;
-    EXPECT_TRUE(SampleState(1).is_in(loaded->state)) << what;
+    EXPECT_TRUE(SampleState(1).is_in(*loaded)) << what;
   }
   // The name of the tensor that a byte of the state belongs to, or the header's.
   static std::string part_at(const SafetensorsFile& state, std::uint64_t offset, std::uint64_t file_bytes) {
@@ -212,7 +212,7 @@ class KillTest : public ::testing::Test {
         [&](const Entry&, const Error& error) { ADD_FAILURE() << point << ": " << error.message(); });
     ASSERT_TRUE(loaded) << point;
     EXPECT_TRUE(loaded->entry.step == step || loaded->entry.step == 3) << point;
-    EXPECT_TRUE(SampleState(loaded->entry.step).is_in(loaded->state)) << point;
+    EXPECT_TRUE(SampleState(loaded->entry.step).is_in(*loaded)) << point;
     EXPECT_NO_THROW(Store(folder).best()) << point;
   }
   void kill_at_every_point(std::int64_t step) {

@@ -137,7 +137,8 @@ Json sealed(Json object) {
 
 bool is_sealed(const Json& object) { return object.value("xxh3", Json()) == own_checksum(object); }
 
-Json make_manifest(const Snapshot& snapshot, const SafetensorsStamp& state) {
+Json make_manifest(const Snapshot& snapshot, const std::string& weights_sha256,
+                   const SafetensorsStamp& state) {
   Json file{{"bytes", state.bytes}, {"xxh3", checksum_text(state.xxh3)}, {"tensors", Json::object()}};
   file["header"] = {{"bytes", state.header.bytes}, {"xxh3", checksum_text(state.header.xxh3)}};
   for (const PartStamp& part : state.tensors) {
@@ -148,7 +149,7 @@ Json make_manifest(const Snapshot& snapshot, const SafetensorsStamp& state) {
   manifest["format"] = kFormat;
   manifest["step"] = snapshot.step;
   manifest["progress"] = snapshot.progress;
-  manifest["weights_sha256"] = snapshot.weights_sha256;
+  manifest["weights_sha256"] = weights_sha256;
   manifest["files"][std::string(kStateName)] = std::move(file);
   return sealed(std::move(manifest));
 }

@@ -16,7 +16,8 @@ namespace distbelief::checkpoint {
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::string_view kStateName = "state.safetensors";
 
-nlohmann::json make_manifest(const Snapshot& snapshot, const SafetensorsStamp& state);
+nlohmann::json make_manifest(const Snapshot& snapshot, const std::string& weights_sha256,
+                             const SafetensorsStamp& state);
 // The file's text. Every byte of it counts: a file that differs from this is damaged.
 std::string manifest_text(const nlohmann::json& manifest);
 

@@ -1,11 +1,8 @@
 #include "distbelief/checkpoint/safetensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/checkpoint/safetensors_header.h"
 
@@ -43,20 +40,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : Safetensor
 
 SafetensorsFile::SafetensorsFile(MappedFile file) : file_(std::move(file)) {
   DecodedHeader header = decode_header(file_.path().string(), file_.bytes());
-  tensors_ = std::move(header.tensors);
+  index_ = TensorIndex(file_.path(), std::move(header.tensors));
   metadata_ = std::move(header.metadata);
-}
-
-const TensorView& SafetensorsFile::tensor(const std::string& name) const {
-  const auto found =
-      std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                       [](const TensorView& view, const std::string& key) { return view.name < key; });
-  if (found == tensors_.end() || found->name != name) {
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} has no tensor '{}' among its {}: it was written by another model or version",
-                            path().string(), name, tensors_.size()));
-  }
-  return *found;
 }
 
 }  // namespace distbelief::checkpoint

@@ -8,27 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "distbelief/base/array.h"
 #include "distbelief/checkpoint/durable_file.h"
 #include "distbelief/checkpoint/mapped_file.h"
+#include "distbelief/checkpoint/tensor_index.h"
 
 // The safetensors format: 8 bytes little-endian header length, a JSON header, the tensors' bytes
 // without gaps. Readable by the safetensors packages of Python and Rust.
 namespace distbelief::checkpoint {
 
 using Metadata = std::map<std::string, std::string>;
-
-// A named tensor in memory that somebody else owns.
-struct TensorView {
-  std::string name;
-  ElementType type = ElementType::kFloat32;
-  Shape shape;
-  const std::byte* data = nullptr;
-
-  std::size_t byte_count() const {
-    return element_size(type) * static_cast<std::size_t>(element_count(shape));
-  }
-};
 
 // What identifies a part of a written file.
 struct PartStamp {
@@ -63,13 +51,14 @@ class SafetensorsFile {
   explicit SafetensorsFile(MappedFile file);
 
   const std::filesystem::path& path() const { return file_.path(); }
-  std::span<const TensorView> tensors() const { return tensors_; }  // by name
-  const TensorView& tensor(const std::string& name) const;          // throws Error(kBadInput)
+  const TensorIndex& index() const { return index_; }
+  std::span<const TensorView> tensors() const { return index_.all(); }
+  const TensorView& tensor(const std::string& name) const { return index_.tensor(name); }
   const Metadata& metadata() const { return metadata_; }
 
  private:
   MappedFile file_;
-  std::vector<TensorView> tensors_;
+  TensorIndex index_;
   Metadata metadata_;
 };
 

@@ -30,20 +30,20 @@ class SampleState {
             .progress = {{"epoch", 1}, {"losses", {0.1, 2.5e-8}}},
             .tensors = views_,
             .metadata = {{"model", "mlp"}},
-            .weights_sha256 = {}};
+            .weights = kParameters};
   }
   void fill(std::int64_t value) {
     floats_.assign(floats_.size(), static_cast<float>(value));
     count_ = value;
   }
-  // Whether a file holds this state, in all its bytes.
-  bool is_in(const SafetensorsFile& file) const {
+  // Whether a checkpoint holds this state, in all its bytes.
+  bool is_in(const Loaded& loaded) const {
     for (const TensorView& wanted : views_) {
-      const TensorView& found = file.tensor(wanted.name);
+      const TensorView& found = loaded.tensor(wanted.name);
       if (found.shape != wanted.shape || std::memcmp(found.data, wanted.data, wanted.byte_count()) != 0)
         return false;
     }
-    return file.tensors().size() == views_.size();
+    return loaded.tensors.all().size() == views_.size();
   }
 
  private:

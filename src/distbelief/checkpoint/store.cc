@@ -143,7 +143,9 @@ void Store::write(const Snapshot& snapshot) {
                             fmt::format("{}{}-{}", kTemporaryPrefix, folder_name(snapshot.step), getpid()));
   const SafetensorsStamp state =
       write_safetensors(temporary.path() / kStateName, snapshot.tensors, snapshot.metadata, options_.at);
-  write_durably(temporary.path() / kManifestName, manifest_text(make_manifest(snapshot, state)), options_.at);
+  const std::string weights_sha256 = sha256_by_name(snapshot.tensors.first(snapshot.weights));
+  write_durably(temporary.path() / kManifestName,
+                manifest_text(make_manifest(snapshot, weights_sha256, state)), options_.at);
   at("rename", target);
   check_turn();
   temporary.move_to(target);
@@ -152,6 +154,7 @@ void Store::write(const Snapshot& snapshot) {
 }
 
 void Store::save(const Snapshot& snapshot) {
+  DISTBELIEF_INVARIANT(snapshot.weights <= snapshot.tensors.size());
   if (snapshot.step < 0 || !snapshot.progress.is_object()) {
     throw Error(ErrorCode::kInternal,
                 "a checkpoint needs a step from 0 on and a JSON object of progress counters");
@@ -187,7 +190,13 @@ Loaded Store::load(const Entry& entry) const {
   }
   MappedFile file(entry.folder / kStateName);
   verify_file(manifest, file);
-  return {.entry = entry, .manifest = std::move(manifest), .state = SafetensorsFile(std::move(file))};
+  std::vector<SafetensorsFile> files;
+  files.emplace_back(std::move(file));
+  TensorIndex tensors = index_of(entry.folder, files);
+  return {.entry = entry,
+          .manifest = std::move(manifest),
+          .files = std::move(files),
+          .tensors = std::move(tensors)};
 }
 
 std::optional<Loaded> Store::load_latest(const DamageReport& report) const {

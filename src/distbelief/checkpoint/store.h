@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "distbelief/base/error.h"
+#include "distbelief/checkpoint/loaded.h"
 #include "distbelief/checkpoint/safetensors.h"
 
 namespace distbelief::checkpoint {
@@ -23,23 +24,7 @@ struct Snapshot {
   nlohmann::json progress = nlohmann::json::object();  // counters to resume from; ours to keep, not to read
   std::span<const TensorView> tensors;
   Metadata metadata;
-  std::string weights_sha256;
-};
-
-// A checkpoint on disk.
-struct Entry {
-  std::int64_t step = 0;
-  std::filesystem::path folder;
-};
-
-// A checkpoint that was read and verified. Owns the mapping behind the tensors.
-struct Loaded {
-  Entry entry;
-  nlohmann::json manifest;
-  SafetensorsFile state;
-
-  const nlohmann::json& progress() const { return manifest.at("progress"); }
-  std::string weights_sha256() const { return manifest.at("weights_sha256").get<std::string>(); }
+  std::size_t weights = 0;  // weights_sha256 of the manifest is over the first so many tensors
 };
 
 // The checkpoints of a run: folders step-00000123 with state.safetensors and manifest.json, and best.json

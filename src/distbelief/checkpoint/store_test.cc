@@ -23,11 +23,11 @@ class StoreTest : public ::testing::Test {
                  .progress = {{"epoch", step / 10}, {"loss", 0.1}},
                  .tensors = {&view, 1},
                  .metadata = {{"model", "mlp"}},
-                 .weights_sha256 = "abc"});
+                 .weights = 1});
   }
   float first_weight(const Loaded& loaded) const {
     float value;
-    std::memcpy(&value, loaded.state.tensor("parameter/w").data, sizeof value);
+    std::memcpy(&value, loaded.tensor("parameter/w").data, sizeof value);
     return value;
   }
   std::vector<std::int64_t> steps() const {
@@ -70,9 +70,9 @@ TEST_F(StoreTest, GivesBackWhatWasSaved) {
   const Loaded loaded = store_.load(entry(123));
   EXPECT_EQ(loaded.entry.folder, folder() / "step-00000123");
   EXPECT_EQ(loaded.progress(), (nlohmann::json{{"epoch", 12}, {"loss", 0.1}}));
-  EXPECT_EQ(loaded.weights_sha256(), "abc");
-  EXPECT_EQ(loaded.state.metadata().at("model"), "mlp");
-  EXPECT_EQ(loaded.state.tensor("parameter/w").shape, (Shape{16, 16}));
+  EXPECT_EQ(loaded.weights_sha256(), sha256_by_name({&loaded.tensor("parameter/w"), 1}));
+  EXPECT_EQ(loaded.files.front().metadata().at("model"), "mlp");
+  EXPECT_EQ(loaded.tensor("parameter/w").shape, (Shape{16, 16}));
   EXPECT_EQ(first_weight(loaded), 123.0f);
   EXPECT_EQ(temporaries(), 0u);
 }

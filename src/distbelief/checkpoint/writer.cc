@@ -40,12 +40,10 @@ Writer::Writer(Options options)
 
 Writer::~Writer() = default;
 
-void Writer::save(const Snapshot& snapshot, std::size_t weights, Kind kind) {
-  DISTBELIEF_INVARIANT(weights <= snapshot.tensors.size());
+void Writer::save(const Snapshot& snapshot, Kind kind) {
   wait();
   snapshot_ = snapshot;
   snapshot_.tensors = copy_.assign(snapshot.tensors);
-  weights_ = weights;
   kind_ = kind;
   {
     const std::lock_guard lock(mutex_);
@@ -89,7 +87,6 @@ Writer::Outcome Writer::perform() {
   Outcome outcome;
   outcome.step = snapshot_.step;
   try {
-    snapshot_.weights_sha256 = sha256_by_name(snapshot_.tensors.first(weights_));
     store_.save(snapshot_);
     outcome.on_disk = true;
     if (kind_ == Kind::kBest) store_.mark_best({.step = snapshot_.step, .folder = {}});

@@ -35,11 +35,10 @@ class Writer {
   ~Writer();  // waits for the save in flight
 
   enum class Kind { kRegular, kBest };
-  // Copies the snapshot and returns; the rest happens on the writer's thread: weights_sha256, which is
-  // computed over the first `weights` tensors, then the save, the mark as the best, and pruning. One save is
-  // in flight: when the one before is still being written, this waits for it. Throws only when there is no
-  // memory for the copy.
-  void save(const Snapshot& snapshot, std::size_t weights, Kind kind);
+  // Copies the snapshot and returns; the rest happens on the writer's thread: the save, the mark as the best,
+  // and pruning. One save is in flight: when the one before is still being written, this waits for it. Throws
+  // only when there is no memory for the copy.
+  void save(const Snapshot& snapshot, Kind kind);
 
   // How a save ended.
   struct Outcome {
@@ -64,7 +63,6 @@ class Writer {
   // The save in flight: the caller's while busy_ is false, the thread's while it is true.
   TensorCopy copy_;
   Snapshot snapshot_;
-  std::size_t weights_ = 0;
   Kind kind_ = Kind::kRegular;
 
   std::mutex mutex_;

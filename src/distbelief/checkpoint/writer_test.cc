@@ -69,7 +69,7 @@ TEST_F(WriterTest, SavesMarksTheBestAndPrunes) {
   Writer writer(options());
   for (std::int64_t step : {1, 2, 3, 4}) {
     state.fill(step);
-    writer.save(state.snapshot(step), SampleState::kParameters, step == 1 ? Kind::kBest : Kind::kRegular);
+    writer.save(state.snapshot(step), step == 1 ? Kind::kBest : Kind::kRegular);
   }
   writer.wait();
   for (std::int64_t step : {1, 2, 3, 4}) {
@@ -83,14 +83,14 @@ TEST_F(WriterTest, SavesMarksTheBestAndPrunes) {
   EXPECT_FALSE(writer.take_outcome());
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 3, 4}));
   EXPECT_EQ(Store(folder()).best()->step, 1);
-  EXPECT_TRUE(SampleState(3).is_in(load(3).state));
+  EXPECT_TRUE(SampleState(3).is_in(load(3)));
   EXPECT_EQ(count_temporaries(folder()), 0u);
 }
 
 TEST_F(WriterTest, ComputesTheHashOfTheParametersAlone) {
   const SampleState state(7);
   Writer writer(options());
-  writer.save(state.snapshot(1), SampleState::kParameters, Kind::kRegular);
+  writer.save(state.snapshot(1), Kind::kRegular);
   writer.wait();
   EXPECT_EQ(load(1).weights_sha256(), sha256_by_name(state.views().first(SampleState::kParameters)));
 }
@@ -99,14 +99,14 @@ TEST_F(WriterTest, ReturnsBeforeAnythingIsWrittenAndKeepsWhatTheTensorsHeldThen)
   Gate gate;
   SampleState state(5);
   Writer writer(options({.may_commit = {}, .at = gate.at()}));
-  writer.save(state.snapshot(5), SampleState::kParameters, Kind::kRegular);
+  writer.save(state.snapshot(5), Kind::kRegular);
   ASSERT_TRUE(gate.wait_for_writer());
   EXPECT_FALSE(std::filesystem::exists(folder()));
   EXPECT_FALSE(writer.take_outcome());
   state.fill(6);  // training goes on
   gate.open();
   EXPECT_TRUE(finish(writer).on_disk);
-  EXPECT_TRUE(SampleState(5).is_in(load(5).state));
+  EXPECT_TRUE(SampleState(5).is_in(load(5)));
 }
 
 TEST_F(WriterTest, ASecondSaveWaitsForTheFirst) {
@@ -119,33 +119,33 @@ TEST_F(WriterTest, ASecondSaveWaitsForTheFirst) {
   };
   const SampleState one(1), two(2);
   Writer writer(options({.may_commit = {}, .at = at}));
-  writer.save(one.snapshot(1), SampleState::kParameters, Kind::kRegular);
+  writer.save(one.snapshot(1), Kind::kRegular);
   ASSERT_EQ(arrived.get_future().wait_for(kLong), std::future_status::ready);
-  std::future<void> second = std::async(
-      std::launch::async, [&] { writer.save(two.snapshot(2), SampleState::kParameters, Kind::kRegular); });
+  std::future<void> second =
+      std::async(std::launch::async, [&] { writer.save(two.snapshot(2), Kind::kRegular); });
   EXPECT_EQ(second.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
   open.set_value();
   ASSERT_EQ(second.wait_for(kLong), std::future_status::ready);
   EXPECT_EQ(writer.take_outcome()->step, 1);
   writer.wait();
-  EXPECT_TRUE(one.is_in(load(1).state));
-  EXPECT_TRUE(two.is_in(load(2).state));
+  EXPECT_TRUE(one.is_in(load(1)));
+  EXPECT_TRUE(two.is_in(load(2)));
 }
 
 TEST_F(WriterTest, TheDestructorLetsTheSaveInFlightEnd) {
   const SampleState state(1);
-  { Writer(options()).save(state.snapshot(1), SampleState::kParameters, Kind::kRegular); }
-  EXPECT_TRUE(state.is_in(load(1).state));
+  { Writer(options()).save(state.snapshot(1), Kind::kRegular); }
+  EXPECT_TRUE(state.is_in(load(1)));
 }
 
 TEST_F(WriterTest, ReportsAFullDiskKeepsTheOldCheckpointAndSavesAgainWhenThereIsRoom) {
   const SampleState state(1);
   Writer writer(options());
-  writer.save(state.snapshot(1), SampleState::kParameters, Kind::kRegular);
+  writer.save(state.snapshot(1), Kind::kRegular);
   ASSERT_TRUE(finish(writer).on_disk);
   {
     const FileSizeLimit limit(500);
-    writer.save(state.snapshot(2), SampleState::kParameters, Kind::kRegular);
+    writer.save(state.snapshot(2), Kind::kRegular);
     const Writer::Outcome outcome = finish(writer);
     EXPECT_EQ(outcome.step, 2);
     EXPECT_FALSE(outcome.on_disk);
@@ -156,9 +156,9 @@ TEST_F(WriterTest, ReportsAFullDiskKeepsTheOldCheckpointAndSavesAgainWhenThereIs
       EXPECT_NE(message.find(part), std::string::npos) << message;
   }
   EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
-  EXPECT_TRUE(state.is_in(load(1).state));
+  EXPECT_TRUE(state.is_in(load(1)));
   EXPECT_EQ(count_temporaries(folder()), 0u);
-  writer.save(state.snapshot(2), SampleState::kParameters, Kind::kRegular);
+  writer.save(state.snapshot(2), Kind::kRegular);
   EXPECT_TRUE(finish(writer).on_disk);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2}));
 }
@@ -173,7 +173,7 @@ TEST_F(WriterTest, ReportsWhatIsThrownAtAnyPointOfASave) {
   for (const char* point : {"begin step-00000001", "write state.safetensors", "sync state.safetensors",
                             "write manifest.json", "rename step-00000001"}) {
     thrown_at = point;
-    writer.save(state.snapshot(1), SampleState::kParameters, Kind::kRegular);
+    writer.save(state.snapshot(1), Kind::kRegular);
     const Writer::Outcome outcome = finish(writer);
     ASSERT_TRUE(outcome.failure) << point;
     EXPECT_EQ(outcome.failure->message(), std::string("thrown at ") + point);
@@ -181,7 +181,7 @@ TEST_F(WriterTest, ReportsWhatIsThrownAtAnyPointOfASave) {
     EXPECT_TRUE(steps().empty()) << point;
   }
   thrown_at = "write best.json";
-  writer.save(state.snapshot(1), SampleState::kParameters, Kind::kBest);
+  writer.save(state.snapshot(1), Kind::kBest);
   const Writer::Outcome outcome = finish(writer);
   EXPECT_TRUE(outcome.failure);
   EXPECT_TRUE(outcome.on_disk);
@@ -192,13 +192,13 @@ TEST_F(WriterTest, DiscardsACheckpointThatMayNotBeCommitted) {
   const SampleState state(1);
   int asked = 0, allowed = 1'000;
   Writer writer(options({.may_commit = [&] { return ++asked <= allowed; }, .at = {}}));
-  writer.save(state.snapshot(1), SampleState::kParameters, Kind::kBest);
+  writer.save(state.snapshot(1), Kind::kBest);
   ASSERT_TRUE(finish(writer).on_disk);
   // Refused at once, and when all is written.
   for (int before : {0, 1}) {
     asked = 0;
     allowed = before;
-    writer.save(state.snapshot(2), SampleState::kParameters, Kind::kBest);
+    writer.save(state.snapshot(2), Kind::kBest);
     const Writer::Outcome outcome = finish(writer);
     ASSERT_TRUE(outcome.failure);
     EXPECT_EQ(outcome.failure->code(), ErrorCode::kAborted);
@@ -215,7 +215,7 @@ TEST_F(WriterTest, LeavesTheFolderOfAnotherGenerationAlone) {
   std::filesystem::create_directories(folder() / ".tmp-step-00000009-1");  // theirs, being written
   const SampleState state(1);
   Writer writer(options({.may_commit = [] { return false; }, .at = {}}));
-  writer.save(state.snapshot(1), SampleState::kParameters, Kind::kRegular);
+  writer.save(state.snapshot(1), Kind::kRegular);
   EXPECT_TRUE(finish(writer).failure);
   EXPECT_EQ(count_temporaries(folder()), 1u);
 }
@@ -229,7 +229,7 @@ TEST_F(WriterTest, ItsThreadHasANameAndALowPriority) {
   };
   const SampleState state(1);
   Writer writer(options({.may_commit = {}, .at = at}));
-  writer.save(state.snapshot(1), SampleState::kParameters, Kind::kRegular);
+  writer.save(state.snapshot(1), Kind::kRegular);
   writer.wait();
   EXPECT_STREQ(name, "db-checkpoint");
   EXPECT_EQ(niceness, std::max(10, getpriority(PRIO_PROCESS, 0)));

@@ -52,7 +52,7 @@ void load_weights(torch::nn::Module& network, const EvalFlags& flags) {
   if (!loaded)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} has neither model.safetensors nor a checkpoint", flags.run_dir));
-  train::load_tensors(network, loaded->state, "model.");
+  train::load_tensors(network, loaded->tensors, "model.");
 }
 
 int eval(const EvalFlags& flags, const Invocation& invocation) {

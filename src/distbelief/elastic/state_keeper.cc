@@ -32,7 +32,7 @@ std::string content(const SnapshotMemory::Whole& whole, std::size_t most) {
 }
 
 std::string content(const checkpoint::Loaded& loaded) {
-  const checkpoint::TensorView& state = loaded.state.tensor(kStateTensor);
+  const checkpoint::TensorView& state = loaded.tensor(kStateTensor);
   return {reinterpret_cast<const char*>(state.data), state.byte_count()};
 }
 
@@ -101,7 +101,7 @@ void StateKeeper::checkpoint(const std::string& state, std::int64_t step) {
   checkpoint::Snapshot snapshot;
   snapshot.step = step;
   snapshot.tensors = {&view, 1};
-  writer_->save(snapshot, 0, checkpoint::Writer::Kind::kRegular);
+  writer_->save(snapshot, checkpoint::Writer::Kind::kRegular);
 }
 
 std::optional<StateKeeper::Outcome> StateKeeper::take_outcome() {

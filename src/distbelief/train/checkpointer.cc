@@ -71,7 +71,7 @@ Checkpointer::Restored Checkpointer::open(torch::nn::Module& network) {
           });
       if (!loaded_)
         throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
-      load_tensors(network, loaded_->state, kModelPrefix);
+      load_tensors(network, loaded_->tensors, kModelPrefix);
       message["progress"] = loaded_->progress();
     } catch (const Error& error) {
       message["failure"] = error.message();
@@ -88,10 +88,10 @@ void Checkpointer::restore_optimizer(strategy::AllreduceGroup& group) {
   const auto states = group.state_names();
   for (std::size_t s = 0; s < states.size(); ++s)
     for (const compute::Entry& entry : group.layout().entries()) {
-      const TensorView& found = loaded_->state.tensor(state_name(states[s], entry.name));
+      const TensorView& found = loaded_->tensor(state_name(states[s], entry.name));
       if (found.shape != entry.shape || found.type != ElementType::kFloat32)
         throw Error(ErrorCode::kBadInput,
-                    fmt::format("{}: '{}' has shape {}, wanted {}", loaded_->state.path().string(),
+                    fmt::format("{}: '{}' has shape {}, wanted {}", loaded_->tensors.origin().string(),
                                 found.name, to_string(found.shape), to_string(entry.shape)));
       std::memcpy(group.state(int(s)) + entry.offset, found.data, found.byte_count());
     }
@@ -110,10 +110,11 @@ void Checkpointer::save(strategy::AllreduceGroup& group, const torch::nn::Module
   snapshot.progress = {
       {"run", to_json(progress)}, {"update_counts", group.sharing(0).update_counts()}, {"build", build_}};
   snapshot.tensors = views.tensors;
+  snapshot.weights = views.parameters;
   if (!writer_)
     writer_ = std::make_unique<checkpoint::Writer>(checkpoint::Writer::Options{
         .folder = folder_, .keep = keep_, .store = {.may_commit = may_commit_, .at = at_}});
-  writer_->save(snapshot, views.parameters, kind);
+  writer_->save(snapshot, kind);
 }
 
 std::optional<Checkpointer::Outcome> Checkpointer::take_outcome() {

@@ -70,31 +70,32 @@ void save_model(const torch::nn::Module& module, const std::filesystem::path& pa
 }
 
 void load_model(torch::nn::Module& module, const std::filesystem::path& path) {
-  load_tensors(module, checkpoint::SafetensorsFile(path), "");
+  load_tensors(module, checkpoint::SafetensorsFile(path).index(), "");
 }
 
-void load_tensors(torch::nn::Module& module, const checkpoint::SafetensorsFile& file,
+void load_tensors(torch::nn::Module& module, const checkpoint::TensorIndex& tensors,
                   const std::string& prefix) {
   std::vector<TensorView> wanted = parameter_views(module);
   const std::vector<TensorView> buffers = buffer_views(module);
   wanted.insert(wanted.end(), buffers.begin(), buffers.end());
   for (const TensorView& view : wanted) {
-    const TensorView& found = file.tensor(prefix + view.name);
+    const TensorView& found = tensors.tensor(prefix + view.name);
     if (found.shape != view.shape || found.type != view.type)
       throw Error(
           ErrorCode::kBadInput,
           fmt::format("{}: tensor '{}' is {} {}, the model wants {} {}; is it a checkpoint of another model?",
-                      file.path().string(), found.name, to_string(found.type), to_string(found.shape),
+                      tensors.origin().string(), found.name, to_string(found.type), to_string(found.shape),
                       to_string(view.type), to_string(view.shape)));
   }
-  if (prefix.empty() && file.tensors().size() != wanted.size())
-    for (const TensorView& found : file.tensors())
+  if (prefix.empty() && tensors.all().size() != wanted.size())
+    for (const TensorView& found : tensors.all())
       if (std::none_of(wanted.begin(), wanted.end(),
                        [&](const TensorView& view) { return view.name == found.name; }))
         throw Error(ErrorCode::kBadInput, fmt::format("{}: tensor '{}' is not part of the model",
-                                                      file.path().string(), found.name));
+                                                      tensors.origin().string(), found.name));
   for (const TensorView& view : wanted)  // the views point at the module's own memory
-    std::memcpy(const_cast<std::byte*>(view.data), file.tensor(prefix + view.name).data, view.byte_count());
+    std::memcpy(const_cast<std::byte*>(view.data), tensors.tensor(prefix + view.name).data,
+                view.byte_count());
 }
 
 }  // namespace distbelief::train

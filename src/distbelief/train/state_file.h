@@ -25,7 +25,7 @@ void save_model(const torch::nn::Module& module, const std::filesystem::path& pa
 // Reads one into a module of the same structure. Throws Error(kBadInput) naming the first tensor that
 // is missing, superfluous or of another shape; then the module is unchanged.
 void load_model(torch::nn::Module& module, const std::filesystem::path& path);
-void load_tensors(torch::nn::Module& module, const checkpoint::SafetensorsFile& file,
+void load_tensors(torch::nn::Module& module, const checkpoint::TensorIndex& tensors,
                   const std::string& prefix);
 
 }  // namespace distbelief::train

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distbelief/base/array.h"
+
+namespace distbelief::checkpoint {
+
+// A named tensor in memory that somebody else owns.
+struct TensorView {
+  std::string name;
+  ElementType type = ElementType::kFloat32;
+  Shape shape;
+  const std::byte* data = nullptr;
+
+  std::size_t byte_count() const {
+    return element_size(type) * static_cast<std::size_t>(element_count(shape));
+  }
+};
+
+// Tensors that are found by name, of one file or of several. Holds views only: whoever owns the memory must
+// outlive it. Immutable, so any thread may read.
+class TensorIndex {
+ public:
+  TensorIndex() = default;
+  // `origin` is where they are from, for messages. Throws Error(kBadInput) when two have the same name.
+  TensorIndex(std::filesystem::path origin, std::vector<TensorView> tensors);
+
+  const std::filesystem::path& origin() const { return origin_; }
+  std::span<const TensorView> all() const { return tensors_; }  // by name
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  const TensorView& tensor(const std::string& name) const;  // throws Error(kBadInput)
+
+ private:
+  const TensorView* find(const std::string& name) const;
+
+  std::filesystem::path origin_;
+  std::vector<TensorView> tensors_;
+};
+
+}  // namespace distbelief::checkpoint
