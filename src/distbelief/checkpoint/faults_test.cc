@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "distbelief/base/random.h"
+#include "distbelief/checkpoint/damage.h"
 #include "distbelief/checkpoint/manifest.h"
 #include "distbelief/checkpoint/sample_state.h"
 #include "distbelief/checkpoint/writer.h"
@@ -23,17 +24,6 @@ void save_with(const fs::path& folder, std::int64_t step, AtPoint at) {
   writer.wait();
   const auto outcome = writer.take_outcome();
   if (outcome && outcome->failure) throw *outcome->failure;
-}
-
-std::string flipped(std::string bytes, std::uint64_t bit) {
-  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
-  return bytes;
-}
-
-// Truncating a file in place makes some file systems write it to the disk at once; a thousand times is slow.
-void rewrite(const fs::path& path, const std::string& bytes) {
-  fs::remove(path);
-  write_text(path, bytes);
 }
 
 class DamageTest : public ::testing::Test {

@@ -1,5 +1,11 @@
 #include "distbelief/checkpoint/loaded.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "distbelief/base/error.h"
+
 namespace distbelief::checkpoint {
 
 TensorIndex index_of(const std::filesystem::path& folder, const std::vector<SafetensorsFile>& files) {
@@ -8,6 +14,23 @@ TensorIndex index_of(const std::filesystem::path& folder, const std::vector<Safe
   for (const SafetensorsFile& file : files)
     all.insert(all.end(), file.tensors().begin(), file.tensors().end());
   return {folder, std::move(all)};
+}
+
+void export_weights(const Loaded& loaded, const std::string& prefix, const std::filesystem::path& path,
+                    const Metadata& metadata) {
+  std::vector<TensorView> chosen;
+  for (const TensorView& tensor : loaded.tensors.all()) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    chosen.push_back(tensor);
+    chosen.back().name.erase(0, prefix.size());
+  }
+  if (chosen.empty()) {
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} has no tensor whose name begins with '{}': is it a checkpoint of another program?",
+                    loaded.entry.folder.string(), prefix));
+  }
+  write_safetensors(path, chosen, metadata);
 }
 
 }  // namespace distbelief::checkpoint

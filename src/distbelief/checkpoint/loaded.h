@@ -34,4 +34,10 @@ struct Loaded {
   const TensorView& tensor(const std::string& name) const { return tensors.tensor(name); }
 };
 
+// Writes one safetensors file of the tensors whose names begin with `prefix`, without it. They go from the
+// mappings to the disk: no copy is held, however large they are. Throws Error(kBadInput) when there are none,
+// Error(kUnavailable) when the disk will not take them; then nothing is left behind.
+void export_weights(const Loaded& loaded, const std::string& prefix, const std::filesystem::path& path,
+                    const Metadata& metadata);
+
 }  // namespace distbelief::checkpoint

@@ -13,8 +13,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kFormat = 2;
-constexpr int kFormatWithoutParts = 1;
+constexpr int kOldestFormat = 1;  // without checksums of header and tensors
+constexpr int kFormatOfOneFile = 2;
+constexpr int kFormatOfSeveralFiles = 3;
+
+constexpr std::string_view kStateKind = "state";
+constexpr std::string_view kStateEnding = ".safetensors";
 
 [[noreturn]] void damaged(const std::filesystem::path& path, const std::string& what) {
   throw Error(ErrorCode::kBadInput,
@@ -33,11 +37,11 @@ std::string own_checksum(Json object) {
 void check_format(const std::filesystem::path& path, const Json& manifest) {
   const Json format = manifest.value("format", Json());
   if (!format.is_number_integer()) damaged(path, "it has no format number");
-  if (format != kFormat && format != kFormatWithoutParts) {
+  if (format < kOldestFormat || format > kFormatOfSeveralFiles) {
     throw Error(ErrorCode::kBadInput,
-                fmt::format("{} has format {}, this program reads formats {} and {}: use the version "
+                fmt::format("{} has format {}, this program reads formats {} to {}: use the version "
                             "that wrote it",
-                            path.string(), format.dump(), kFormatWithoutParts, kFormat));
+                            path.string(), format.dump(), kOldestFormat, kFormatOfSeveralFiles));
   }
 }
 
@@ -46,24 +50,27 @@ bool is_stamp(const Json& stamp) {
          stamp.value("xxh3", Json()).is_string();
 }
 
-bool has_parts(const Json& file) {
-  const Json tensors = file.value("tensors", Json());
-  const auto is_part = [](const Json& tensor) {
-    return is_stamp(tensor) && tensor.value("offset", Json()).is_number_unsigned();
-  };
-  return is_stamp(file.value("header", Json())) && tensors.is_object() &&
-         std::all_of(tensors.begin(), tensors.end(), is_part);
+// Each file that there has to be, and no other.
+bool are_files(const Json& files, int format) {
+  if (!files.is_object() || files.empty()) return false;
+  const int parts = static_cast<int>(files.size());
+  if ((parts > 1) != (format == kFormatOfSeveralFiles)) return false;
+  for (int part = 0; part < parts; ++part) {
+    const Json file = files.value(state_name(part, parts), Json());
+    if (format == kOldestFormat ? !is_stamp(file) : !is_file_record(file)) return false;
+  }
+  return true;
 }
 
 // A manifest that carries its own checksum was written by make_manifest, but its types are still checked:
 // the checksum is no seal against intent.
 void check_keys(const std::filesystem::path& path, const Json& manifest) {
-  const Json files = manifest.value("files", Json());
-  const Json file = files.is_object() ? files.value(std::string(kStateName), Json()) : Json();
+  const int format = manifest.at("format").get<int>();
   const bool complete = manifest.value("progress", Json()).is_object() &&
                         manifest.value("step", Json()).is_number() &&
-                        manifest.value("weights_sha256", Json()).is_string() && is_stamp(file) &&
-                        (manifest.at("format") == kFormatWithoutParts || has_parts(file));
+                        manifest.value("weights_sha256", Json()).is_string() &&
+                        are_files(manifest.value("files", Json()), format) &&
+                        (format != kFormatOfSeveralFiles || manifest.value("attempt", Json()).is_string());
   if (!complete) damaged(path, "a key is missing or of the wrong type");
 }
 
@@ -137,20 +144,51 @@ Json sealed(Json object) {
 
 bool is_sealed(const Json& object) { return object.value("xxh3", Json()) == own_checksum(object); }
 
-Json make_manifest(const Snapshot& snapshot, const std::string& weights_sha256,
-                   const SafetensorsStamp& state) {
-  Json file{{"bytes", state.bytes}, {"xxh3", checksum_text(state.xxh3)}, {"tensors", Json::object()}};
-  file["header"] = {{"bytes", state.header.bytes}, {"xxh3", checksum_text(state.header.xxh3)}};
-  for (const PartStamp& part : state.tensors) {
+std::string part_name(std::string_view kind, int part, int parts) {
+  return fmt::format("{}-{:05}-of-{:05}", kind, part + 1, parts);
+}
+
+std::string state_name(int part, int parts) {
+  return (parts == 1 ? std::string(kStateKind) : part_name(kStateKind, part, parts)) +
+         std::string(kStateEnding);
+}
+
+bool is_state_name(const std::string& name) {
+  return name == state_name(0, 1) ||
+         (name.starts_with(std::string(kStateKind) + "-") && name.ends_with(kStateEnding));
+}
+
+Json file_record(const SafetensorsStamp& stamp) {
+  Json file{{"bytes", stamp.bytes}, {"xxh3", checksum_text(stamp.xxh3)}, {"tensors", Json::object()}};
+  file["header"] = {{"bytes", stamp.header.bytes}, {"xxh3", checksum_text(stamp.header.xxh3)}};
+  for (const PartStamp& part : stamp.tensors) {
     file["tensors"][part.name] = {
         {"offset", part.offset}, {"bytes", part.bytes}, {"xxh3", checksum_text(part.xxh3)}};
   }
+  return file;
+}
+
+bool is_file_record(const Json& record) {
+  if (!is_stamp(record)) return false;
+  const Json tensors = record.value("tensors", Json());
+  const auto is_part = [](const Json& tensor) {
+    return is_stamp(tensor) && tensor.value("offset", Json()).is_number_unsigned();
+  };
+  return is_stamp(record.value("header", Json())) && tensors.is_object() &&
+         std::all_of(tensors.begin(), tensors.end(), is_part);
+}
+
+Json make_manifest(const Snapshot& snapshot, const std::string& weights_sha256,
+                   const std::vector<Json>& files) {
   Json manifest;
-  manifest["format"] = kFormat;
+  manifest["format"] = files.size() == 1 ? kFormatOfOneFile : kFormatOfSeveralFiles;
   manifest["step"] = snapshot.step;
   manifest["progress"] = snapshot.progress;
   manifest["weights_sha256"] = weights_sha256;
-  manifest["files"][std::string(kStateName)] = std::move(file);
+  if (files.size() > 1) manifest["attempt"] = snapshot.attempt;
+  const int parts = static_cast<int>(files.size());
+  for (int part = 0; part < parts; ++part)
+    manifest["files"][state_name(part, parts)] = files[static_cast<std::size_t>(part)];
   return sealed(std::move(manifest));
 }
 

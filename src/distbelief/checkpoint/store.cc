@@ -1,16 +1,13 @@
 #include "distbelief/checkpoint/store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
-#include <cstdio>
 #include <system_error>
 #include <utility>
 
+#include "distbelief/checkpoint/durable_file.h"
+#include "distbelief/checkpoint/folders.h"
 #include "distbelief/checkpoint/manifest.h"
 
 namespace distbelief::checkpoint {
@@ -19,92 +16,31 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kBestName = "best.json";
 
-std::string folder_name(std::int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
-
-std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  std::int64_t step = -1;
-  const char* digits = name.data() + kStepPrefix.size();
-  const auto parsed = std::from_chars(digits, name.data() + name.size(), step);
-  if (parsed.ec != std::errc() || step < 0 || folder_name(step) != name) return std::nullopt;
-  return step;
-}
-
+// A part that is missing is for load() to name.
 bool is_whole(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / kManifestName, ignored) && fs::exists(folder / kStateName, ignored);
+  if (!fs::exists(folder / kManifestName, ignored)) return false;
+  const std::vector<fs::path> files = children(folder);
+  return std::any_of(files.begin(), files.end(),
+                     [](const fs::path& file) { return is_state_name(file.filename().string()); });
 }
 
-Error cannot_use(const fs::path& path, const std::error_code& reason) {
-  return Error(ErrorCode::kUnavailable,
-               fmt::format("cannot use {}: {}; check the path, its permissions and the disk", path.string(),
-                           reason.message()));
-}
-
-[[noreturn]] void fail(const fs::path& path, const std::error_code& reason) {
-  throw cannot_use(path, reason);
-}
-
-std::error_code last_error() { return {errno, std::generic_category()}; }
-
-// A folder that is removed unless it was moved to its place.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {
-    std::error_code error;
-    fs::remove_all(path_, error);  // left by a process with the same id
-    if (!error) fs::create_directory(path_, error);
-    if (error) fail(path_, error);
-  }
-  ~TemporaryFolder() {
+std::vector<SafetensorsFile> open_files(const fs::path& folder, const Json& manifest) {
+  std::vector<SafetensorsFile> files;
+  for (const auto& item : manifest.at("files").items()) {
+    const fs::path path = folder / item.key();
     std::error_code ignored;
-    fs::remove_all(path_, ignored);
+    if (!fs::exists(path, ignored)) {
+      throw Error(ErrorCode::kBadInput, fmt::format("{} is missing, one of {} files; use an older checkpoint",
+                                                    path.string(), manifest.at("files").size()));
+    }
+    MappedFile file(path);
+    verify_file(manifest, file);
+    files.emplace_back(std::move(file));
   }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-
-  // What stood there before changes places with it, and so is removed in its stead.
-  void move_to(const fs::path& target) {
-    if (std::rename(path_.c_str(), target.c_str()) == 0) return;
-    if (errno != ENOTEMPTY && errno != EEXIST) fail(target, last_error());
-    if (renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;
-    // Not every file system can exchange two names.
-    if (errno != EINVAL && errno != ENOSYS) fail(target, last_error());
-    const fs::path old = path_.string() + "-old";
-    if (std::rename(target.c_str(), old.c_str()) != 0) fail(target, last_error());
-    const bool moved = std::rename(path_.c_str(), target.c_str()) == 0;
-    const std::error_code error = last_error();
-    std::rename(old.c_str(), (moved ? path_ : target).c_str());  // else it stays for prune() to find
-    if (!moved) fail(target, error);
-  }
-
- private:
-  fs::path path_;
-};
-
-std::vector<fs::path> children(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  fs::directory_iterator next(folder, error);
-  if (error == std::errc::no_such_file_or_directory) return paths;
-  while (!error && next != fs::directory_iterator()) {
-    paths.push_back(next->path());
-    next.increment(error);
-  }
-  if (error) fail(folder, error);
-  return paths;
-}
-
-void create_durably(const fs::path& folder) {
-  std::error_code error;
-  const bool created = fs::create_directories(folder, error);
-  if (error) fail(folder, error);
-  if (created) sync_directory(fs::absolute(folder / "..").lexically_normal());
+  return files;
 }
 
 std::string best_text(const Json& record) { return record.dump() + "\n"; }
@@ -133,43 +69,6 @@ void Store::check_turn() const {
                           folder_.string()));
 }
 
-void Store::write(const Snapshot& snapshot) {
-  const fs::path target = folder_ / folder_name(snapshot.step);
-  at("begin", target);
-  check_turn();
-  create_durably(folder_);
-  remove_unfinished();  // what will not go is no reason not to save; prune() reports it
-  TemporaryFolder temporary(folder_ /
-                            fmt::format("{}{}-{}", kTemporaryPrefix, folder_name(snapshot.step), getpid()));
-  const SafetensorsStamp state =
-      write_safetensors(temporary.path() / kStateName, snapshot.tensors, snapshot.metadata, options_.at);
-  const std::string weights_sha256 = sha256_by_name(snapshot.tensors.first(snapshot.weights));
-  write_durably(temporary.path() / kManifestName,
-                manifest_text(make_manifest(snapshot, weights_sha256, state)), options_.at);
-  at("rename", target);
-  check_turn();
-  temporary.move_to(target);
-  at("sync the name of", target);
-  sync_directory(folder_);
-}
-
-void Store::save(const Snapshot& snapshot) {
-  DISTBELIEF_INVARIANT(snapshot.weights <= snapshot.tensors.size());
-  if (snapshot.step < 0 || !snapshot.progress.is_object()) {
-    throw Error(ErrorCode::kInternal,
-                "a checkpoint needs a step from 0 on and a JSON object of progress counters");
-  }
-  try {
-    write(snapshot);
-  } catch (const Error& error) {
-    throw Error(error.code(),
-                fmt::format("the checkpoint of step {} was not saved: {}", snapshot.step, error.message()));
-  } catch (const Json::exception& error) {
-    throw Error(ErrorCode::kInternal,
-                fmt::format("the progress of step {} is no JSON: {}", snapshot.step, error.what()));
-  }
-}
-
 std::vector<Entry> Store::list() const {
   std::vector<Entry> entries;
   for (const fs::path& path : children(folder_)) {
@@ -188,10 +87,7 @@ Loaded Store::load(const Entry& entry) const {
                 fmt::format("{} is of step {}, its folder of step {}: was it renamed?",
                             manifest_path.string(), manifest.at("step").dump(), entry.step));
   }
-  MappedFile file(entry.folder / kStateName);
-  verify_file(manifest, file);
-  std::vector<SafetensorsFile> files;
-  files.emplace_back(std::move(file));
+  std::vector<SafetensorsFile> files = open_files(entry.folder, manifest);
   TensorIndex tensors = index_of(entry.folder, files);
   return {.entry = entry,
           .manifest = std::move(manifest),
@@ -248,7 +144,9 @@ void Store::prune(std::size_t keep) {
     // Renamed first: a half removed checkpoint never bears the name of a whole one.
     const fs::path doomed = folder_ / fmt::format("{}pruned-{}", kTemporaryPrefix, folder_name(entry.step));
     at("retire", entry.folder);
-    if (std::rename(entry.folder.c_str(), doomed.c_str()) != 0) fail(entry.folder, last_error());
+    std::error_code error;
+    fs::rename(entry.folder, doomed, error);
+    if (error) throw cannot_use(entry.folder, error);
   }
   if (const std::optional<Error> failure = remove_unfinished()) throw *failure;
 }

@@ -144,9 +144,9 @@ TEST_F(StoreTest, RefusesAnotherFormatAndARenamedFolder) {
   std::filesystem::copy(folder() / "step-00000001", folder() / "step-00000002");
   EXPECT_NE(load_error(2).find("its folder of step 2"), std::string::npos);
   auto manifest = nlohmann::json::parse(read_text(file(1, "manifest.json")));
-  manifest["format"] = 3;
+  manifest["format"] = 4;
   write_text(file(1, "manifest.json"), manifest.dump());
-  EXPECT_NE(load_error(1).find("has format 3, this program reads formats 1 and 2"), std::string::npos);
+  EXPECT_NE(load_error(1).find("has format 4, this program reads formats 1 to 3"), std::string::npos);
 }
 
 TEST_F(StoreTest, FallsBackToTheNewestWholeCheckpointAndReportsTheOthers) {

@@ -28,7 +28,7 @@ void TensorCopy::reserve(std::size_t bytes) {
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("there is no memory for a copy of the training state, {} bytes; free some on "
-                            "the host of rank 0, or train a smaller model",
+                            "this host, or train a smaller model",
                             bytes));
   }
   capacity_bytes_ = bytes;

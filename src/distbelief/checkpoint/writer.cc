@@ -89,8 +89,10 @@ Writer::Outcome Writer::perform() {
   try {
     store_.save(snapshot_);
     outcome.on_disk = true;
-    if (kind_ == Kind::kBest) store_.mark_best({.step = snapshot_.step, .folder = {}});
-    store_.prune(keep_);
+    if (snapshot_.part == 0) {
+      if (kind_ == Kind::kBest) store_.mark_best({.step = snapshot_.step, .folder = {}});
+      store_.prune(keep_);
+    }
   } catch (const Error& error) {
     outcome.failure = error;
   } catch (const std::exception& error) {

@@ -22,8 +22,9 @@ namespace distbelief::checkpoint {
 // computed and the disk is written. Holds a copy of all that it saves: that much memory more, from the first
 // save on. The thread has a low priority. Used by one thread.
 //
-// The waits have no deadline: nothing can end a write that the kernel has begun, and a checkpoint that is
-// given up because the disk is slow helps nobody. Other workers who wait for this one have theirs.
+// Waits for the thread have no deadline: nothing can end a write that the kernel has begun, and a checkpoint
+// that is given up because the disk is slow helps nobody. Other workers who wait for this one have theirs,
+// and so have the parts of a checkpoint that wait for each other (Store::Options).
 class Writer {
  public:
   struct Options {
@@ -35,9 +36,9 @@ class Writer {
   ~Writer();  // waits for the save in flight
 
   enum class Kind { kRegular, kBest };
-  // Copies the snapshot and returns; the rest happens on the writer's thread: the save, the mark as the best,
-  // and pruning. One save is in flight: when the one before is still being written, this waits for it. Throws
-  // only when there is no memory for the copy.
+  // Copies the snapshot and returns; the rest happens on the writer's thread: the save and, unless it is of
+  // another part than 0, the mark as the best and pruning. One save is in flight: when the one before is
+  // still being written, this waits for it. Throws only when there is no memory for the copy.
   void save(const Snapshot& snapshot, Kind kind);
 
   // How a save ended.

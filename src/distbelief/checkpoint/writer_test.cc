@@ -9,7 +9,7 @@
 #include <future>
 
 #include "distbelief/checkpoint/file_size_limit.h"
-#include "distbelief/checkpoint/sample_state.h"
+#include "distbelief/checkpoint/sample_parts.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -218,6 +218,35 @@ TEST_F(WriterTest, LeavesTheFolderOfAnotherGenerationAlone) {
   writer.save(state.snapshot(1), Kind::kRegular);
   EXPECT_TRUE(finish(writer).failure);
   EXPECT_EQ(count_temporaries(folder()), 1u);
+}
+
+TEST_F(WriterTest, OfSeveralPartsThatOfPart0AloneMarksAndPrunes) {
+  const SampleState state(1);
+  std::vector<std::string> second_did;
+  {
+    Writer first(options());
+    Writer second(
+        options({.may_commit = {}, .at = [&](const std::string& point) { second_did.push_back(point); }}));
+    for (std::int64_t step : {1, 2, 3}) {
+      const std::string attempt = "try-" + std::to_string(step);
+      first.save(SamplePart(state, 0, 2).snapshot(step, attempt), Kind::kBest);
+      second.save(SamplePart(state, 1, 2).snapshot(step, attempt), Kind::kBest);
+    }
+    for (Writer* writer : {&first, &second}) {
+      writer->wait();
+      for (int i = 0; i < 3; ++i) {
+        const auto outcome = writer->take_outcome();
+        ASSERT_TRUE(outcome);
+        EXPECT_TRUE(outcome->on_disk);
+        EXPECT_FALSE(outcome->failure) << outcome->failure->message();
+      }
+    }
+  }
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(Store(folder()).best()->step, 3);
+  for (const std::string& point : second_did)
+    EXPECT_TRUE(point.starts_with("begin") || point.find("state-00002-of-00002") != std::string::npos)
+        << point;
 }
 
 TEST_F(WriterTest, ItsThreadHasANameAndALowPriority) {
