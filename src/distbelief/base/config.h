@@ -77,9 +77,15 @@ struct TrainConfig {
 };
 
 struct ParallelConfig {
-  std::int64_t workers = 2;  // processes; --workers and --hosts override it
-  std::int64_t lanes = 0;    // 0: workers * threads (then fixed for the job's life)
-  std::int64_t threads = 1;  // lanes a worker carries at a time, each on its own thread
+  std::int64_t workers = 2;        // processes; --workers and --hosts override it
+  std::int64_t lanes = 0;          // 0: workers * threads (then fixed for the job's life)
+  std::int64_t threads = 1;        // lanes a worker carries at a time, each on its own thread
+  std::int64_t data = 0;           // replicas of the network; 0: as many as there are workers for
+  std::int64_t pipeline = 1;       // workers that each replica is cut over, by layers
+  std::string schedule = "1f1b";   // gpipe, 1f1b, interleaved
+  std::int64_t chunks = 0;         // stages per worker; 0: 1, or 2 when interleaved
+  std::vector<std::int64_t> cuts;  // first block of every stage but the first; empty: measured
+  bool recompute = false;          // activations inside a stage are computed again for backward
   std::string sync = "allreduce";
   std::string algorithm = "auto";  // between hosts: auto, direct, ring, central
   std::string overlap = "auto";    // auto, update, reduce, off

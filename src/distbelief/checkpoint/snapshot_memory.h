@@ -20,7 +20,7 @@ class SnapshotMemory {
  public:
   static constexpr int kSlots = 2;
   static constexpr int kMostParts = 1024;
-  static constexpr int kMostPieces = 8;
+  static constexpr int kMostPieces = 64;
 
   struct Shape {
     std::size_t state_bytes = 0;

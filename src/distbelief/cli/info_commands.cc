@@ -29,8 +29,9 @@ int check(const CheckFlags& flags) {
   check_named(job);
   const int workers = int(job.config.parallel.workers);
   train::resolve_for_workers(job.config, workers);
+  train::require_mesh(job.config, workers);
   const train::PreparedJob prepared = train::prepare_job(job.config);
-  const auto parameters = compute::trainable_parameters(*prepared.network);
+  const auto parameters = train::outline_of(prepared).parameters;
   const std::size_t shared = train::shared_memory_needed(prepared, {workers});
   comm::require_shared_memory(shared, fmt::format("{} with {} workers", job.config.model.name, workers));
   std::int64_t count = 0;

@@ -56,6 +56,12 @@ MaybeMessage check_value(const Key& key, const std::vector<std::string>& list) {
   return std::nullopt;
 }
 
+MaybeMessage check_value(const Key& key, const std::vector<std::int64_t>& list) {
+  for (const std::int64_t item : list)
+    if (auto message = check_number(key, item)) return message;
+  return std::nullopt;
+}
+
 std::vector<Fault> values_out_of_range(const Config& config) {
   std::vector<Fault> faults;
   for (const Key& key : keys()) {
@@ -127,8 +133,47 @@ MaybeFault stopping_needs_validation(const Config& config) {
                key + " needs validation during training, but train.validate_every is 0; set it to 1 or more"};
 }
 
+// Workers of a pipeline share their lanes.
+std::int64_t replicas_of(const ParallelConfig& parallel) {
+  return std::max<std::int64_t>(1, parallel.workers / parallel.pipeline);
+}
+
+MaybeFault a_pipeline_has_one_thread(const Config& config) {
+  if (config.parallel.pipeline == 1 || config.parallel.threads == 1) return std::nullopt;
+  return Fault{"parallel.threads",
+               fmt::format("parallel.threads must be 1 when parallel.pipeline cuts the network over workers, "
+                           "found {} threads and {} workers; set one of them to 1",
+                           config.parallel.threads, config.parallel.pipeline)};
+}
+
+MaybeFault a_pipeline_does_not_scale_itself(const Config& config) {
+  if (config.parallel.pipeline == 1 || !config.elastic.automatic) return std::nullopt;
+  return Fault{"elastic.auto",
+               "elastic.auto measures workers that hold the whole network; with "
+               "parallel.pipeline use `distbelief scale`"};
+}
+
+MaybeFault cuts_for_all_stages(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.cuts.empty()) return std::nullopt;
+  const std::int64_t chunks =
+      parallel.schedule == "interleaved" ? (parallel.chunks > 0 ? parallel.chunks : 2) : 1;
+  const std::int64_t stages = parallel.pipeline * chunks;
+  if (std::int64_t(parallel.cuts.size()) + 1 == stages) return std::nullopt;
+  return Fault{"parallel.cuts",
+               fmt::format("parallel.cuts names the first block of every stage but the first; "
+                           "{} stages want {} of them, found {}",
+                           stages, stages - 1, parallel.cuts.size())};
+}
+
 MaybeFault lanes_for_all_threads(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
+  if (parallel.pipeline > 1 && parallel.lanes > 0 && parallel.lanes < replicas_of(parallel))
+    return Fault{"parallel.lanes",
+                 fmt::format("parallel.lanes must be 0 or at least the number of replicas, {}; "
+                             "found {}",
+                             replicas_of(parallel), parallel.lanes)};
+  if (parallel.pipeline > 1) return std::nullopt;
   if (parallel.lanes == 0 || parallel.lanes >= parallel.workers * parallel.threads) return std::nullopt;
   return Fault{
       "parallel.lanes",
@@ -140,7 +185,10 @@ MaybeFault lanes_for_all_threads(const Config& config) {
 
 MaybeFault samples_for_all_lanes(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t carried = parallel.lanes > 0 ? parallel.lanes : parallel.workers * parallel.threads;
+  constexpr std::int64_t kLanesPerStage = 4;  // as train/job.cc chooses them
+  const std::int64_t carried = parallel.lanes > 0      ? parallel.lanes
+                               : parallel.pipeline > 1 ? parallel.workers * kLanesPerStage
+                                                       : parallel.workers * parallel.threads;
   const std::int64_t lanes = carried * config.train.accumulate;
   if (config.train.batch_size >= lanes) return std::nullopt;
   return Fault{
@@ -188,7 +236,8 @@ MaybeFault scaling_needs_snapshots(const Config& config) {
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
   for (auto rule : {an_end, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
-                    stopping_needs_validation, lanes_for_all_threads, samples_for_all_lanes,
+                    stopping_needs_validation, a_pipeline_has_one_thread, a_pipeline_does_not_scale_itself,
+                    cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes,
                     early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }

@@ -49,6 +49,7 @@ void change(std::uint64_t& value) { value += 7; }
 void change(double& value) { value = value / 3 + 0.1; }  // needs all 17 digits
 void change(std::string& value) { value += " \"quoted\" \\ \t\n'é'"; }
 void change(std::vector<std::string>& value) { value = {"one, two", "three]"}; }
+void change(std::vector<std::int64_t>& value) { value = {3, -4}; }
 
 Config everything_changed() {
   Config config;

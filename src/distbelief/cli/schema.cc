@@ -168,6 +168,22 @@ std::vector<Key> parallel_keys() {
           "threads"),
       key("parallel.threads", at<&ParallelConfig::threads>(), kThreads,
           "lanes that a worker carries at a time, each on its own thread"),
+      key("parallel.data", at<&ParallelConfig::data>(), kCountOrZero,
+          "replicas of the network, each with its share of the lanes; 0: as many as there are workers for"),
+      key("parallel.pipeline", at<&ParallelConfig::pipeline>(), kCount,
+          "workers that each replica is cut over, by layers: each holds one stage, and lanes flow through "
+          "them as micro-batches"),
+      key("parallel.schedule", at<&ParallelConfig::schedule>(), Choices{"gpipe", "1f1b", "interleaved"},
+          "order of forward and backward in a pipeline: `gpipe` all forward first, `1f1b` in turns, which "
+          "keeps "
+          "fewer activations, `interleaved` in turns with several stages per worker, which idles less"),
+      key("parallel.chunks", at<&ParallelConfig::chunks>(), kCountOrZero,
+          "stages per worker of `interleaved`; 0: 2"),
+      key("parallel.cuts", at<&ParallelConfig::cuts>(),
+          "first block of every stage but the first; empty: chosen from the measured time of each block"),
+      key("parallel.recompute", at<&ParallelConfig::recompute>(),
+          "keep only what goes from stage to stage, and compute the rest again for backward: less memory, a "
+          "third more work"),
       key("parallel.sync", at<&ParallelConfig::sync>(), Choices{"allreduce"}, "how workers share a step"),
       key("parallel.algorithm", at<&ParallelConfig::algorithm>(),
           Choices{"auto", "direct", "ring", "central"}, "how gradients are summed between hosts"),
@@ -252,8 +268,8 @@ std::vector<Key> all_keys() {
 }
 
 // By the field's index in AnyField.
-constexpr std::string_view kTypeNames[] = {"true or false", "integer", "integer",
-                                           "number",        "string",  "list of strings"};
+constexpr std::string_view kTypeNames[] = {"true or false", "integer",         "integer",         "number",
+                                           "string",        "list of strings", "list of integers"};
 static_assert(std::size(kTypeNames) == std::variant_size_v<AnyField>);
 
 }  // namespace

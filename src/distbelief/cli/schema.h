@@ -20,8 +20,9 @@ struct Field {
   const T& (*read)(const Config&);
 };
 
-using AnyField = std::variant<Field<bool>, Field<std::int64_t>, Field<std::uint64_t>, Field<double>,
-                              Field<std::string>, Field<std::vector<std::string>>>;
+using AnyField =
+    std::variant<Field<bool>, Field<std::int64_t>, Field<std::uint64_t>, Field<double>, Field<std::string>,
+                 Field<std::vector<std::string>>, Field<std::vector<std::int64_t>>>;
 
 // What a number must satisfy, and the words for it: "must be " + text.
 struct Limit {

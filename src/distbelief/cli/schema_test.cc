@@ -16,6 +16,7 @@ void change(std::uint64_t& value) { ++value; }
 void change(double& value) { value += 1; }
 void change(std::string& value) { value += "x"; }
 void change(std::vector<std::string>& value) { value.push_back("x"); }
+void change(std::vector<std::int64_t>& value) { value.push_back(1); }
 
 Config changed_through_keys() {
   Config config;
@@ -50,8 +51,8 @@ auto members(const TrainConfig& c) {
                         members(schedule));
 }
 auto members(const ParallelConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i] = c;
-  return std::tie(a, b, d, e, f, g, h, i);
+  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o] = c;
+  return std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n, o);
 }
 auto members(const CheckpointConfig& c) {
   const auto& [a, b, d, e, f] = c;

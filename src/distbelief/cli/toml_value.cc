@@ -75,13 +75,17 @@ void read_value(const std::string& key, const toml::node& node, std::vector<std:
   out = list_of<std::string>(key, "a list of strings", node);
 }
 
+void read_value(const std::string& key, const toml::node& node, std::vector<std::int64_t>& out) {
+  out = list_of<std::int64_t>(key, "a list of integers", node);
+}
+
 void read_value(const std::string& key, const toml::node& node, OptionValue& out) {
   switch (node.type()) {
     case toml::node_type::boolean: return read_value(key, node, out.emplace<bool>());
     case toml::node_type::integer: return read_value(key, node, out.emplace<std::int64_t>());
     case toml::node_type::floating_point: return read_value(key, node, out.emplace<double>());
     case toml::node_type::string: return read_value(key, node, out.emplace<std::string>());
-    case toml::node_type::array: out = list_of<std::int64_t>(key, "a list of integers", node); return;
+    case toml::node_type::array: return read_value(key, node, out.emplace<std::vector<std::int64_t>>());
     default: refuse(key, "true or false, a number, a string or a list of integers", describe(node));
   }
 }
@@ -121,6 +125,10 @@ std::string written(const std::vector<std::string>& value) {
   std::vector<std::string> items;
   for (const std::string& item : value) items.push_back(written(item));
   return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+std::string written(const std::vector<std::int64_t>& value) {
+  return fmt::format("[{}]", fmt::join(value, ", "));
 }
 
 std::string written(const OptionValue& value) {

@@ -18,6 +18,7 @@ void read_value(const std::string& key, const toml::node& node, std::uint64_t& o
 void read_value(const std::string& key, const toml::node& node, double& out);  // an integer will do
 void read_value(const std::string& key, const toml::node& node, std::string& out);
 void read_value(const std::string& key, const toml::node& node, std::vector<std::string>& out);
+void read_value(const std::string& key, const toml::node& node, std::vector<std::int64_t>& out);
 void read_value(const std::string& key, const toml::node& node, OptionValue& out);
 
 std::string describe(const toml::node& node);  // the string "fast", the integer 3, a table
@@ -29,6 +30,7 @@ std::string written(std::uint64_t value);
 std::string written(double value);
 std::string written(const std::string& value);
 std::string written(const std::vector<std::string>& value);
+std::string written(const std::vector<std::int64_t>& value);
 std::string written(const OptionValue& value);
 std::string written_key(const std::string& name);  // quoted only where TOML wants it
 

@@ -133,6 +133,7 @@ int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocati
   train::resolve_for_workers(job.config, place.size);
   if (!resume) {
     check_named(job);
+    train::require_mesh(job.config, place.size);
     if (place.rank == 0) {
       make_run_dir(run_dir.string(), run_name(job.config));
       write_job(run_dir, job.config);
@@ -237,6 +238,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   }
   validate(job);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
+  train::require_mesh(job.config, int(job.config.parallel.workers));
   check_before_start(job, workers_per_host(job.config, hosts));
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;

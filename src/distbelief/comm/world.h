@@ -30,6 +30,10 @@ class World {
 
   int rank() const;
   int size() const;
+  // What messages call a rank: itself, or its rank in the world that this one was split from, in which the
+  // ranks of a part are equally far from each other.
+  int name(int rank) const;
+  int name_stride() const;
   int host() const;  // index of this worker's host
   int hosts() const;
   int local_rank() const;
@@ -41,6 +45,11 @@ class World {
   comm::Communicator& communicator();    // everyone: shared memory inside a host, MPI between hosts
   comm::HostCommunicator& host_group();  // the workers of this host
   comm::LinkCommunicator* leaders();     // one worker per host; null on all others
+
+  // Collective: the world of those who gave the same color, in the same order. Ends with this one.
+  World split(int color);
+  // Point-to-point messages between any two workers, also of different hosts.
+  comm::Link& link();
 
   // Tells the other workers that this one failed: whoever waits for it on this host stops at once.
   // Whether it was the first of its host.

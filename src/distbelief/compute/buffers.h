@@ -9,8 +9,9 @@
 namespace distbelief::compute {
 
 // The buffers of a module (running statistics) as one run of floats, so that lanes can start from the
-// same ones and their results be averaged. Floating buffers are taken as they are; integer counters as
-// two floats each, exact up to 2^44 as long as the lanes agree on them.
+// same ones and their results be averaged. In the order of registration, so those of a run of blocks are a
+// run of the whole network's. Floating buffers are taken as they are; integer counters as two floats each,
+// exact up to 2^44 as long as the lanes agree on them.
 class BufferSet {
  public:
   explicit BufferSet(const torch::nn::Module& module);
@@ -20,8 +21,7 @@ class BufferSet {
   void write(std::span<const float> in);
 
  private:
-  std::vector<torch::Tensor> floating_;
-  std::vector<torch::Tensor> counters_;
+  std::vector<torch::Tensor> buffers_;
   std::size_t size_ = 0;
 };
 

@@ -5,8 +5,6 @@
 namespace distbelief::compute {
 namespace {
 
-constexpr std::size_t kAlign = 16;  // elements: a cache line
-
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -23,7 +21,6 @@ void Layout::place(const std::vector<Parameter>& parameters, std::size_t bucket_
   bucket_of_.resize(parameters.size());
   Bucket open;
   const auto close = [&] {
-    size_ = round_up(size_, kBlock);
     open.span.end = size_;
     buckets_.push_back(std::move(open));
     open = Bucket{{size_, size_}, {}};
@@ -33,7 +30,7 @@ void Layout::place(const std::vector<Parameter>& parameters, std::size_t bucket_
     entry = {parameters[i].name, parameters[i].shape, size_, std::size_t(element_count(parameters[i].shape))};
     bucket_of_[i] = int(buckets_.size());
     open.parameters.push_back(int(i));
-    size_ = round_up(size_ + entry.count, kAlign);
+    size_ = round_up(size_ + entry.count, kBlock);
     count_ += entry.count;
     if ((size_ - open.span.begin) * sizeof(float) >= bucket_bytes) close();
   }

@@ -10,8 +10,8 @@
 // Where every parameter lies in the arena, and how the arena is cut for exchange and update. Pure.
 namespace distbelief::compute {
 
-// Norms are sums over blocks of this many elements, and slices begin and end on block boundaries, so a
-// norm has the same bits however the arena is shared out.
+// Every parameter begins on a block of this many elements, norms are sums over blocks, and slices begin and
+// end on block boundaries: a norm has the same bits however the arena is cut into buckets or shared out.
 inline constexpr std::size_t kBlock = 1024;
 
 struct Span {
@@ -47,7 +47,8 @@ class Layout {
   };
 
   // Parameters in registration (forward) order. They are laid out backwards, so that buckets fill in
-  // the order in which backward runs; a bucket is closed once it has `bucket_bytes`.
+  // the order in which backward runs; a bucket is closed once it has `bucket_bytes`. A run of the parameters
+  // is laid out as it lies in the whole, less what comes before it.
   Layout(const std::vector<Parameter>& parameters, std::size_t bucket_bytes);
 
   std::size_t size() const { return size_; }                      // elements, padding included

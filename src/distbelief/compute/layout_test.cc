@@ -9,15 +9,15 @@ const std::vector<Layout::Parameter> kParameters{{"first.weight", {40, 30}}, {"f
                                                  {"empty", {0, 3}},          {"scale", {}},
                                                  {"last.weight", {10, 333}}, {"last.bias", {10}}};
 
-TEST(Layout, PlacesParametersBackwardsOnCacheLines) {
+TEST(Layout, PlacesParametersBackwardsOnBlocks) {
   const Layout layout(kParameters, std::size_t{1} << 20);
   const auto& entries = layout.entries();
   ASSERT_EQ(entries.size(), kParameters.size());
   EXPECT_EQ(entries[5].offset, 0U);
-  EXPECT_EQ(entries[4].offset, 16U);
+  EXPECT_EQ(entries[4].offset, kBlock);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     EXPECT_EQ(entries[i].name, kParameters[i].name);
-    EXPECT_EQ(entries[i].offset % 16, 0U) << entries[i].name;
+    EXPECT_EQ(entries[i].offset % kBlock, 0U) << entries[i].name;
     const std::size_t limit = i > 0 ? entries[i - 1].offset : layout.size();
     EXPECT_LE(entries[i].offset + entries[i].count, limit) << entries[i].name;
   }
@@ -25,8 +25,21 @@ TEST(Layout, PlacesParametersBackwardsOnCacheLines) {
   EXPECT_EQ(layout.size() % kBlock, 0U);
 }
 
+TEST(Layout, ARunOfParametersLiesAsInTheWholeWhateverTheBuckets) {
+  const Layout whole(kParameters, 4096);
+  for (std::size_t begin = 0; begin < kParameters.size(); ++begin)
+    for (std::size_t end = begin + 1; end <= kParameters.size(); ++end) {
+      const Layout run(
+          {kParameters.begin() + std::ptrdiff_t(begin), kParameters.begin() + std::ptrdiff_t(end)},
+          std::size_t{1} << 20);
+      for (std::size_t i = begin; i < end; ++i)
+        EXPECT_EQ(run.entries()[i - begin].offset,
+                  whole.entries()[i].offset - whole.entries()[end - 1].offset);
+    }
+}
+
 TEST(Layout, ClosesABucketOnceItHasEnoughBytes) {
-  const Layout layout(kParameters, 4096);
+  const Layout layout(kParameters, 12000);
   ASSERT_EQ(layout.buckets().size(), 2U);
   EXPECT_EQ(layout.buckets()[0].parameters, (std::vector<int>{5, 4}));
   EXPECT_EQ(layout.buckets()[1].parameters, (std::vector<int>{3, 2, 1, 0}));

@@ -13,12 +13,24 @@ namespace distbelief::compute {
 namespace {
 
 // A tensor that is registered under several names counts once, under the first.
-std::vector<std::pair<std::string, torch::Tensor>> trainable(const torch::nn::Module& module) {
-  std::vector<std::pair<std::string, torch::Tensor>> found;
+using Named = std::vector<std::pair<std::string, torch::Tensor>>;
+
+Named trainable(const torch::nn::Module& module) {
+  Named found;
   std::unordered_set<const c10::TensorImpl*> known;
   for (const auto& item : module.named_parameters())
     if (item.value().requires_grad() && known.insert(item.value().unsafeGetTensorImpl()).second)
       found.emplace_back(item.key(), item.value());
+  return found;
+}
+
+// Those that a layout names, in its order.
+Named laid_out(const torch::nn::Module& module, const Layout& layout) {
+  Named found;
+  for (auto& [name, tensor] : trainable(module))
+    if (found.size() < layout.entries().size() && layout.entries()[found.size()].name == name)
+      found.emplace_back(name, tensor);
+  DISTBELIEF_INVARIANT(found.size() == layout.entries().size());
   return found;
 }
 
@@ -37,7 +49,7 @@ std::vector<Layout::Parameter> trainable_parameters(const torch::nn::Module& mod
 }
 
 void copy_parameters(const torch::nn::Module& module, const Layout& layout, float* arena) {
-  const auto parameters = trainable(module);
+  const Named parameters = laid_out(module, layout);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Entry& entry = layout.entries()[i];
     const torch::Tensor values = parameters[i].second.detach().contiguous();
@@ -75,7 +87,7 @@ Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout
     : module_(std::move(module)),
       route_(std::make_shared<Route>()) {
   const torch::NoGradGuard no_grad;
-  for (auto& [name, tensor] : trainable(*module_)) {
+  for (auto& [name, tensor] : laid_out(*module_, layout)) {
     const Entry& entry = layout.entries()[parameters_.size()];
     if (arena != nullptr)
       tensor.set_data(torch::from_blob(arena + entry.offset, entry.shape, torch::kFloat32));
@@ -89,10 +101,10 @@ Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout
 
 Replica::~Replica() = default;
 
-void Replica::backward(const torch::Tensor& loss, float factor, const GradientSink& sink) {
+void Replica::backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink) {
   route_->sink = &sink;
   try {
-    loss.backward(torch::full_like(loss, factor));
+    output.backward(gradient);
   } catch (...) {
     route_->sink = nullptr;
     throw;

@@ -14,7 +14,7 @@ namespace distbelief::compute {
 // Throws Error(kBadInput) for a parameter that is not float32 on the CPU.
 std::vector<Layout::Parameter> trainable_parameters(const torch::nn::Module& module);
 
-// Copies a module's parameters into an arena of this layout.
+// Copies a module's parameters into an arena: those that the layout names.
 void copy_parameters(const torch::nn::Module& module, const Layout& layout, float* arena);
 
 // A module whose parameters are views into an arena, and whose gradients are handed on one by one as
@@ -25,7 +25,8 @@ class Replica {
   // `values` are the gradient's elements in the parameter's own order; valid during the call.
   using GradientSink = std::function<void(int parameter, const float* values)>;
 
-  // A null arena leaves the parameters where they are.
+  // A null arena leaves the parameters where they are. Parameters that the layout does not name stay the
+  // module's own, and get their gradients as torch does it.
   Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout, float* arena);
   ~Replica();
   Replica(const Replica&) = delete;
@@ -33,8 +34,13 @@ class Replica {
 
   torch::nn::Module& module() { return *module_; }
   std::vector<torch::Tensor>& parameters() { return parameters_; }  // the trainable ones, in order
-  // Runs backward from `factor` * `loss`; every parameter that gets a gradient is given to `sink` once.
-  void backward(const torch::Tensor& loss, float factor, const GradientSink& sink);
+  // Runs backward from `output` with this gradient of it; every parameter that gets a gradient is given to
+  // `sink` once.
+  void backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink);
+  // The same from `factor` * `loss`.
+  void backward(const torch::Tensor& loss, float factor, const GradientSink& sink) {
+    backward(loss, torch::full_like(loss, factor), sink);
+  }
 
  private:
   class Hook;

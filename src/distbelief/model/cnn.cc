@@ -31,7 +31,7 @@ std::vector<OptionSpec> cnn_options() {
           {"dropout", 0.0, "probability of dropping a hidden unit"}};
 }
 
-std::shared_ptr<Network> build_cnn(const OptionMap& options, const DataShape& shape) {
+Blueprint cnn_blueprint(const OptionMap& options, const DataShape& shape) {
   require_images("cnn", shape);
   const auto channels = positive_list_option("cnn", options, "channels");
   const std::int64_t hidden = positive_option("cnn", options, "hidden");
@@ -39,24 +39,35 @@ std::shared_ptr<Network> build_cnn(const OptionMap& options, const DataShape& sh
   const double dropout = dropout_option("cnn", options);
   require_size(shape, channels.size());
 
-  torch::nn::Sequential layers;
+  Blueprint blueprint;
   std::int64_t depth = shape.input[0];
   for (std::size_t i = 0; i < channels.size(); ++i) {
-    const auto convolution = torch::nn::Conv2dOptions(depth, channels[i], 3).padding(1);
-    layers->push_back(fmt::format("conv{}", i + 1), torch::nn::Conv2d(convolution));
-    layers->push_back(fmt::format("conv_act{}", i + 1), std::make_shared<Activate>(activation));
-    layers->push_back(fmt::format("pool{}", i + 1), torch::nn::MaxPool2d(2));
+    blueprint.push_back({"layers", [=, next = channels[i]](const BlockSite&) {
+                           torch::nn::Sequential layers;
+                           const auto convolution = torch::nn::Conv2dOptions(depth, next, 3).padding(1);
+                           layers->push_back(fmt::format("conv{}", i + 1), torch::nn::Conv2d(convolution));
+                           layers->push_back(fmt::format("conv_act{}", i + 1),
+                                             std::make_shared<Activate>(activation));
+                           layers->push_back(fmt::format("pool{}", i + 1), torch::nn::MaxPool2d(2));
+                           return std::make_shared<LayerBlock>(layers);
+                         }});
     depth = channels[i];
   }
-  layers->push_back("flatten", torch::nn::Flatten());
   const std::int64_t pixels = (shape.input[1] >> channels.size()) * (shape.input[2] >> channels.size());
-  append_dense(layers, {.index = 1,
-                        .inputs = depth * pixels,
-                        .outputs = hidden,
-                        .activation = activation,
-                        .dropout = dropout});
-  layers->push_back("fc2", torch::nn::Linear(hidden, shape.classes));
-  return std::make_shared<SequentialNetwork>(layers);
+  const DenseOptions dense{
+      .index = 1, .inputs = depth * pixels, .outputs = hidden, .activation = activation, .dropout = dropout};
+  blueprint.push_back({"layers", [dense](const BlockSite&) {
+                         torch::nn::Sequential layers;
+                         layers->push_back("flatten", torch::nn::Flatten());
+                         append_dense(layers, dense);
+                         return std::make_shared<LayerBlock>(layers);
+                       }});
+  blueprint.push_back({"layers", [hidden, classes = shape.classes](const BlockSite&) {
+                         torch::nn::Sequential layers;
+                         layers->push_back("fc2", torch::nn::Linear(hidden, classes));
+                         return std::make_shared<LayerBlock>(layers);
+                       }});
+  return blueprint;
 }
 
 }  // namespace distbelief::model

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "distbelief/base/options.h"
@@ -12,6 +11,6 @@ namespace distbelief::model {
 // Per entry of `channels` a 3x3 convolution, activation and 2x2 max-pool; then one hidden linear layer with
 // activation and dropout, and a linear layer to the classes.
 std::vector<OptionSpec> cnn_options();
-std::shared_ptr<Network> build_cnn(const OptionMap& options, const DataShape& shape);
+Blueprint cnn_blueprint(const OptionMap& options, const DataShape& shape);
 
 }  // namespace distbelief::model

@@ -31,10 +31,10 @@ torch::Tensor fused_linear(const torch::nn::Linear& layer, const torch::Tensor& 
   return torch::linear(input, layer->weight, layer->bias);
 }
 
-class GptBlock : public torch::nn::Module {
+class DecoderBlock final : public Block {
  public:
   // `mask` is [context, context], true where a position may not look; all blocks share its memory.
-  GptBlock(const GptOptions& options, torch::Tensor mask)
+  DecoderBlock(const GptOptions& options, torch::Tensor mask)
       : heads_(options.heads),
         mask_(std::move(mask)),
         ln1_(register_module("ln1", layer_norm(options.width))),
@@ -45,7 +45,7 @@ class GptBlock : public torch::nn::Module {
         fc2_(register_module("fc2", torch::nn::Linear(4 * options.width, options.width))),
         dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {}
 
-  torch::Tensor forward(torch::Tensor input) {
+  torch::Tensor forward(torch::Tensor input) override {
     torch::Tensor x = input + dropout_->forward(fused_linear(proj_, attend(fused_linear(qkv_, ln1_(input)))));
     return x + dropout_->forward(fused_linear(fc2_, torch::gelu(fused_linear(fc1_, ln2_(x)))));
   }
@@ -74,33 +74,21 @@ class GptBlock : public torch::nn::Module {
   std::shared_ptr<Dropout> dropout_;
 };
 
-class Gpt : public Network {
+class Embedding final : public Block {
  public:
-  explicit Gpt(const GptOptions& options)
+  explicit Embedding(const GptOptions& options)
       : positions_(torch::arange(options.context)),
         tok_(register_module("tok", torch::nn::Embedding(options.vocabulary, options.width))),
         pos_(register_module("pos", torch::nn::Embedding(options.context, options.width))),
-        dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))),
-        blocks_(register_module("blocks", torch::nn::Sequential())),
-        ln_(nullptr) {
-    const auto mask = torch::ones({options.context, options.context}, torch::kBool).triu(1);
-    for (std::int64_t i = 0; i < options.layers; ++i)
-      blocks_->push_back(std::make_shared<GptBlock>(options, mask));
-    ln_ = register_module("ln", layer_norm(options.width));
-    if (options.tied) {
-      // Embeddings of unit variance would make the first logits sqrt(width) times too large.
+        dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {
+    // Embeddings of unit variance would make the first logits sqrt(width) times too large.
+    if (options.tied)
       torch::nn::init::normal_(tok_->weight, 0.0, 1.0 / std::sqrt(static_cast<double>(options.width)));
-    } else {
-      const auto head = torch::nn::LinearOptions(options.width, options.vocabulary).bias(false);
-      head_ = register_module("head", torch::nn::Linear(head));
-    }
   }
 
   torch::Tensor forward(torch::Tensor input) override {
     const torch::Tensor tokens = tok_(input);
-    const torch::Tensor places = pos_(positions_.narrow(0, 0, input.size(1)));
-    const torch::Tensor x = ln_(blocks_->forward(dropout_->forward(tokens + places)));
-    return torch::linear(x, head_.is_empty() ? tok_->weight : head_->weight).flatten(0, 1);
+    return dropout_->forward(tokens + pos_(positions_.narrow(0, 0, input.size(1))));
   }
 
  private:
@@ -108,9 +96,30 @@ class Gpt : public Network {
   torch::nn::Embedding tok_;
   torch::nn::Embedding pos_;
   std::shared_ptr<Dropout> dropout_;
-  torch::nn::Sequential blocks_;
+};
+
+class Head final : public Block {
+ public:
+  explicit Head(const GptOptions& options) : ln_(register_module("ln", layer_norm(options.width))) {
+    if (options.tied) return;
+    const auto head = torch::nn::LinearOptions(options.width, options.vocabulary).bias(false);
+    weight_ = register_module("head", torch::nn::Linear(head))->weight;
+  }
+
+  // The token embedding stands in for the last layer. Its module is held by the embedding's block, or here.
+  enum class Held { kElsewhere, kHere };
+  void tie(const std::shared_ptr<torch::nn::Module>& tok, Held held) {
+    weight_ = tok->named_parameters()["weight"];
+    if (held == Held::kHere) register_module("tok", tok);
+  }
+
+  torch::Tensor forward(torch::Tensor input) override {
+    return torch::linear(ln_(input), weight_).flatten(0, 1);
+  }
+
+ private:
   torch::nn::LayerNorm ln_;
-  torch::nn::Linear head_{nullptr};  // empty when the token embedding stands in for it
+  torch::Tensor weight_;
 };
 
 std::int64_t context_option(const OptionMap& options, const DataShape& shape) {
@@ -121,6 +130,33 @@ std::int64_t context_option(const OptionMap& options, const DataShape& shape) {
       ErrorCode::kBadInput,
       fmt::format("model 'gpt': option 'context' must be 0 or at least the data's length {}, found {}",
                   shape.input[0], context));
+}
+
+std::shared_ptr<Block> make_head(const GptOptions& options, const BlockSite& site) {
+  auto head = std::make_shared<Head>(options);
+  if (!options.tied) return head;
+  if (const auto children = site.network.named_children(); children.contains("tok")) {
+    head->tie(children["tok"], Head::Held::kElsewhere);
+    return head;
+  }
+  seed_block(site.seed, 0);  // a process without the embedding makes its weight anew, from its own seed
+  head->tie(Embedding(options).named_children()["tok"], Head::Held::kHere);
+  return head;
+}
+
+Blueprint blueprint_of(const GptOptions& options) {
+  Blueprint blueprint;
+  blueprint.push_back({"", [options](const BlockSite&) { return std::make_shared<Embedding>(options); }});
+  // True where a position may not look; all blocks of a process share its memory.
+  const auto mask = std::make_shared<torch::Tensor>();
+  for (std::int64_t i = 0; i < options.layers; ++i)
+    blueprint.push_back({fmt::format("blocks.{}", i), [options, mask](const BlockSite&) {
+                           if (!mask->defined())
+                             *mask = torch::ones({options.context, options.context}, torch::kBool).triu(1);
+                           return std::make_shared<DecoderBlock>(options, *mask);
+                         }});
+  blueprint.push_back({"", [options](const BlockSite& site) { return make_head(options, site); }});
+  return blueprint;
 }
 
 }  // namespace
@@ -134,7 +170,7 @@ std::vector<OptionSpec> gpt_options() {
           {"tied", false, "use the token embedding as the last layer too"}};
 }
 
-std::shared_ptr<Network> build_gpt(const OptionMap& options, const DataShape& shape) {
+Blueprint gpt_blueprint(const OptionMap& options, const DataShape& shape) {
   require_tokens("gpt", shape);
   const GptOptions resolved{.layers = positive_option("gpt", options, "layers"),
                             .width = positive_option("gpt", options, "width"),
@@ -149,7 +185,7 @@ std::shared_ptr<Network> build_gpt(const OptionMap& options, const DataShape& sh
         fmt::format("model 'gpt': option 'width' must be a multiple of 'heads', found width {} and {} heads",
                     resolved.width, resolved.heads));
   }
-  return std::make_shared<Gpt>(resolved);
+  return blueprint_of(resolved);
 }
 
 }  // namespace distbelief::model

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "distbelief/base/options.h"
@@ -12,6 +11,6 @@ namespace distbelief::model {
 // A decoder of pre-norm transformer blocks with learned positions: Radford et al., "Language Models are
 // Unsupervised Multitask Learners" (2019). Gives [batch * length, vocabulary].
 std::vector<OptionSpec> gpt_options();
-std::shared_ptr<Network> build_gpt(const OptionMap& options, const DataShape& shape);
+Blueprint gpt_blueprint(const OptionMap& options, const DataShape& shape);
 
 }  // namespace distbelief::model

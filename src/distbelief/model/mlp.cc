@@ -13,24 +13,33 @@ std::vector<OptionSpec> mlp_options() {
           {"dropout", 0.0, "probability of dropping a hidden unit"}};
 }
 
-std::shared_ptr<Network> build_mlp(const OptionMap& options, const DataShape& shape) {
+Blueprint mlp_blueprint(const OptionMap& options, const DataShape& shape) {
   require_images("mlp", shape);
   const auto hidden = positive_list_option("mlp", options, "hidden");
   const Activation activation = parse_activation(option<std::string>(options, "activation"));
   const double dropout = dropout_option("mlp", options);
 
-  torch::nn::Sequential layers;
-  layers->push_back("flatten", torch::nn::Flatten());
+  Blueprint blueprint;
   std::int64_t width = element_count(shape.input);
   int index = 1;
   for (std::int64_t next : hidden) {
-    append_dense(
-        layers,
-        {.index = index++, .inputs = width, .outputs = next, .activation = activation, .dropout = dropout});
+    const DenseOptions dense{
+        .index = index++, .inputs = width, .outputs = next, .activation = activation, .dropout = dropout};
+    blueprint.push_back({"layers", [dense](const BlockSite&) {
+                           torch::nn::Sequential layers;
+                           if (dense.index == 1) layers->push_back("flatten", torch::nn::Flatten());
+                           append_dense(layers, dense);
+                           return std::make_shared<LayerBlock>(layers);
+                         }});
     width = next;
   }
-  layers->push_back(fmt::format("fc{}", index), torch::nn::Linear(width, shape.classes));
-  return std::make_shared<SequentialNetwork>(layers);
+  blueprint.push_back({"layers", [=, classes = shape.classes](const BlockSite&) {
+                         torch::nn::Sequential layers;
+                         if (index == 1) layers->push_back("flatten", torch::nn::Flatten());
+                         layers->push_back(fmt::format("fc{}", index), torch::nn::Linear(width, classes));
+                         return std::make_shared<LayerBlock>(layers);
+                       }});
+  return blueprint;
 }
 
 }  // namespace distbelief::model

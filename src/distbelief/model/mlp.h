@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "distbelief/base/options.h"
@@ -11,6 +10,6 @@ namespace distbelief::model {
 
 // Flatten; a linear layer, activation and dropout per width in `hidden`; a linear layer to the classes.
 std::vector<OptionSpec> mlp_options();
-std::shared_ptr<Network> build_mlp(const OptionMap& options, const DataShape& shape);
+Blueprint mlp_blueprint(const OptionMap& options, const DataShape& shape);
 
 }  // namespace distbelief::model

@@ -2,28 +2,78 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace distbelief::model {
 
-// A network: forward takes a batch of inputs, gives logits: [batch, classes], or
-// [batch * length, vocabulary] for tokens. Parameters and buffers are torch's own registrations.
-class Network : public torch::nn::Module {
+// A part of a network that runs as a whole: takes the activations before it, gives those after it. It may be
+// the first of its process, so it leaves its input as it is.
+class Block : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(torch::Tensor input) = 0;
 };
 
-// A network that is a plain list of layers, which may be cut anywhere in between.
-class SequentialNetwork : public Network {
+// A block that is a plain list of layers, under their own names.
+class LayerBlock final : public Block {
  public:
-  explicit SequentialNetwork(torch::nn::Sequential layers)
-      : layers_(register_module("layers", std::move(layers))) {}
-
+  explicit LayerBlock(torch::nn::Sequential layers);
   torch::Tensor forward(torch::Tensor input) override { return layers_->forward(std::move(input)); }
-  const torch::nn::Sequential& layers() const { return layers_; }
 
  private:
   torch::nn::Sequential layers_;
+};
+
+// What a block may look at while it is made.
+struct BlockSite {
+  const torch::nn::Module& network;  // the blocks before it that this process holds
+  std::uint64_t seed = 0;            // of the whole network
+};
+
+// How one block is made. Each draws its initial weights from a seed of its own, so a process can make those
+// that it holds and no others.
+struct BlockRecipe {
+  std::string
+      path;  // of the module that the block's layers stand in: "layers", "blocks.0"; empty: the network
+  std::function<std::shared_ptr<Block>(const BlockSite&)> make;
+};
+using Blueprint = std::vector<BlockRecipe>;
+
+// A run of blocks of a blueprint: [begin, end).
+struct BlockRange {
+  int begin = 0;
+  int end = 0;
+  int size() const { return end - begin; }
+  friend bool operator==(const BlockRange&, const BlockRange&) = default;
+};
+
+// Seeds torch's default generator for the initial weights of a block.
+void seed_block(std::uint64_t seed, int block);
+
+// A network, or the run of its blocks that a process holds. Forward takes a batch of inputs (or what the
+// block before gave), and gives logits: [batch, classes], or [batch * length, vocabulary] for tokens (or what
+// the next block takes). Parameters and buffers are torch's own registrations; their names do not depend on
+// which blocks are held. Each block draws its randomness from a stream of its own (model/random.h).
+class Network final : public torch::nn::Module {
+ public:
+  // Reseeds torch's default generator.
+  Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed);
+
+  torch::Tensor forward(torch::Tensor input);
+  // One block; `block` is its number in the whole network.
+  torch::Tensor forward(int block, torch::Tensor input);
+  Block& block(int block) { return *blocks_[std::size_t(block - range_.begin)]; }
+  const BlockRange& range() const { return range_; }
+
+ private:
+  void hold(const std::string& path, Block& block);
+
+  BlockRange range_;
+  std::vector<std::shared_ptr<Block>> blocks_;
 };
 
 }  // namespace distbelief::model

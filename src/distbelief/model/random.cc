@@ -11,6 +11,9 @@ namespace {
 struct ThreadGenerator {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
   bool in_scope = false;
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;
+  bool is_seeded = false;  // seeding costs microseconds: only when somebody draws
 };
 
 // Per thread because a layer's forward has no argument through which a generator could be handed down, and
@@ -25,16 +28,26 @@ ThreadGenerator& thread_generator() {
 GeneratorScope::GeneratorScope(std::uint64_t seed) {
   ThreadGenerator& own = thread_generator();
   DISTBELIEF_INVARIANT(!own.in_scope);
-  // torch's Mersenne twister looks at 32 bits of its seed; mixing first lets all 64 count.
-  own.generator.set_current_seed(derive_seed({seed}));
   own.in_scope = true;
+  own.seed = seed;
+  begin_stream(0);
 }
 
 GeneratorScope::~GeneratorScope() { thread_generator().in_scope = false; }
 
+void begin_stream(std::uint64_t stream) {
+  ThreadGenerator& own = thread_generator();
+  own.stream = stream;
+  own.is_seeded = false;
+}
+
 std::optional<at::Generator> current_generator() {
-  const ThreadGenerator& own = thread_generator();
-  return own.in_scope ? std::optional<at::Generator>(own.generator) : std::nullopt;
+  ThreadGenerator& own = thread_generator();
+  if (!own.in_scope) return std::nullopt;
+  // torch's Mersenne twister looks at 32 bits of its seed; mixing first lets all of them count.
+  if (!own.is_seeded) own.generator.set_current_seed(derive_seed({own.seed, own.stream}));
+  own.is_seeded = true;
+  return own.generator;
 }
 
 }  // namespace distbelief::model

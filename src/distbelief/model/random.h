@@ -19,6 +19,10 @@ class GeneratorScope {
   GeneratorScope& operator=(const GeneratorScope&) = delete;
 };
 
+// From here on the thread's scope draws from its stream of that number, from its beginning: what a block of a
+// network draws does not depend on what ran before it. Outside a scope nothing happens.
+void begin_stream(std::uint64_t stream);
+
 // The generator of this thread's scope, or nothing: then torch's default one is to be used.
 std::optional<at::Generator> current_generator();
 

@@ -14,13 +14,14 @@ namespace {
 
 template <int kDepth>
 ModelEntry resnet_entry() {
-  return {
-      fmt::format("resnet{}", kDepth),
-      fmt::format("residual network of {} layers, named as in torchvision", kDepth),
-      resnet_options(),
-      DataShape{.tokens = false, .input = {3, 224, 224}, .classes = 1000},
-      DataShape{.tokens = false, .input = {3, 32, 32}, .classes = 10},
-      [](const OptionMap& options, const DataShape& shape) { return build_resnet(kDepth, options, shape); }};
+  return {fmt::format("resnet{}", kDepth),
+          fmt::format("residual network of {} layers, named as in torchvision", kDepth),
+          resnet_options(),
+          DataShape{.tokens = false, .input = {3, 224, 224}, .classes = 1000},
+          DataShape{.tokens = false, .input = {3, 32, 32}, .classes = 10},
+          [](const OptionMap& options, const DataShape& shape) {
+            return resnet_blueprint(kDepth, options, shape);
+          }};
 }
 
 }  // namespace
@@ -29,15 +30,15 @@ const std::vector<ModelEntry>& models() {
   static const DataShape digits{.tokens = false, .input = {1, 28, 28}, .classes = 10};
   static const DataShape text{.tokens = true, .input = {128}, .classes = 256};
   static const std::vector<ModelEntry> table = {
-      {"mlp", "fully connected layers", mlp_options(), digits, digits, build_mlp},
+      {"mlp", "fully connected layers", mlp_options(), digits, digits, mlp_blueprint},
       {"cnn", "convolutions and max-pools, then fully connected layers", cnn_options(), digits, digits,
-       build_cnn},
+       cnn_blueprint},
       resnet_entry<18>(),
       resnet_entry<34>(),
       resnet_entry<50>(),
       resnet_entry<101>(),
       resnet_entry<152>(),
-      {"gpt", "decoder of pre-norm transformer blocks, for tokens", gpt_options(), text, text, build_gpt},
+      {"gpt", "decoder of pre-norm transformer blocks, for tokens", gpt_options(), text, text, gpt_blueprint},
   };
   return table;
 }
@@ -51,17 +52,24 @@ const ModelEntry& find_model(const std::string& name) {
   throw unknown_name("model", name, names);
 }
 
-std::shared_ptr<Network> build_model(const ModelConfig& config, const DataShape& shape, std::uint64_t seed) {
+Blueprint model_blueprint(const ModelConfig& config, const DataShape& shape) {
   const ModelEntry& entry = find_model(config.name);
-  const OptionMap options =
-      resolve_options(fmt::format("model '{}'", entry.name), entry.options, config.options);
-  torch::manual_seed(seed);
+  return entry.blueprint(
+      resolve_options(fmt::format("model '{}'", entry.name), entry.options, config.options), shape);
+}
+
+std::shared_ptr<Network> build_blocks(const ModelConfig& config, const DataShape& shape, BlockRange range,
+                                      std::uint64_t seed) {
   try {
-    return entry.build(options, shape);
+    return std::make_shared<Network>(model_blueprint(config, shape), range, seed);
   } catch (const c10::Error& error) {
-    throw Error(ErrorCode::kInternal, fmt::format("torch could not build model '{}': {}", entry.name,
+    throw Error(ErrorCode::kInternal, fmt::format("torch could not build model '{}': {}", config.name,
                                                   error.what_without_backtrace()));
   }
+}
+
+std::shared_ptr<Network> build_model(const ModelConfig& config, const DataShape& shape, std::uint64_t seed) {
+  return build_blocks(config, shape, {0, int(model_blueprint(config, shape).size())}, seed);
 }
 
 }  // namespace distbelief::model

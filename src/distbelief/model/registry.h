@@ -20,15 +20,20 @@ struct ModelEntry {
   DataShape bench;    // what `distbelief bench step` runs it on
   // `options` are resolved ones. Throws Error(kBadInput) when the data's shape does not fit, saying what
   // would.
-  std::shared_ptr<Network> (*build)(const OptionMap& options, const DataShape& shape);
+  Blueprint (*blueprint)(const OptionMap& options, const DataShape& shape);
 };
 
 // All models known by name.
 const std::vector<ModelEntry>& models();
 const ModelEntry& find_model(const std::string& name);  // throws Error(kBadInput) with the nearest name
 
-// Builds what [model] names, with torch's default initialisation drawn from `seed`. Reseeds torch's default
-// generator, so one thread of a process builds at a time.
+// The blocks of what [model] names.
+Blueprint model_blueprint(const ModelConfig& config, const DataShape& shape);
+
+// Builds all of them, or a run of them, with torch's default initialisation drawn from `seed`. Reseeds
+// torch's default generator, so one thread of a process builds at a time.
 std::shared_ptr<Network> build_model(const ModelConfig& config, const DataShape& shape, std::uint64_t seed);
+std::shared_ptr<Network> build_blocks(const ModelConfig& config, const DataShape& shape, BlockRange range,
+                                      std::uint64_t seed);
 
 }  // namespace distbelief::model

@@ -51,7 +51,13 @@ torch::Tensor join(Activation activation, torch::Tensor branch, torch::nn::Seque
   return activate_in_place(activation, std::move(branch));
 }
 
-class BasicBlock : public torch::nn::Module {
+void initialise_convolutions(const torch::nn::Module& block) {
+  for (const auto& module : block.modules(/*include_self=*/false))
+    if (const auto* conv = module->as<torch::nn::Conv2d>())
+      torch::nn::init::kaiming_normal_(conv->weight, 0.0, torch::kFanOut, torch::kReLU);
+}
+
+class BasicBlock final : public Block {
  public:
   static constexpr std::int64_t kExpansion = 1;
 
@@ -63,9 +69,10 @@ class BasicBlock : public torch::nn::Module {
         bn2_(register_module("bn2", torch::nn::BatchNorm2d(options.width))),
         downsample_(shortcut(options, options.width)) {
     if (!downsample_.is_empty()) register_module("downsample", downsample_);
+    initialise_convolutions(*this);
   }
 
-  torch::Tensor forward(torch::Tensor input) {
+  torch::Tensor forward(torch::Tensor input) override {
     torch::Tensor x = activate_in_place(activation_, bn1_(conv1_(input)));
     return join(activation_, bn2_(conv2_(x)), downsample_, input);
   }
@@ -79,7 +86,7 @@ class BasicBlock : public torch::nn::Module {
   torch::nn::Sequential downsample_;
 };
 
-class Bottleneck : public torch::nn::Module {
+class Bottleneck final : public Block {
  public:
   static constexpr std::int64_t kExpansion = 4;
 
@@ -93,9 +100,10 @@ class Bottleneck : public torch::nn::Module {
         bn3_(register_module("bn3", torch::nn::BatchNorm2d(options.width * kExpansion))),
         downsample_(shortcut(options, options.width * kExpansion)) {
     if (!downsample_.is_empty()) register_module("downsample", downsample_);
+    initialise_convolutions(*this);
   }
 
-  torch::Tensor forward(torch::Tensor input) {
+  torch::Tensor forward(torch::Tensor input) override {
     torch::Tensor x = activate_in_place(activation_, bn1_(conv1_(input)));
     x = activate_in_place(activation_, bn2_(conv2_(x)));
     return join(activation_, bn3_(conv3_(x)), downsample_, input);
@@ -112,75 +120,75 @@ class Bottleneck : public torch::nn::Module {
   torch::nn::Sequential downsample_;
 };
 
-template <typename Block>
-class ResNet : public Network {
+constexpr std::int64_t kWidth = 64;
+
+class StemBlock final : public Block {
  public:
-  explicit ResNet(const ResNetOptions& options) : stem_(options.stem), activation_(options.activation) {
+  explicit StemBlock(const ResNetOptions& options) : stem_(options.stem), activation_(options.activation) {
     const bool small = stem_ == Stem::kCifar;
     conv1_ = register_module("conv1", convolution(options.channels, kWidth, small ? 3 : 7, small ? 1 : 2));
     bn1_ = register_module("bn1", torch::nn::BatchNorm2d(kWidth));
-    std::int64_t inputs = kWidth;
-    for (std::size_t i = 0; i < stages_.size(); ++i) {
-      BlockOptions first{
-          .inputs = inputs, .width = kWidth << i, .stride = i == 0 ? 1 : 2, .activation = activation_};
-      stages_[i] = register_module(fmt::format("layer{}", i + 1), stage(first, options.blocks[i]));
-      inputs = first.width * Block::kExpansion;
-    }
-    dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
-    fc_ = register_module("fc", torch::nn::Linear(inputs, options.classes));
-    for (const auto& module : modules(/*include_self=*/false)) {
-      if (auto* conv = module->template as<torch::nn::Conv2d>()) {
-        torch::nn::init::kaiming_normal_(conv->weight, 0.0, torch::kFanOut, torch::kReLU);
-      }
-    }
+    initialise_convolutions(*this);
   }
 
   torch::Tensor forward(torch::Tensor input) override {
     torch::Tensor x = activate_in_place(activation_, bn1_(conv1_(input)));
-    if (stem_ == Stem::kImagenet) x = torch::max_pool2d(x, 3, 2, 1);
-    for (auto& stage : stages_) x = stage->forward(x);
-    x = torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
-    return fc_(dropout_->forward(x));
+    return stem_ == Stem::kImagenet ? torch::max_pool2d(x, 3, 2, 1) : x;
   }
 
  private:
-  static constexpr std::int64_t kWidth = 64;
-
-  // Only the first block of a stage changes the shape.
-  static torch::nn::Sequential stage(BlockOptions options, int blocks) {
-    torch::nn::Sequential result;
-    for (int i = 0; i < blocks; ++i) {
-      result->push_back(std::make_shared<Block>(options));
-      options.inputs = options.width * Block::kExpansion;
-      options.stride = 1;
-    }
-    return result;
-  }
-
   Stem stem_;
   Activation activation_;
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
-  std::array<torch::nn::Sequential, 4> stages_{nullptr, nullptr, nullptr, nullptr};
-  std::shared_ptr<Dropout> dropout_;
-  torch::nn::Linear fc_{nullptr};
 };
+
+class Head final : public Block {
+ public:
+  Head(std::int64_t inputs, const ResNetOptions& options)
+      : dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))),
+        fc_(register_module("fc", torch::nn::Linear(inputs, options.classes))) {}
+
+  torch::Tensor forward(torch::Tensor input) override {
+    const torch::Tensor x = torch::adaptive_avg_pool2d(input, {1, 1}).flatten(1);
+    return fc_(dropout_->forward(x));
+  }
+
+ private:
+  std::shared_ptr<Dropout> dropout_;
+  torch::nn::Linear fc_;
+};
+
+template <typename Residual>
+Blueprint blueprint_of(const ResNetOptions& options) {
+  Blueprint blueprint;
+  blueprint.push_back({"", [options](const BlockSite&) { return std::make_shared<StemBlock>(options); }});
+  std::int64_t inputs = kWidth;
+  for (std::size_t i = 0; i < options.blocks.size(); ++i)
+    for (int b = 0; b < options.blocks[i]; ++b) {  // only the first of a stage changes the shape
+      const BlockOptions block{.inputs = inputs,
+                               .width = kWidth << i,
+                               .stride = i > 0 && b == 0 ? 2 : 1,
+                               .activation = options.activation};
+      blueprint.push_back({fmt::format("layer{}.{}", i + 1, b),
+                           [block](const BlockSite&) { return std::make_shared<Residual>(block); }});
+      inputs = block.width * Residual::kExpansion;
+    }
+  blueprint.push_back(
+      {"", [options, inputs](const BlockSite&) { return std::make_shared<Head>(inputs, options); }});
+  return blueprint;
+}
 
 struct Variant {
   int depth;
   std::array<int, 4> blocks;
-  std::shared_ptr<Network> (*make)(const ResNetOptions&);
+  Blueprint (*blueprint)(const ResNetOptions&);
 };
 
-template <typename Block>
-std::shared_ptr<Network> make(const ResNetOptions& options) {
-  return std::make_shared<ResNet<Block>>(options);
-}
-
 constexpr Variant kVariants[] = {
-    {18, {2, 2, 2, 2}, make<BasicBlock>},   {34, {3, 4, 6, 3}, make<BasicBlock>},
-    {50, {3, 4, 6, 3}, make<Bottleneck>},   {101, {3, 4, 23, 3}, make<Bottleneck>},
-    {152, {3, 8, 36, 3}, make<Bottleneck>},
+    {18, {2, 2, 2, 2}, blueprint_of<BasicBlock>},   {34, {3, 4, 6, 3}, blueprint_of<BasicBlock>},
+    {50, {3, 4, 6, 3}, blueprint_of<Bottleneck>},   {101, {3, 4, 23, 3}, blueprint_of<Bottleneck>},
+    {152, {3, 8, 36, 3}, blueprint_of<Bottleneck>},
 };
 
 Stem choose_stem(const std::string& model, const std::string& name, const DataShape& shape) {
@@ -220,7 +228,7 @@ std::vector<OptionSpec> resnet_options() {
           {"dropout", 0.0, "probability of dropping an input of the last layer"}};
 }
 
-std::shared_ptr<Network> build_resnet(int depth, const OptionMap& options, const DataShape& shape) {
+Blueprint resnet_blueprint(int depth, const OptionMap& options, const DataShape& shape) {
   const std::string model = fmt::format("resnet{}", depth);
   const auto* variant = std::find_if(std::begin(kVariants), std::end(kVariants),
                                      [depth](const Variant& each) { return each.depth == depth; });
@@ -234,7 +242,7 @@ std::shared_ptr<Network> build_resnet(int depth, const OptionMap& options, const
       .channels = shape.input[0],
       .classes = shape.classes};
   require_size(model, resolved.stem, shape);
-  return variant->make(resolved);
+  return variant->blueprint(resolved);
 }
 
 }  // namespace distbelief::model

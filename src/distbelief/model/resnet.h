@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "distbelief/base/options.h"
@@ -13,6 +12,6 @@ namespace distbelief::model {
 // bottleneck in its 3x3 convolution. Parameters and buffers are named as in torchvision, so that weights can
 // be exchanged. `depth` is 18, 34, 50, 101 or 152.
 std::vector<OptionSpec> resnet_options();
-std::shared_ptr<Network> build_resnet(int depth, const OptionMap& options, const DataShape& shape);
+Blueprint resnet_blueprint(int depth, const OptionMap& options, const DataShape& shape);
 
 }  // namespace distbelief::model

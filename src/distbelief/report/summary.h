@@ -16,8 +16,9 @@ struct WorkerSummary {
   std::int64_t pid = 0;
   std::string host;
   std::vector<std::int64_t> lanes;
-  std::int64_t parameters = 0;   // that this worker reduces and updates
-  std::uint64_t bytes_held = 0;  // training state: parameters, gradients, optimizer state
+  std::vector<std::int64_t> stages;  // of the network that it holds
+  std::int64_t parameters = 0;       // that this worker reduces and updates
+  std::uint64_t bytes_held = 0;      // training state: parameters, gradients, optimizer state
   std::uint64_t peak_rss_bytes = 0;
   PhaseSeconds phase_seconds{};
 };
@@ -38,6 +39,9 @@ struct Summary {
   std::int64_t workers = 0;
   std::int64_t lanes = 0;
   std::int64_t threads = 1;
+  std::int64_t data = 1;           // replicas of the network
+  std::int64_t pipeline = 1;       // workers that each is cut over
+  std::vector<std::int64_t> cuts;  // first block of every stage but the first
   std::int64_t parameters = 0;
   std::string weights_sha256;
   std::int64_t generations = 1;

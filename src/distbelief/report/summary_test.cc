@@ -23,6 +23,7 @@ Summary sample() {
                                 .pid = 4711,
                                 .host = "node1",
                                 .lanes = {2, 3},
+                                .stages = {1},
                                 .parameters = 10,
                                 .bytes_held = 160,
                                 .peak_rss_bytes = 1 << 20,
@@ -45,6 +46,9 @@ TEST(Summary, HoldsEveryPromisedKey) {
                           "workers",
                           "lanes",
                           "threads",
+                          "data",
+                          "pipeline",
+                          "cuts",
                           "parameters",
                           "weights_sha256",
                           "generations",
@@ -75,6 +79,7 @@ TEST(Summary, DescribesEachWorker) {
   EXPECT_EQ(worker.at("pid"), 4711);
   EXPECT_EQ(worker.at("host"), "node1");
   EXPECT_EQ(worker.at("lanes"), Json({2, 3}));
+  EXPECT_EQ(worker.at("stages"), Json({1}));
   EXPECT_EQ(worker.at("bytes_held"), 160);
   EXPECT_EQ(worker.at("phase_seconds").at("data"), 0.0);
 }

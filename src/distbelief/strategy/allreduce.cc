@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/prefetch.h"
@@ -187,18 +188,30 @@ void AllreduceSharing::end_lane() {
 }
 
 void AllreduceSharing::end_step() {
+  sum_up();
+  finish_step(std::accumulate(squared_norms_.begin(), squared_norms_.end(), 0.0));
+}
+
+void AllreduceSharing::sum_up() {
   in_backward_ = false;
   const auto begin = Clock::now();
   advance(Mode::kBlock);
-  if (!fused_) {
-    if (several_hosts())
-      enter_host(&HostSignals::exchanged, count_of(buckets_), "exchange gradients", Mode::kBlock);
-    if (options_.clip_norm > 0) measure_gradients();
-    if (layerwise_) measure_layers();
-    for (; updated_ < buckets_; ++updated_) {
-      update_bucket(updated_);
-      own().updated.raise(count_of(updated_ + 1));
-    }
+  if (!fused_ && several_hosts())
+    enter_host(&HostSignals::exchanged, count_of(buckets_), "exchange gradients", Mode::kBlock);
+  if (options_.clip_norm > 0) measure_gradients();
+  times_.late += Clock::now() - begin;
+}
+
+void AllreduceSharing::finish_step(double squared_norm) {
+  const auto begin = Clock::now();
+  if (options_.clip_norm > 0) {
+    gradient_norm_ = std::sqrt(squared_norm);
+    gradient_scale_ = float(std::min(1.0, options_.clip_norm / (gradient_norm_ + 1e-6)));
+  }
+  if (layerwise_) measure_layers();
+  for (; !fused_ && updated_ < buckets_; ++updated_) {
+    update_bucket(updated_);
+    own().updated.raise(count_of(updated_ + 1));
   }
   if (several_hosts())
     enter_host(&HostSignals::published, count_of(buckets_), "publish parameters", Mode::kBlock);
@@ -350,11 +363,12 @@ void AllreduceSharing::measure_gradients() {
           compute::sum_of_squares(sums + segment.span.begin, segment.span.size());
     });
   meet_measures("measure the gradient's norm");
-  double sum = 0;
-  for (std::size_t i = 0; i < options_.layout->segments().size(); ++i)
-    if (touched(options_.layout->segments()[i].parameter)) sum += options_.state->norms(kGradientNorms)[i];
-  gradient_norm_ = std::sqrt(sum);
-  gradient_scale_ = float(std::min(1.0, options_.clip_norm / (gradient_norm_ + 1e-6)));
+  squared_norms_.assign(options_.layout->entries().size(), 0.0);
+  for (std::size_t i = 0; i < options_.layout->segments().size(); ++i) {
+    const int parameter = options_.layout->segments()[i].parameter;
+    if (touched(parameter))
+      squared_norms_[std::size_t(parameter)] += options_.state->norms(kGradientNorms)[i];
+  }
 }
 
 void AllreduceSharing::measure_layers() {

@@ -59,6 +59,13 @@ class AllreduceSharing final : public Sharing {
   void end_step() override;
   std::span<const float> mean_buffers() const override { return mean_buffers_; }
 
+  // end_step() in two halves, where other groups hold other parameters of the same network: all of a step's
+  // gradients are added up; then, with the sum of all groups' squared norms, the parameters are updated.
+  void sum_up();
+  // Of each parameter's gradient, when clipping.
+  std::span<const double> squared_norms() const { return squared_norms_; }
+  void finish_step(double squared_norm);
+
   const Times& times() const { return times_; }
   // The norm of the whole gradient of the last step; only when clipping.
   double gradient_norm() const { return gradient_norm_; }
@@ -121,6 +128,7 @@ class AllreduceSharing final : public Sharing {
   int filled_ = 0, reduced_ = 0, updated_ = 0;
   bool in_backward_ = false;
   std::uint32_t measures_ = 0;
+  std::vector<double> squared_norms_;  // per parameter
   float gradient_scale_ = 1;
   double gradient_norm_ = 0;
   std::vector<double> trust_;

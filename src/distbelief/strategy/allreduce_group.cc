@@ -61,7 +61,7 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
       shape,
       comm::SharedSegment::map_together(world.host_group().transport(), SharedState::bytes_needed(shape)));
   const int members = world.local_size() * options_.threads;
-  const int first_rank = world.rank() - world.local_rank();
+  const int first_rank = world.name(world.rank() - world.local_rank());
   const bool several_hosts = world.hosts() > 1;
   const AllreduceSharing::Options common{.layout = &layout_,
                                          .plan = &plan_,
@@ -81,6 +81,7 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
                                                     .members = members,
                                                     .first_rank = first_rank,
                                                     .members_per_rank = options_.threads,
+                                                    .rank_stride = world.name_stride(),
                                                     .deadline = world.options().deadline}));
   }
   if (several_hosts && world.leaders() != nullptr)
@@ -91,6 +92,7 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
         .abort = &domains_[0]->abort(),
         .leaders = world.leaders(),
         .first_rank = first_rank,
+        .rank_stride = world.name_stride(),
         .threads = options_.threads,
         .buffers = options_.lane_values,
         .early_update = options_.overlap == Overlap::kUpdate &&

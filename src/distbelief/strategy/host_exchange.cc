@@ -152,7 +152,9 @@ void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::
                                      const char* what) {
   for (int c = 0; c < own().carriers; ++c)
     waiter_.wait(options_.state->carrier(c).*signal, wanted,
-                 {.rank = options_.first_rank + c / options_.threads, .operation = what, .step = step_});
+                 {.rank = options_.first_rank + c / options_.threads * options_.rank_stride,
+                  .operation = what,
+                  .step = step_});
 }
 
 void HostExchange::sum_bucket(int bucket, std::int64_t round) {

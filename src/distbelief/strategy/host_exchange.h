@@ -42,7 +42,8 @@ class HostExchange {
     comm::AbortRecord* abort = nullptr;
     comm::LinkCommunicator* leaders = nullptr;
     int first_rank = 0;  // world rank of this host's leader
-    int threads = 1;     // carriers per worker
+    int rank_stride = 1;
+    int threads = 1;  // carriers per worker
     std::size_t buffers = 0;
     bool early_update = false;
     int norm_rounds = 0;

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstring>
+#include <random>
 
 #include "distbelief/base/error.h"
+#include "distbelief/compute/replica.h"
 #include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
@@ -18,24 +21,48 @@ std::string state_name(const std::string& state, const std::string& parameter) {
   return "optimizer." + state + "." + parameter;
 }
 
-// What a checkpoint holds; the first `parameters` are those that weights_sha256 is over. The common prefix
+// What a checkpoint holds; the first `weights` are those that weights_sha256 is over. The common prefix
 // leaves their order by name as it is in the network.
 struct StateViews {
   std::vector<TensorView> tensors;
-  std::size_t parameters = 0;
+  std::size_t weights = 0;
 };
 
-StateViews state_views(const torch::nn::Module& network, strategy::AllreduceGroup& group) {
-  StateViews views{.tensors = parameter_views(network)};
-  views.parameters = views.tensors.size();
-  for (TensorView& view : buffer_views(network)) views.tensors.push_back(std::move(view));
-  for (TensorView& view : views.tensors) view.name = kModelPrefix + view.name;
+StateViews state_views(std::span<const Stage> stages) {
+  StateViews views;
+  const auto add = [&](std::vector<TensorView> more, const Stage& stage) {
+    const std::vector<std::string>& tied = stage.outline->tied;
+    for (TensorView& view : more) {
+      if (std::find(tied.begin(), tied.end(), view.name) != tied.end()) continue;  // another stage's
+      view.name = kModelPrefix + view.name;
+      views.tensors.push_back(std::move(view));
+    }
+  };
+  for (const Stage& stage : stages) add(parameter_views(*stage.network), stage);
+  views.weights = views.tensors.size();
+  for (const Stage& stage : stages) add(buffer_views(*stage.network), stage);
+  for (const Stage& stage : stages) {
+    const auto states = stage.group->state_names();
+    for (std::size_t s = 0; s < states.size(); ++s)
+      for (const compute::Entry& entry : stage.group->layout().entries())
+        views.tensors.push_back(
+            {state_name(states[s], entry.name), ElementType::kFloat32, entry.shape,
+             reinterpret_cast<const std::byte*>(stage.group->state(int(s)) + entry.offset)});
+  }
+  return views;
+}
+
+void restore_optimizer(strategy::AllreduceGroup& group, const checkpoint::TensorIndex& tensors) {
   const auto states = group.state_names();
   for (std::size_t s = 0; s < states.size(); ++s)
-    for (const compute::Entry& entry : group.layout().entries())
-      views.tensors.push_back({state_name(states[s], entry.name), ElementType::kFloat32, entry.shape,
-                               reinterpret_cast<const std::byte*>(group.state(int(s)) + entry.offset)});
-  return views;
+    for (const compute::Entry& entry : group.layout().entries()) {
+      const TensorView& found = tensors.tensor(state_name(states[s], entry.name));
+      if (found.shape != entry.shape || found.type != ElementType::kFloat32)
+        throw Error(ErrorCode::kBadInput,
+                    fmt::format("{}: '{}' has shape {}, wanted {}", tensors.origin().string(), found.name,
+                                to_string(found.shape), to_string(entry.shape)));
+      std::memcpy(group.state(int(s)) + entry.offset, found.data, found.byte_count());
+    }
 }
 
 }  // namespace
@@ -61,56 +88,83 @@ Checkpointer::Checkpointer(World& world, std::filesystem::path run_dir, std::siz
       keep_(keep),
       build_(std::move(build)) {}
 
-Checkpointer::Restored Checkpointer::open(torch::nn::Module& network) {
+void Checkpointer::set_part(int part, int parts) {
+  part_ = part;
+  parts_ = parts;
+}
+
+Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const World& peers) {
+  std::optional<checkpoint::Loaded> loaded;
   nlohmann::json message;
   if (world_.rank() == 0) {
     try {
-      loaded_ =
-          checkpoint::Store(folder_).load_latest([](const checkpoint::Entry& entry, const Error& error) {
-            spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
-          });
-      if (!loaded_)
-        throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
-      load_tensors(network, loaded_->tensors, kModelPrefix);
-      message["progress"] = loaded_->progress();
+      loaded = checkpoint::Store(folder_).load_latest([](const checkpoint::Entry& entry, const Error& error) {
+        spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
+      });
+      if (!loaded) throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
+      for (const Stage& stage : stages) load_tensors(*stage.network, loaded->tensors, kModelPrefix);
+      message = {{"step", loaded->entry.step}, {"progress", loaded->progress()}};
     } catch (const Error& error) {
       message["failure"] = error.message();
     }
   }
   message = nlohmann::json::parse(broadcast_text(world_.communicator(), message.dump(), 0));
   if (message.contains("failure")) throw Error(ErrorCode::kBadInput, message["failure"].get<std::string>());
+  if (peers.rank() == 0) {
+    if (!loaded) loaded = load(message.at("step"));
+    for (const Stage& stage : stages) {
+      load_tensors(*stage.network, loaded->tensors, kModelPrefix);
+      compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
+      restore_optimizer(*stage.group, loaded->tensors);
+    }
+  }
   const nlohmann::json& progress = message.at("progress");
   return {run_progress_from_json(progress.at("run")),
           progress.at("update_counts").get<std::vector<std::int64_t>>(), progress.value("build", "")};
 }
 
-void Checkpointer::restore_optimizer(strategy::AllreduceGroup& group) {
-  const auto states = group.state_names();
-  for (std::size_t s = 0; s < states.size(); ++s)
-    for (const compute::Entry& entry : group.layout().entries()) {
-      const TensorView& found = loaded_->tensor(state_name(states[s], entry.name));
-      if (found.shape != entry.shape || found.type != ElementType::kFloat32)
-        throw Error(ErrorCode::kBadInput,
-                    fmt::format("{}: '{}' has shape {}, wanted {}", loaded_->tensors.origin().string(),
-                                found.name, to_string(found.shape), to_string(entry.shape)));
-      std::memcpy(group.state(int(s)) + entry.offset, found.data, found.byte_count());
-    }
-  loaded_.reset();
+checkpoint::Loaded Checkpointer::load(std::int64_t step) const {
+  const checkpoint::Store store(folder_);
+  for (const checkpoint::Entry& entry : store.list())
+    if (entry.step == step) return store.load(entry);
+  throw Error(
+      ErrorCode::kUnavailable,
+      fmt::format("{} has no whole checkpoint of step {}; a network that is cut over workers on several "
+                  "hosts needs a run folder that all of them see",
+                  folder_.string(), step));
+}
+
+std::string Checkpointer::weights_sha256(std::int64_t step) const { return load(step).weights_sha256(); }
+
+void Checkpointer::export_model(std::int64_t step, const std::filesystem::path& path,
+                                const checkpoint::Metadata& metadata) const {
+  checkpoint::export_weights(load(step), kModelPrefix, path, metadata);
+}
+
+// A word that no other save has, of this process or of one before it. Collective, when there are parts.
+std::string Checkpointer::next_attempt() {
+  if (parts_ == 1) return {};
+  if (session_.empty())
+    session_ = broadcast_text(world_.communicator(), fmt::format("{:08x}", std::random_device()()), 0);
+  return fmt::format("{}-{}", session_, ++attempts_);
 }
 
 void Checkpointer::set_fence(std::function<bool()> may_commit) { may_commit_ = std::move(may_commit); }
 
-void Checkpointer::save(strategy::AllreduceGroup& group, const torch::nn::Module& network,
-                        const RunProgress& progress, Kind kind) {
-  group.gather_state();
-  if (world_.rank() != 0) return;
-  const StateViews views = state_views(network, group);
+void Checkpointer::save(std::span<const Stage> stages, const World& peers, const RunProgress& progress,
+                        const std::vector<std::int64_t>& update_counts, Kind kind) {
+  const std::string attempt = next_attempt();
+  for (const Stage& stage : stages) stage.group->gather_state();
+  if (peers.rank() != 0) return;
+  const StateViews views = state_views(stages);
   checkpoint::Snapshot snapshot;
   snapshot.step = progress.step;
-  snapshot.progress = {
-      {"run", to_json(progress)}, {"update_counts", group.sharing(0).update_counts()}, {"build", build_}};
+  snapshot.progress = {{"run", to_json(progress)}, {"update_counts", update_counts}, {"build", build_}};
   snapshot.tensors = views.tensors;
-  snapshot.weights = views.parameters;
+  snapshot.weights = views.weights;
+  snapshot.part = part_;
+  snapshot.parts = parts_;
+  snapshot.attempt = attempt;
   if (!writer_)
     writer_ = std::make_unique<checkpoint::Writer>(checkpoint::Writer::Options{
         .folder = folder_, .keep = keep_, .store = {.may_commit = may_commit_, .at = at_}});

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -11,30 +9,34 @@
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/checkpoint/writer.h"
 #include "distbelief/comm/world.h"
-#include "distbelief/strategy/allreduce_group.h"
 #include "distbelief/train/run_progress.h"
+#include "distbelief/train/stage.h"
 
 namespace distbelief::train {
 
-// Saves and restores the training state of a run. Rank 0 reads and writes; the others take part where
-// state lies on several hosts. What is saved: model.NAME (parameters and buffers), optimizer.STATE.NAME,
-// and in the manifest the progress and how many updates each parameter has had. Used by the main thread;
-// the disk is written by a thread of its own, on rank 0 from the first save on.
+// Saves and restores the training state of a run. The first of those who hold the same stages reads and
+// writes them; the others take part where state lies on several hosts. A network that one worker holds whole
+// is one file; of one that is cut each such worker writes a part, in a folder that all of them see. What is
+// saved: model.NAME (parameters and buffers), optimizer.STATE.NAME, and in the manifest the progress and how
+// many updates each parameter has had. Used by the main thread; the disk is written by a thread of its own,
+// from the first save on.
 class Checkpointer {
  public:
   // `build` names what the result's bits depend on besides the job; it is kept with each checkpoint.
   Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep, std::string build);
 
+  // Before anything else, where the network is cut: which part this worker's stages are, of how many.
+  void set_part(int part, int parts);
+
   struct Restored {
     RunProgress progress;
-    std::vector<std::int64_t> update_counts;
+    std::vector<std::int64_t> update_counts;  // of the whole network
     std::string build;
   };
-  // Collective: the newest whole checkpoint's progress on all ranks, and on rank 0 its parameters and
-  // buffers in `network`. Throws Error(kBadInput) when there is none or it does not fit.
-  Restored open(torch::nn::Module& network);
-  // After open(), on rank 0: the optimizer's state into the group's arrays.
-  void restore_optimizer(strategy::AllreduceGroup& group);
+  // Collective: the newest whole checkpoint's progress on all ranks; its parameters, buffers and optimizer
+  // state in the stages' networks and arrays of the first of those who hold them. Throws Error(kBadInput)
+  // when there is none or it does not fit.
+  Restored open(std::span<const Stage> stages, const World& peers);
 
   // Before the first save: asked, on the writer's thread, before a checkpoint gets its name; false discards
   // it, because another generation of workers has taken over. Must stay callable as long as this object.
@@ -44,28 +46,40 @@ class Checkpointer {
   void set_fault_point(checkpoint::AtPoint at) { at_ = std::move(at); }
 
   using Kind = checkpoint::Writer::Kind;
-  // Collective. Rank 0 copies the state, after waiting for a save that is still being written, and returns;
-  // how the save ends is told by take_outcome(). Throws on rank 0 when there is no memory for the copy.
-  void save(strategy::AllreduceGroup& group, const torch::nn::Module& network, const RunProgress& progress,
-            Kind kind);
+  // Collective. Who writes copies the state, after waiting for a save that is still being written, and
+  // returns; how the save ends is told by take_outcome(). Throws when there is no memory for the copy.
+  void save(std::span<const Stage> stages, const World& peers, const RunProgress& progress,
+            const std::vector<std::int64_t>& update_counts, Kind kind);
 
   using Outcome = checkpoint::Writer::Outcome;
   // How a save ended, oldest first; nothing when none has since. Costs a load of one flag: ask every step.
-  // A failed write (a full disk) is an outcome with Error(kUnavailable); older checkpoints stay. Of rank 0.
+  // A failed write (a full disk) is an outcome with Error(kUnavailable); older checkpoints stay. Where it
+  // writes.
   std::optional<Outcome> take_outcome();
   // Returns when everything is written; then take what outcomes there are. No deadline: see
   // checkpoint::Writer. The destructor waits as well.
   void wait();
 
+  // From the checkpoint of that step, which is written: the weights' hash, and model.safetensors.
+  std::string weights_sha256(std::int64_t step) const;
+  void export_model(std::int64_t step, const std::filesystem::path& path,
+                    const checkpoint::Metadata& metadata) const;
+
  private:
+  checkpoint::Loaded load(std::int64_t step) const;
+  std::string next_attempt();
+
   World& world_;
   std::filesystem::path folder_;
   std::size_t keep_;
   std::string build_;
   std::function<bool()> may_commit_;
   checkpoint::AtPoint at_;
-  std::optional<checkpoint::Loaded> loaded_;
-  std::unique_ptr<checkpoint::Writer> writer_;  // on rank 0, from the first save on
+  int part_ = 0;
+  int parts_ = 1;
+  std::string session_;  // of several parts, told by rank 0
+  std::int64_t attempts_ = 0;
+  std::unique_ptr<checkpoint::Writer> writer_;  // from the first save on
 };
 
 // Every rank's text on all ranks. Collective.

@@ -4,30 +4,21 @@
 #include <vector>
 
 namespace distbelief::train {
-namespace {
-
-constexpr std::uint64_t kChunk = 256;  // samples; fixed, because it decides the order of additions
-
-}  // namespace
-
-Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker,
-                    std::uint64_t samples, comm::Communicator& workers) {
-  const std::uint64_t chunks = (samples + kChunk - 1) / kChunk;
+Evaluation evaluate(const EvaluationShare& share, comm::Communicator& workers,
+                    const std::function<Score(data::Range)>& score) {
+  const std::uint64_t chunks = (share.samples + kEvaluationChunk - 1) / kEvaluationChunk;
   std::vector<double> losses(chunks), correct(chunks);
-  data::Batch batch;
-  network.eval();
-  for (auto chunk = std::uint64_t(workers.rank()); chunk < chunks; chunk += std::uint64_t(workers.size())) {
-    maker.eval_batch({chunk * kChunk, std::min(samples, (chunk + 1) * kChunk)}, batch);
-    const Score score = task.score(network, as_tensors(batch));
-    losses[chunk] = score.loss;
-    correct[chunk] = double(score.correct);
+  for (auto chunk = std::uint64_t(share.part); chunk < chunks; chunk += std::uint64_t(share.parts)) {
+    const Score found =
+        score({chunk * kEvaluationChunk, std::min(share.samples, (chunk + 1) * kEvaluationChunk)});
+    losses[chunk] = found.loss;
+    correct[chunk] = double(found.correct);
   }
-  network.train();
   // Every chunk is zero on all workers but one, so these sums are exact.
   workers.allreduce(comm::view(losses.data(), losses.size()), comm::ReduceOp::kSum);
   workers.allreduce(comm::view(correct.data(), correct.size()), comm::ReduceOp::kSum);
   Evaluation result;
-  result.items = std::int64_t(samples) * task.items_per_sample();
+  result.items = std::int64_t(share.samples) * share.items_per_sample;
   for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
     result.loss += losses[chunk];
     result.accuracy += correct[chunk];
@@ -36,6 +27,22 @@ Evaluation evaluate(model::Network& network, const Task& task, const data::Batch
     result.loss /= double(result.items);
     result.accuracy /= double(result.items);
   }
+  return result;
+}
+
+Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker,
+                    std::uint64_t samples, comm::Communicator& workers) {
+  data::Batch batch;
+  network.eval();
+  const Evaluation result = evaluate({.samples = samples,
+                                      .items_per_sample = task.items_per_sample(),
+                                      .part = workers.rank(),
+                                      .parts = workers.size()},
+                                     workers, [&](data::Range range) {
+                                       maker.eval_batch(range, batch);
+                                       return task.score(network, as_tensors(batch));
+                                     });
+  network.train();
   return result;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "distbelief/comm/communicator.h"
 #include "distbelief/data/batch.h"
 #include "distbelief/train/task.h"
@@ -12,8 +14,22 @@ struct Evaluation {
   std::int64_t items = 0;
 };
 
-// Scores a network on all samples of a source, each once, shared out over the workers in fixed chunks:
-// the result has the same bits for any number of workers. Collective; leaves the network in training mode.
+// Most samples that are scored at a time; fixed, because it decides the order of additions.
+inline constexpr std::uint64_t kEvaluationChunk = 64;
+
+// Scores all samples, each once, shared out over `parts` groups of workers in fixed chunks: the result has
+// the same bits for any number of them. `score` is called for the chunks of part `part`; of the workers of a
+// part one gives the score, the others none. Collective over `workers`.
+struct EvaluationShare {
+  std::uint64_t samples = 0;
+  std::int64_t items_per_sample = 1;
+  int part = 0;
+  int parts = 1;
+};
+Evaluation evaluate(const EvaluationShare& share, comm::Communicator& workers,
+                    const std::function<Score(data::Range)>& score);
+
+// The same of a whole network that every worker holds. Leaves the network in training mode.
 Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker,
                     std::uint64_t samples, comm::Communicator& workers);
 

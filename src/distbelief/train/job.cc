@@ -7,8 +7,25 @@
 #include "distbelief/base/error.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/data/sampling.h"
+#include "distbelief/strategy/cuts.h"
 
 namespace distbelief::train {
+
+namespace {
+
+constexpr std::int64_t kLanesPerStage = 4;  // a pipeline of p stages is then idle for p - 1 of 5 p - 1 turns
+constexpr int kInterleavedChunks = 2;
+
+int chunks_of(const ParallelConfig& parallel) {
+  if (parallel.chunks > 0) return int(parallel.chunks);
+  return parallel.schedule == "interleaved" ? kInterleavedChunks : 1;
+}
+
+strategy::PipelineShape shape_of(const PipelinePlan& plan, std::int64_t lanes) {
+  return {.pipeline = plan.mesh.pipeline, .chunks = plan.chunks, .lanes = lanes / plan.mesh.data};
+}
+
+}  // namespace
 
 model::DataShape shape_of(const data::SampleSpec& spec) {
   return {
@@ -25,6 +42,25 @@ std::int64_t PreparedJob::total_steps() const {
   return config.train.max_steps > 0 ? std::min(all, config.train.max_steps) : all;
 }
 
+namespace {
+
+// What a network can be cut into is known before anything starts.
+void require_stages(const Config& config, int blocks) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t stages = parallel.pipeline * chunks_of(parallel);
+  if (stages > blocks)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("model '{}' has {} blocks to cut between, but parallel.pipeline {} with {} stages per "
+                    "worker wants {}; take {} stages or fewer, or a deeper network",
+                    config.model.name, blocks, parallel.pipeline, chunks_of(parallel), stages, blocks));
+  const std::vector<int> firsts(parallel.cuts.begin(), parallel.cuts.end());
+  if (!firsts.empty())
+    strategy::given_cuts(firsts, std::vector<strategy::BlockCost>(std::size_t(blocks)), int(stages), {});
+}
+
+}  // namespace
+
 PreparedJob prepare_job(const Config& config) {
   PreparedJob job;
   job.config = config;
@@ -32,14 +68,65 @@ PreparedJob prepare_job(const Config& config) {
   if (job.data.train->size() == 0)
     throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
   job.shape = shape_of(job.data.train->spec());
+  job.blueprint = model::model_blueprint(config.model, job.shape);
+  if (config.parallel.pipeline > 1) {
+    require_stages(config, int(job.blueprint.size()));
+    return job;
+  }
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;
 }
 
+NetworkOutline outline_of(const PreparedJob& job) {
+  if (job.network) return outline_of(*job.network);
+  const int all[] = {int(job.blueprint.size())};
+  return outline_of(job.blueprint, all, job.config.train.seed);
+}
+
+PipelinePlan pipeline_plan(const Config& config, int workers) {
+  const ParallelConfig& parallel = config.parallel;
+  const strategy::MeshChange change =
+      strategy::replan({.data = 1, .pipeline = int(parallel.pipeline), .tensor = 1}, workers);
+  PipelinePlan plan;
+  plan.mesh = change.mesh;
+  if (plan.mesh.pipeline != parallel.pipeline) plan.reason = change.reason;
+  if (plan.mesh.pipeline == 1) return plan;
+  plan.schedule = strategy::parse_pipeline_schedule(parallel.schedule);
+  plan.chunks = chunks_of(parallel);
+  try {
+    if (plan.schedule == strategy::PipelineSchedule::kInterleaved && parallel.lanes % plan.mesh.data != 0)
+      throw Error(ErrorCode::kBadInput, fmt::format("{} lanes cannot be dealt evenly to {} replicas",
+                                                    parallel.lanes, plan.mesh.data));
+    strategy::require_schedulable(plan.schedule, shape_of(plan, parallel.lanes));
+  } catch (const Error& error) {
+    plan.schedule = strategy::PipelineSchedule::kOneForwardOneBackward;
+    plan.chunks = 1;
+    plan.reason = fmt::format("schedule 1f1b instead of {}: {}", parallel.schedule, error.message());
+  }
+  return plan;
+}
+
+void require_mesh(const Config& config, int workers) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.pipeline == 1 && parallel.data == 0) return;
+  const strategy::Mesh mesh = strategy::resolve_mesh(
+      {.data = int(parallel.data), .pipeline = int(parallel.pipeline), .tensor = 1}, workers);
+  if (mesh.pipeline == 1) return;
+  if (parallel.schedule != "interleaved" && chunks_of(parallel) > 1)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("parallel.chunks {} wants parallel.schedule = \"interleaved\", found \"{}\"; "
+                            "change one of them",
+                            parallel.chunks, parallel.schedule));
+  const PipelinePlan plan = pipeline_plan(config, workers);
+  if (!plan.reason.empty()) throw Error(ErrorCode::kBadInput, plan.reason);
+}
+
 void resolve_for_workers(Config& config, int workers) {
   config.parallel.workers = workers;
-  if (config.parallel.lanes == 0) config.parallel.lanes = workers * config.parallel.threads;
+  if (config.parallel.lanes == 0)
+    config.parallel.lanes =
+        config.parallel.pipeline > 1 ? workers * kLanesPerStage : workers * config.parallel.threads;
   config.parallel.lanes *= config.train.accumulate;  // a micro-batch is a lane
   config.train.accumulate = 1;
   if (config.parallel.overlap == "auto") {

@@ -5,6 +5,9 @@
 #include "distbelief/data/registry.h"
 #include "distbelief/model/registry.h"
 #include "distbelief/strategy/allreduce_group.h"
+#include "distbelief/strategy/mesh.h"
+#include "distbelief/strategy/pipeline_schedule.h"
+#include "distbelief/train/stage.h"
 
 namespace distbelief::train {
 
@@ -13,7 +16,8 @@ struct PreparedJob {
   Config config;
   data::DataSet data;
   model::DataShape shape;
-  std::shared_ptr<model::Network> network;  // initial weights
+  model::Blueprint blueprint;
+  std::shared_ptr<model::Network> network;  // initial weights; none when the network is to be cut
 
   std::int64_t steps_per_epoch() const;
   std::int64_t total_steps() const;  // max_steps respected
@@ -26,6 +30,20 @@ model::DataShape shape_of(const data::SampleSpec& spec);
 
 // Fills in what depends on the number of workers: lanes, overlap. A job's lanes are then fixed for its life.
 void resolve_for_workers(Config& config, int workers);
+
+// How so many workers hold the network, for a job that may have begun with another number of them.
+struct PipelinePlan {
+  strategy::Mesh mesh;
+  strategy::PipelineSchedule schedule = strategy::PipelineSchedule::kOneForwardOneBackward;
+  int chunks = 1;
+  std::string reason;  // why it is not what the job asks for; empty: it is
+};
+PipelinePlan pipeline_plan(const Config& config, int workers);
+// Throws Error(kBadInput), with what would do, when so many workers cannot begin the job.
+void require_mesh(const Config& config, int workers);
+
+// What the whole network holds, without its weights.
+NetworkOutline outline_of(const PreparedJob& job);
 
 // The strategy's options for a resolved job.
 strategy::AllreduceGroup::Options group_options(const Config& config);

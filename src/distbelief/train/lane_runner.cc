@@ -5,15 +5,11 @@
 #include <thread>
 #include <utility>
 
-#include "distbelief/base/random.h"
 #include "distbelief/model/random.h"
 
 namespace distbelief::train {
 
 using report::Phase;
-
-// Keeps the lanes' randomness apart from that of data augmentation.
-constexpr std::uint64_t kLaneStream = 0x6c616e65;
 
 LaneRunner::LaneRunner(Options options)
     : options_(std::move(options)),
@@ -25,19 +21,11 @@ LaneRunner::LaneRunner(Options options)
         if (options_.in_backward && !std::exchange(in_backward_, true)) options_.in_backward();
       }) {}
 
-std::size_t LaneRunner::lane_values(const model::Network& network) {
-  return compute::BufferSet(network).size() + kNoteFloats;
-}
-
-LaneRunner::Outcome LaneRunner::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
-  std::int64_t samples = 0, filled_lanes = 0;
-  for (const std::int64_t n : plan.lane_samples) {
-    samples += n;
-    filled_lanes += n > 0 ? 1 : 0;
-  }
+StepOutcome LaneRunner::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
+  const StepSize size = size_of(plan);
   buffers_.read(step_buffers_);
   options_.sharing->begin_step(plan);
-  const double items = double(samples * options_.task->items_per_sample());
+  const double items = double(size.samples * options_.task->items_per_sample());
   for (std::int64_t lane = options_.first_lane; lane < options_.end_lane; ++lane)
     run_lane(lane, plan, wishes, items);
   const auto begin = clock_.start(Phase::kExchange);
@@ -48,13 +36,7 @@ LaneRunner::Outcome LaneRunner::step(const strategy::StepPlan& plan, const LaneN
   buffers_.write(mean);
   LaneNotes notes;
   std::memcpy(static_cast<void*>(&notes), mean.data() + buffers_.size(), sizeof(notes));
-  return {.loss = double(notes.loss) * double(filled_lanes),
-          .save = notes.save > 0,
-          .snapshot = notes.snapshot > 0,
-          .stop = notes.stop > 0,
-          .pause = notes.pause > 0,
-          .hand_over = notes.hand_over > 0,
-          .lanes = notes.lanes > 0};
+  return outcome_of(notes, size.filled_lanes);
 }
 
 void LaneRunner::dawdle() const {
@@ -73,8 +55,7 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
     begin = now;
     dawdle();
     const auto lane_begin = std::chrono::steady_clock::now();
-    const model::GeneratorScope randomness(
-        derive_seed({options_.seed, kLaneStream, std::uint64_t(plan.step), std::uint64_t(lane)}));
+    const model::GeneratorScope randomness(lane_seed(options_.seed, plan.step, lane));
     buffers_.write(step_buffers_);
     const torch::Tensor loss = options_.task->loss_sum(*options_.network, as_tensors(batch));
     const std::span<float> values = options_.sharing->lane_buffers();

@@ -10,20 +10,9 @@
 #include "distbelief/report/trace.h"
 #include "distbelief/strategy/sharing.h"
 #include "distbelief/train/task.h"
+#include "distbelief/train/team.h"
 
 namespace distbelief::train {
-
-// What every lane hands to all workers besides its gradients; they see the mean over lanes.
-struct LaneNotes {
-  float loss = 0;       // the lane's part of the global loss
-  float save = 0;       // a worker asks for a checkpoint
-  float snapshot = 0;   // ... for a snapshot
-  float stop = 0;       // ... to stop
-  float pause = 0;      // ... to pause
-  float hand_over = 0;  // ... to let the next generation take over
-  float lanes = 0;      // ... to carry the lanes otherwise
-};
-inline constexpr std::size_t kNoteFloats = sizeof(LaneNotes) / sizeof(float);
 
 // Runs the lanes of one carrier, step by step, on one thread: data, forward, backward, exchange. The
 // network is its own; its parameters lie in the shared arena.
@@ -47,19 +36,8 @@ class LaneRunner {
   };
   explicit LaneRunner(Options options);
 
-  struct Outcome {
-    double loss = 0;  // over the global batch
-    bool save = false;
-    bool snapshot = false;
-    bool stop = false;
-    bool pause = false;
-    bool hand_over = false;
-    bool lanes = false;
-  };
   // One step; `wishes` are what this worker asks of all. The same outcome on every worker.
-  Outcome step(const strategy::StepPlan& plan, const LaneNotes& wishes);
-
-  static std::size_t lane_values(const model::Network& network);
+  StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes);
 
   report::PhaseClock& clock() { return clock_; }
   model::Network& network() { return *options_.network; }

@@ -19,10 +19,9 @@ bool is_consequence(const std::exception_ptr& failure) try {
 
 }  // namespace
 
-LaneTeam::LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, comm::AbortRecord& abort, int rank)
+LaneTeam::LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, const Options& options)
     : runners_(std::move(runners)),
-      abort_(abort),
-      rank_(rank) {
+      options_(options) {
   for (std::size_t i = 1; i < runners_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { run(*runners_[i], stop); });
     pthread_setname_np(threads_.back().native_handle(), fmt::format("db-lane{}", i).c_str());
@@ -45,7 +44,7 @@ void LaneTeam::run(LaneRunner& runner, const std::stop_token& stop) {
       runner.step(plan_, wishes_);
     } catch (const std::exception& error) {
       failure = std::current_exception();
-      abort_.set(rank_, error.what());
+      options_.abort->set(options_.workers->rank(), error.what());
     }
     lock.lock();
     if (failure && (!failure_ || is_consequence(failure_))) failure_ = failure;
@@ -54,7 +53,7 @@ void LaneTeam::run(LaneRunner& runner, const std::stop_token& stop) {
   }
 }
 
-LaneRunner::Outcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
+StepOutcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
   {
     const std::lock_guard lock(mutex_);
     plan_ = plan;
@@ -63,13 +62,13 @@ LaneRunner::Outcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNot
     ++wanted_;
   }
   changed_.notify_all();
-  LaneRunner::Outcome outcome;
+  StepOutcome outcome;
   std::exception_ptr failure;
   try {
     outcome = runners_[0]->step(plan, wishes);
   } catch (const std::exception& error) {
     failure = std::current_exception();
-    abort_.set(rank_, error.what());
+    options_.abort->set(options_.workers->rank(), error.what());
   }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return running_ == 0; });
@@ -77,6 +76,15 @@ LaneRunner::Outcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNot
   if (failure_) std::rethrow_exception(failure_);
   if (failure) std::rethrow_exception(failure);
   return outcome;
+}
+
+Evaluation LaneTeam::evaluate(const data::BatchMaker& maker, std::uint64_t samples) {
+  return train::evaluate(runners_[0]->network(), *options_.task, maker, samples, *options_.workers);
+}
+
+compute::BufferSet& LaneTeam::buffers(int stage, int thread) {
+  DISTBELIEF_INVARIANT(stage == 0);
+  return runners_[std::size_t(thread)]->buffers();
 }
 
 }  // namespace distbelief::train

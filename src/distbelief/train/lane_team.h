@@ -12,23 +12,28 @@
 
 namespace distbelief::train {
 
-// The lane runners of one worker, each on its own thread; the first runs on the caller's. A runner that
-// throws sets the abort record, so that the others stop waiting for it.
-class LaneTeam {
+// A team whose workers hold whole networks: the lane runners of one worker, each on its own thread; the first
+// runs on the caller's. A runner that throws sets the abort record, so that the others stop waiting for it.
+class LaneTeam final : public Team {
  public:
-  LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, comm::AbortRecord& abort, int rank);
-  ~LaneTeam();
+  struct Options {
+    comm::AbortRecord* abort = nullptr;
+    comm::Communicator* workers = nullptr;  // all
+    const Task* task = nullptr;
+  };
+  LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, const Options& options);
+  ~LaneTeam() override;
 
-  LaneRunner::Outcome step(const strategy::StepPlan& plan, const LaneNotes& wishes);
-  LaneRunner& first() { return *runners_[0]; }
-  LaneRunner& runner(int thread) { return *runners_[std::size_t(thread)]; }
+  StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes) override;
+  Evaluation evaluate(const data::BatchMaker& maker, std::uint64_t samples) override;
+  report::PhaseClock& clock() override { return runners_[0]->clock(); }
+  compute::BufferSet& buffers(int stage, int thread) override;
 
  private:
   void run(LaneRunner& runner, const std::stop_token& stop);
 
   std::vector<std::unique_ptr<LaneRunner>> runners_;
-  comm::AbortRecord& abort_;
-  int rank_;
+  Options options_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::uint64_t wanted_ = 0;

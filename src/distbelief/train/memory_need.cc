@@ -10,15 +10,16 @@ namespace distbelief::train {
 
 std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host) {
   auto options = group_options(job.config);
-  options.lane_values = LaneRunner::lane_values(*job.network);
-  const auto parameters = compute::trainable_parameters(*job.network);
+  const NetworkOutline outline = outline_of(job);
+  const auto& parameters = outline.parameters;
+  options.lane_values = outline.buffers + kNoteFloats;
   std::size_t bytes = 0;
   if (workers_per_host[0] > 1)  // one worker alone shares nothing
     bytes += strategy::AllreduceGroup::bytes_needed(parameters, options, workers_per_host, 0) +
              comm::HostCommunicator::staging_bytes(workers_per_host[0]);
   if (job.config.elastic.standby) bytes *= 2;
   if (job.config.checkpoint.snapshots && workers_per_host.size() == 1)
-    bytes += Snapshotter::bytes_needed(parameters, options, compute::BufferSet(*job.network).size());
+    bytes += Snapshotter::bytes_needed(parameters, options, outline.buffers);
   return bytes;
 }
 

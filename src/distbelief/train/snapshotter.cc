@@ -9,6 +9,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/compute/buffers.h"
 #include "distbelief/compute/optimizer.h"
 #include "distbelief/train/checkpointer.h"
 
@@ -104,61 +105,72 @@ std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& paramet
   return restored;
 }
 
-void Snapshotter::restore(strategy::AllreduceGroup& group) {
-  if (restored_ != nullptr) {
-    const auto [begin, end] = part_of(arena_bytes_, world_.local_size(), world_.local_rank());
-    for (std::size_t i = 0; i < 1 + states_; ++i) {
+void Snapshotter::restore(std::span<const Stage> stages, const World& peers) {
+  for (const Stage& stage : stages) {
+    strategy::AllreduceGroup& group = *stage.group;
+    const std::size_t place = stage.outline->arena_begin * sizeof(float);
+    const auto [begin, end] =
+        part_of(stage.outline->arena_size * sizeof(float), peers.local_size(), peers.local_rank());
+    for (std::size_t i = 0; restored_ != nullptr && i < 1 + states_; ++i) {
       float* array = i == 0 ? group.parameters() : group.state(int(i) - 1);
-      std::memcpy(reinterpret_cast<std::byte*>(array) + begin, restored_ + i * arena_bytes_ + begin,
+      std::memcpy(reinterpret_cast<std::byte*>(array) + begin, restored_ + i * arena_bytes_ + place + begin,
                   end - begin);
     }
+    group.barrier();
+    group.spread_state(source_host_);
   }
-  group.barrier();
-  group.spread_state(source_host_);
 }
 
 bool Snapshotter::due(Clock::time_point now) const {
   return now - last_ >= snapshot_interval(cost_, options_.share);
 }
 
-std::vector<SnapshotMemory::Piece> Snapshotter::own_pieces(const strategy::AllreduceGroup& group,
-                                                           std::span<const float> buffers) const {
-  const auto [begin, end] = part_of(arena_bytes_, world_.local_size(), world_.local_rank());
-  std::vector<SnapshotMemory::Piece> pieces;
+// This worker's part of a stage: a slice of each array, and of one worker the running statistics.
+void Snapshotter::add_pieces(const Stage& stage, const World& peers) {
+  const strategy::AllreduceGroup& group = *stage.group;
+  const std::size_t place = stage.outline->arena_begin * sizeof(float);
+  const auto [begin, end] =
+      part_of(stage.outline->arena_size * sizeof(float), peers.local_size(), peers.local_rank());
   for (std::size_t i = 0; i < 1 + states_; ++i) {
     const float* array = i == 0 ? group.parameters() : group.state(int(i) - 1);
-    pieces.push_back(
-        {i * arena_bytes_ + begin, end - begin, reinterpret_cast<const std::byte*>(array) + begin});
+    pieces_.push_back(
+        {i * arena_bytes_ + place + begin, end - begin, reinterpret_cast<const std::byte*>(array) + begin});
   }
-  if (world_.local_rank() == 0)
-    pieces.push_back({(1 + states_) * arena_bytes_, buffers.size_bytes(),
-                      reinterpret_cast<const std::byte*>(buffers.data())});
-  return pieces;
+  if (peers.local_rank() != 0 || stage.outline->buffers == 0) return;
+  std::vector<float>& buffers = buffers_.emplace_back(stage.outline->buffers);
+  compute::BufferSet(*stage.network).read(buffers);
+  pieces_.push_back({(1 + states_) * arena_bytes_ + stage.outline->first_buffer * sizeof(float),
+                     buffers.size() * sizeof(float), reinterpret_cast<const std::byte*>(buffers.data())});
 }
 
 // No barrier is needed on one host: nobody changes parameters or state before all workers, this one
 // included, have handed in their gradients of the next step.
-void Snapshotter::take(strategy::AllreduceGroup& group, const RunProgress& progress,
-                       std::span<const float> buffers) {
+void Snapshotter::take(std::span<const Stage> stages, const World& peers, const RunProgress& progress,
+                       const std::vector<std::int64_t>& update_counts) {
   const auto begin = Clock::now();
-  group.share_state();
+  pieces_.clear();
+  buffers_.clear();
+  buffers_.reserve(stages.size());
+  for (const Stage& stage : stages) {
+    stage.group->share_state();
+    add_pieces(stage, peers);
+  }
   std::string text;
   if (world_.local_rank() == 0)
-    text = nlohmann::json{{"run", to_json(progress)},
-                          {"update_counts", group.sharing(0).update_counts()},
-                          {"build", options_.build}}
-               .dump();
-  const std::vector<SnapshotMemory::Piece> pieces = own_pieces(group, buffers);
+    text =
+        nlohmann::json{
+            {"run", to_json(progress)}, {"update_counts", update_counts}, {"build", options_.build}}
+            .dump();
   const SnapshotMemory::Stamp stamp{progress.step, options_.generation, world_.local_size()};
   if (options_.faults) {
     // Half of it first, so that a death in between finds it half written.
     memory_->write_part(next_slot_, world_.local_rank(), {progress.step, options_.generation, 1024},
-                        std::span(pieces).first(1), text);
+                        std::span(pieces_).first(1), text);
     options_.faults->pass("mid-snapshot", progress.step);
   }
-  memory_->write_part(next_slot_, world_.local_rank(), stamp, pieces, text);
+  memory_->write_part(next_slot_, world_.local_rank(), stamp, pieces_, text);
   if (options_.faults && options_.faults->wants_corrupt_snapshot(progress.step)) {
-    memory_->state(next_slot_)[pieces[0].at] ^= std::byte{1};
+    memory_->state(next_slot_)[pieces_[0].at] ^= std::byte{1};
     raise(SIGKILL);
   }
   next_slot_ = 1 - next_slot_;

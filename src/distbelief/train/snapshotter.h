@@ -10,6 +10,7 @@
 #include "distbelief/strategy/allreduce_group.h"
 #include "distbelief/train/fault.h"
 #include "distbelief/train/run_progress.h"
+#include "distbelief/train/stage.h"
 
 namespace distbelief::train {
 
@@ -40,13 +41,15 @@ class Snapshotter {
   // one is whole. `buffers` is how many floats of running statistics the model has.
   std::optional<Restored> open(const std::vector<compute::Layout::Parameter>& parameters,
                                const strategy::AllreduceGroup::Options& group, std::size_t buffers);
-  // Collective: the parameters and the optimizer's state of that snapshot into the group's arrays.
-  void restore(strategy::AllreduceGroup& group);
+  // Collective: the parameters and the optimizer's state of that snapshot into the arrays of the stages'
+  // groups. `peers` are those who hold the same stages.
+  void restore(std::span<const Stage> stages, const World& peers);
 
   // Whether it is time for another.
   bool due(std::chrono::steady_clock::time_point now) const;
   // Collective, between two steps.
-  void take(strategy::AllreduceGroup& group, const RunProgress& progress, std::span<const float> buffers);
+  void take(std::span<const Stage> stages, const World& peers, const RunProgress& progress,
+            const std::vector<std::int64_t>& update_counts);
 
   // This host's snapshots are not to be trusted: nobody goes on from them. By one worker of the host.
   void make_void() { memory_->make_void(); }
@@ -57,12 +60,13 @@ class Snapshotter {
                                   const strategy::AllreduceGroup::Options& group, std::size_t buffers);
 
  private:
-  std::vector<checkpoint::SnapshotMemory::Piece> own_pieces(const strategy::AllreduceGroup& group,
-                                                            std::span<const float> buffers) const;
+  void add_pieces(const Stage& stage, const World& peers);
   World& world_;
   Options options_;
   std::size_t arena_bytes_ = 0;
   std::size_t states_ = 0;
+  std::vector<checkpoint::SnapshotMemory::Piece> pieces_;
+  std::vector<std::vector<float>> buffers_;  // that pieces_ point to
   std::optional<checkpoint::SnapshotMemory> memory_;
   int source_host_ = -1;                 // that has the newest
   const std::byte* restored_ = nullptr;  // its state, on that host

@@ -1,6 +1,7 @@
 #include "distbelief/train/state_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
 
@@ -39,12 +40,6 @@ std::vector<TensorView> views_of(const Items& items) {
   return views;
 }
 
-std::string join_names(const std::vector<TensorView>& views) {
-  std::string names;
-  for (const TensorView& view : views) names += (names.empty() ? "" : ",") + view.name;
-  return names;
-}
-
 }  // namespace
 
 std::vector<TensorView> parameter_views(const torch::nn::Module& module) {
@@ -63,10 +58,16 @@ void save_model(const torch::nn::Module& module, const std::filesystem::path& pa
   std::vector<TensorView> views = parameter_views(module);
   const std::vector<TensorView> buffers = buffer_views(module);
   views.insert(views.end(), buffers.begin(), buffers.end());
-  checkpoint::Metadata all = metadata;
-  all["format"] = "pt";
-  if (!buffers.empty()) all["buffers"] = join_names(buffers);
-  checkpoint::write_safetensors(path, views, all);
+  std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::vector<std::string> names;
+  for (const TensorView& view : buffers) names.push_back(view.name);
+  checkpoint::write_safetensors(path, views, model_metadata(metadata, names));
+}
+
+checkpoint::Metadata model_metadata(checkpoint::Metadata metadata, const std::vector<std::string>& buffers) {
+  metadata["format"] = "pt";
+  if (!buffers.empty()) metadata["buffers"] = fmt::format("{}", fmt::join(buffers, ","));
+  return metadata;
 }
 
 void load_model(torch::nn::Module& module, const std::filesystem::path& path) {

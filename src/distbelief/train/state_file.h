@@ -22,6 +22,8 @@ std::string weights_sha256(const torch::nn::Module& module);
 // Writes model.safetensors: parameters and buffers, with the model's description as metadata.
 void save_model(const torch::nn::Module& module, const std::filesystem::path& path,
                 const checkpoint::Metadata& metadata = {});
+// What that file says of itself besides: which of its tensors are buffers.
+checkpoint::Metadata model_metadata(checkpoint::Metadata metadata, const std::vector<std::string>& buffers);
 // Reads one into a module of the same structure. Throws Error(kBadInput) naming the first tensor that
 // is missing, superfluous or of another shape; then the module is unchanged.
 void load_model(torch::nn::Module& module, const std::filesystem::path& path);

@@ -65,7 +65,7 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
   for (std::int64_t t = 0; t < config.parallel.threads; ++t)
     networks.push_back(model::build_model(config.model, shape, config.train.seed));
   auto group_settings = group_options(config);
-  group_settings.lane_values = LaneRunner::lane_values(*networks[0]);
+  group_settings.lane_values = lane_values(*networks[0]);
   strategy::AllreduceGroup group(world, compute::trainable_parameters(*networks[0]), group_settings);
   if (world.local_rank() == 0) compute::copy_parameters(*networks[0], group.layout(), group.parameters());
   group.barrier();
@@ -85,13 +85,14 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
                             .seed = config.train.seed,
                             .trace = nullptr,
                             .thread = t}));
-  LaneTeam team(std::move(runners), group.abort(), world.rank());
+  LaneTeam team(std::move(runners),
+                {.abort = &group.abort(), .workers = &world.communicator(), .task = task.get()});
 
   if (options.when_built) options.when_built();
   constexpr std::int64_t kWarmUp = 3;
   const std::vector<std::int64_t> samples(std::size_t(lanes), std::int64_t(batch.size));
   std::vector<double> seconds;
-  LaneRunner::Outcome outcome;
+  StepOutcome outcome;
   for (std::int64_t step = 0; step < options.steps + kWarmUp; ++step) {
     const auto begin = Clock::now();
     outcome = team.step({step, config.train.optimizer.lr, samples}, {});

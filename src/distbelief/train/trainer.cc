@@ -21,7 +21,8 @@ report::Summary Trainer::run(const Start& start) {
   const auto begin = Clock::now();
   start_ = start;
   faults_.emplace(options_.faults, world_.rank(), start.generation);
-  if (!options_.snapshots.empty())
+  // Each host keeps the whole state, so stages on several hosts have none but that on the disk.
+  if (!options_.snapshots.empty() && (!is_cut() || world_.hosts() == 1))
     snapshotter_ = std::make_unique<Snapshotter>(
         world_, Snapshotter::Options{.name = options_.snapshots,
                                      .generation = int(start.fence),
@@ -60,19 +61,28 @@ report::Summary Trainer::run(const Start& start) {
   write_trace();
   if (is_root()) recorder_->finish();
   if (is_root() && status_ != "handed over") {
-    save_model(*job_.network, options_.run_dir / "model.safetensors",
-               {{"model", job_.config.model.name}, {"weights_sha256", summary.weights_sha256}});
+    write_model(summary);
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
   }
   return summary;
 }
 
+void Trainer::write_model(const report::Summary& summary) {
+  const std::filesystem::path path = options_.run_dir / "model.safetensors";
+  const checkpoint::Metadata metadata{{"model", job_.config.model.name},
+                                      {"weights_sha256", summary.weights_sha256}};
+  if (is_cut())
+    checkpointer_.export_model(progress_.step, path, model_metadata(metadata, outline_.buffer_names));
+  else
+    save_model(*stages_[0].network, path, metadata);
+}
+
 void Trainer::train() {
   const std::int64_t total = job_.total_steps();
   verify();
   while (!stopped_early_ && progress_.step < total) {
-    const LaneRunner::Outcome outcome = one_step();
+    const StepOutcome outcome = one_step();
     verify();  // before anything of this step is kept
     const bool epoch_ended = progress_.step_in_epoch == 0;
     if (epoch_ended || progress_.step == total) end_epoch();
@@ -102,7 +112,7 @@ void Trainer::train() {
 }
 
 // Snapshots and checkpoints that are due.
-void Trainer::keep(const LaneRunner::Outcome& outcome) {
+void Trainer::keep(const StepOutcome& outcome) {
   if (outcome.snapshot && snapshotter_) take_snapshot();
   const std::int64_t every = job_.config.checkpoint.every_steps;
   if (last_saved_step_ != progress_.step && (outcome.save || (every > 0 && progress_.step % every == 0)))
@@ -110,9 +120,7 @@ void Trainer::keep(const LaneRunner::Outcome& outcome) {
 }
 
 void Trainer::take_snapshot() {
-  std::vector<float> buffers(team_->first().buffers().size());
-  team_->first().buffers().read(buffers);
-  snapshotter_->take(*group_, progress_, buffers);
+  snapshotter_->take(stages_, peers(), progress_, update_counts(stages_, outline_, world_, peers()));
   if (options_.vitals) options_.vitals->snapshot_step = progress_.step;
 }
 
@@ -148,7 +156,7 @@ LaneNotes Trainer::wishes() const {
 }
 
 // data -> forward -> backward -> exchange -> update, for every lane of this worker.
-LaneRunner::Outcome Trainer::one_step() {
+StepOutcome Trainer::one_step() {
   faults_->pass("step", progress_.step);
   std::int64_t samples = 0;
   for (std::size_t lane = 0; lane < lane_samples_.size(); ++lane) {
@@ -158,13 +166,13 @@ LaneRunner::Outcome Trainer::one_step() {
   const double lr = compute::learning_rate(job_.config.train.schedule, job_.config.train.optimizer.lr,
                                            progress_.step, job_.steps_per_epoch(), job_.total_steps());
   const auto begin = Clock::now();
-  const auto waited_before = group_->sharing(0).times().waiting;
-  const LaneRunner::Outcome outcome = team_->step({progress_.step, lr, lane_samples_}, wishes());
+  const auto waited_before = group().sharing(0).times().waiting;
+  const StepOutcome outcome = team_->step({progress_.step, lr, lane_samples_}, wishes());
   if (audit_) audit_->commit();
   finish_step(outcome, samples, lr);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   busy_seconds_ =
-      seconds - std::chrono::duration<double>(group_->sharing(0).times().waiting - waited_before).count();
+      seconds - std::chrono::duration<double>(group().sharing(0).times().waiting - waited_before).count();
   if (options_.vitals) show_step(seconds, samples);
   return outcome;
 }
@@ -179,7 +187,7 @@ void Trainer::show_step(double seconds, std::int64_t samples) {
   vitals.samples_per_second = double(samples) / std::max(1e-9, seconds);
 }
 
-void Trainer::finish_step(const LaneRunner::Outcome& outcome, std::int64_t samples, double lr) {
+void Trainer::finish_step(const StepOutcome& outcome, std::int64_t samples, double lr) {
   if (!std::isfinite(outcome.loss))
     throw Error(
         ErrorCode::kInternal,
@@ -196,9 +204,8 @@ void Trainer::finish_step(const LaneRunner::Outcome& outcome, std::int64_t sampl
     progress_.step_in_epoch = 0;
     ++progress_.epoch;
   }
-  if (!is_root()) return;
-  recorder_->step_done(progress_, samples, lr, phases());
   note_saves();
+  if (is_root()) recorder_->step_done(progress_, samples, lr, phases());
 }
 
 void Trainer::end_epoch() {
@@ -208,8 +215,7 @@ void Trainer::end_epoch() {
   if (last || (every > 0 && progress_.epoch % every == 0)) {
     const auto begin = Clock::now();
     show("validating");
-    const Evaluation evaluation = evaluate(team_->first().network(), *task_, test_batches_,
-                                           job_.data.test->size(), world_.communicator());
+    const Evaluation evaluation = team_->evaluate(test_batches_, job_.data.test->size());
     show(working_state());
     verdict = judge(job_.config.train, evaluation, progress_);
     if (is_root())
@@ -236,7 +242,7 @@ void Trainer::save(Checkpointer::Kind kind) {
   last_saved_step_ = progress_.step;
   last_save_ = Clock::now();
   try {
-    checkpointer_.save(*group_, team_->first().network(), progress_, kind);
+    checkpointer_.save(stages_, peers(), progress_, update_counts(stages_, outline_, world_, peers()), kind);
   } catch (const Error& error) {
     // Only the root writes; what else can fail here concerns the other hosts.
     if (!is_root() || error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kAborted) throw;

@@ -13,9 +13,10 @@
 #include "distbelief/train/drift.h"
 #include "distbelief/train/fault.h"
 #include "distbelief/train/job.h"
-#include "distbelief/train/lane_team.h"
+#include "distbelief/train/lane_runner.h"
 #include "distbelief/train/recorder.h"
 #include "distbelief/train/snapshotter.h"
+#include "distbelief/train/stage.h"
 #include "distbelief/train/vitals.h"
 
 namespace distbelief::train {
@@ -58,13 +59,19 @@ class Trainer {
  private:
   class StepTrace;
   void open_recorder();
-  strategy::AllreduceGroup::Options group_settings() const;
+  void lay_out();
+  std::vector<int> choose_stage_ends(int stages);
+  std::size_t largest_array();
+  strategy::AllreduceGroup::Options group_settings(const Stage& stage) const;
   void show(const char* state);
   void restore();
   void begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                 const std::string& build);
-  void build_group();
+  void build_groups();
   void build_team();
+  std::unique_ptr<Team> make_pipeline_team();
+  const data::Batch& next_batch(data::Loader& loader);
+  data::Loader& add_loader(const strategy::Carrier& carrier);
   std::vector<std::int64_t> lanes_now() const;
   bool has_room_to_rebuild();
   bool has_new_lane_order() const;
@@ -80,14 +87,14 @@ class Trainer {
   void balance();
   std::unique_ptr<LaneRunner> make_runner(int thread);
   void train();
-  LaneRunner::Outcome one_step();
-  void finish_step(const LaneRunner::Outcome& outcome, std::int64_t samples, double lr);
+  StepOutcome one_step();
+  void finish_step(const StepOutcome& outcome, std::int64_t samples, double lr);
   void end_epoch();
   void save(Checkpointer::Kind kind);
   bool wants_save() const;
   void note_saves();
   void note_unsaved(std::int64_t step, const std::string& reason);
-  void keep(const LaneRunner::Outcome& outcome);
+  void keep(const StepOutcome& outcome);
   void take_snapshot();
   void pause();
   void verify();
@@ -99,12 +106,21 @@ class Trainer {
   report::Summary summarise(double wall_seconds);
   std::string worker_summary();
   void write_trace();
+  void write_model(const report::Summary& summary);
   bool is_root() const { return world_.rank() == 0; }
+  bool is_cut() const { return mesh_plan_.mesh.pipeline > 1; }
+  // Those who hold the same stages.
+  World& peers() { return peers_ ? *peers_ : world_; }
+  strategy::AllreduceGroup& group() const { return *stages_[0].group; }
 
   World& world_;
   PreparedJob job_;
   Options options_;
   Start start_;
+  PipelinePlan mesh_plan_;
+  std::optional<World> peers_;
+  NetworkOutline outline_;
+  std::size_t array_bytes_ = 0;  // of the largest array between two stages
   std::unique_ptr<Task> task_;
   data::EpochPlan plan_;
   data::BatchMaker train_batches_;
@@ -123,9 +139,9 @@ class Trainer {
   RunProgress progress_;
   std::unique_ptr<report::Trace> trace_;
   std::vector<std::unique_ptr<StepTrace>> observers_;
-  std::unique_ptr<strategy::AllreduceGroup> group_;
+  std::vector<Stage> stages_;  // that this worker holds
   std::vector<std::unique_ptr<data::Loader>> loaders_;
-  std::unique_ptr<LaneTeam> team_;
+  std::unique_ptr<Team> team_;
   std::unique_ptr<Recorder> recorder_;
   std::vector<std::int64_t> lane_samples_;
   std::chrono::steady_clock::time_point last_save_;

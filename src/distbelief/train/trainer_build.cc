@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
+#include "distbelief/train/lane_team.h"
 #include "distbelief/train/state_file.h"
 #include "distbelief/train/trainer.h"
 
@@ -88,7 +89,8 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
                                .process_name = fmt::format("worker {}", world_.rank()),
                                .origin = Clock::now()});
   }
-  build_group();
+  lay_out();
+  build_groups();
 }
 
 Trainer::~Trainer() = default;
@@ -96,6 +98,7 @@ Trainer::~Trainer() = default;
 // What would come out of a first step is the same with or without it: weights, running statistics and
 // randomness are not touched by what a copy of the network does.
 void Trainer::warm_up() {
+  if (is_cut()) return;  // its blocks have already run once, to find out what goes from stage to stage
   const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
   data::Batch batch;
   const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
@@ -117,27 +120,27 @@ void Trainer::open_recorder() {
 
 // Where the run goes on from: the newest snapshot, or the newest checkpoint if that is newer or the only one.
 void Trainer::restore() {
-  compute::BufferSet buffers(*job_.network);
   std::optional<Snapshotter::Restored> snapshot;
   if (snapshotter_)
-    snapshot =
-        snapshotter_->open(compute::trainable_parameters(*job_.network), group_settings(), buffers.size());
+    snapshot = snapshotter_->open(outline_.parameters, group_settings(stages_[0]), outline_.buffers);
   if (!start_.resume) return;
   const std::int64_t saved = newest_checkpoint(world_, options_.run_dir);
   if (snapshot && snapshot->progress.step >= saved) {
-    snapshotter_->restore(*group_);
-    buffers.write(snapshot->buffers);
+    snapshotter_->restore(stages_, peers());
+    for (const Stage& stage : stages_)
+      compute::BufferSet(*stage.network)
+          .write(std::span(snapshot->buffers).subspan(stage.outline->first_buffer, stage.outline->buffers));
     begin_at(snapshot->progress, snapshot->update_counts, snapshot->build);
   } else if (saved >= 0) {
-    const Checkpointer::Restored restored = checkpointer_.open(*job_.network);
-    if (world_.local_rank() == 0)
-      compute::copy_parameters(*job_.network, group_->layout(), group_->parameters());
-    if (is_root()) checkpointer_.restore_optimizer(*group_);
-    group_->spread_state();
-    std::vector<float> values(buffers.size());
-    buffers.read(values);
-    world_.communicator().broadcast(comm::view(values.data(), values.size()), 0);
-    buffers.write(values);
+    const Checkpointer::Restored restored = checkpointer_.open(stages_, peers());
+    for (const Stage& stage : stages_) {
+      stage.group->spread_state();
+      compute::BufferSet buffers(*stage.network);
+      std::vector<float> values(buffers.size());
+      buffers.read(values);
+      peers().communicator().broadcast(comm::view(values.data(), values.size()), 0);
+      buffers.write(values);
+    }
     begin_at(restored.progress, restored.update_counts, restored.build);
     last_saved_step_ = progress_.step;
   }
@@ -147,7 +150,10 @@ void Trainer::restore() {
 void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                        const std::string& build) {
   progress_ = progress;
-  group_->set_update_counts(update_counts);
+  for (const Stage& stage : stages_) {
+    const auto first = update_counts.begin() + std::ptrdiff_t(stage.outline->first_parameter);
+    stage.group->set_update_counts({first, first + std::ptrdiff_t(stage.outline->parameters.size())});
+  }
   samples_before_ = progress_.samples;
   stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
   if (!is_root() || build == build_name(options_.isa)) return;
@@ -157,63 +163,70 @@ void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64
              build, build_name(options_.isa));
 }
 
-strategy::AllreduceGroup::Options Trainer::group_settings() const {
+strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) const {
   strategy::AllreduceGroup::Options options = group_options(job_.config);
-  options.lane_values = LaneRunner::lane_values(*job_.network);
+  options.lane_values = lane_values(*stage.network);
   options.lanes_of_workers = lanes_of_workers_;
   return options;
 }
 
-void Trainer::build_group() {
-  strategy::AllreduceGroup::Options options = group_settings();
-  for (int t = 0; trace_ && t <= options.threads; ++t) {
-    trace_->name_thread(t, t < options.threads ? fmt::format("lanes {}", t) : "between hosts");
-    observers_.push_back(std::make_unique<StepTrace>(*trace_, t));
-    options.observers.push_back(observers_.back().get());
+void Trainer::build_groups() {
+  for (Stage& stage : stages_) {
+    strategy::AllreduceGroup::Options options = group_settings(stage);
+    for (int t = 0; trace_ && t <= options.threads; ++t) {
+      trace_->name_thread(t, t < options.threads ? fmt::format("lanes {}", t) : "between hosts");
+      observers_.push_back(std::make_unique<StepTrace>(*trace_, t));
+      options.observers.push_back(observers_.back().get());
+    }
+    stage.group =
+        std::make_unique<strategy::AllreduceGroup>(peers(), stage.outline->parameters, std::move(options));
+    if (peers().local_rank() == 0)
+      compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
+    stage.group->barrier();
   }
-  group_ = std::make_unique<strategy::AllreduceGroup>(world_, compute::trainable_parameters(*job_.network),
-                                                      options);
-  if (world_.local_rank() == 0)
-    compute::copy_parameters(*job_.network, group_->layout(), group_->parameters());
-  group_->barrier();
+}
+
+const data::Batch& Trainer::next_batch(data::Loader& loader) {
+  const data::Batch& batch = loader.next();
+  if (audit_ && stages_[0].index == 0) audit_->add(progress_.step, batch);
+  return batch;
+}
+
+data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
+  loaders_.push_back(std::make_unique<data::Loader>(
+      train_batches_, data::Loader::Options{.plan = plan_,
+                                            .seed = job_.config.train.seed,
+                                            .first_lane = std::uint64_t(carrier.first_lane),
+                                            .end_lane = std::uint64_t(carrier.end_lane),
+                                            .epoch = std::uint64_t(progress_.epoch),
+                                            .step = std::uint64_t(progress_.step_in_epoch),
+                                            .threads = int(job_.config.data.loader_threads),
+                                            .prefetch = int(job_.config.data.prefetch),
+                                            .own_below = own_below(world_, group().threads()),
+                                            .deadline = std::chrono::milliseconds(
+                                                std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
+  return *loaders_.back();
 }
 
 std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
-  const strategy::Carrier& carrier = group_->carrier(thread);
+  const strategy::Carrier& carrier = group().carrier(thread);
   const bool has_lanes = carrier.first_lane < carrier.end_lane;
-  if (has_lanes)
-    loaders_.push_back(std::make_unique<data::Loader>(
-        train_batches_, data::Loader::Options{.plan = plan_,
-                                              .seed = job_.config.train.seed,
-                                              .first_lane = std::uint64_t(carrier.first_lane),
-                                              .end_lane = std::uint64_t(carrier.end_lane),
-                                              .epoch = std::uint64_t(progress_.epoch),
-                                              .step = std::uint64_t(progress_.step_in_epoch),
-                                              .threads = int(job_.config.data.loader_threads),
-                                              .prefetch = int(job_.config.data.prefetch),
-                                              .own_below = own_below(world_, group_->threads()),
-                                              .deadline = std::chrono::milliseconds(std::int64_t(
-                                                  1e3 * job_.config.parallel.deadline_seconds))}));
-  data::Loader* loader = has_lanes ? loaders_.back().get() : nullptr;
-  std::shared_ptr<model::Network> network = job_.network;
+  data::Loader* loader = has_lanes ? &add_loader(carrier) : nullptr;
+  std::shared_ptr<model::Network> network = stages_[0].network;
   if (thread > 0) {
     network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
-    compute::BufferSet from(*job_.network), to(*network);
+    compute::BufferSet from(*stages_[0].network), to(*network);
     std::vector<float> values(from.size());
     from.read(values);
     to.write(values);
   }
   return std::make_unique<LaneRunner>(LaneRunner::Options{
       .network = std::move(network),
-      .layout = &group_->layout(),
-      .arena = group_->parameters(),
+      .layout = &group().layout(),
+      .arena = group().parameters(),
       .task = task_.get(),
-      .sharing = &group_->sharing(thread),
-      .next_batch = [this, loader]() -> const data::Batch& {
-        const data::Batch& batch = loader->next();
-        if (audit_) audit_->add(progress_.step, batch);
-        return batch;
-      },
+      .sharing = &group().sharing(thread),
+      .next_batch = [this, loader]() -> const data::Batch& { return next_batch(*loader); },
       .slowness = options_.faults.empty() ? std::function<double()>()
                                           : [this] { return faults_->slowness(progress_.step); },
       .in_backward = options_.faults.empty() ? std::function<void()>()
@@ -226,14 +239,20 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
 }
 
 void Trainer::build_team() {
-  std::vector<std::unique_ptr<LaneRunner>> runners;
-  for (int t = 0; t < group_->threads(); ++t) runners.push_back(make_runner(t));
-  team_ = std::make_unique<LaneTeam>(std::move(runners), group_->abort(), world_.rank());
+  if (is_cut()) {
+    team_ = make_pipeline_team();
+  } else {
+    std::vector<std::unique_ptr<LaneRunner>> runners;
+    for (int t = 0; t < group().threads(); ++t) runners.push_back(make_runner(t));
+    team_ = std::make_unique<LaneTeam>(
+        std::move(runners),
+        LaneTeam::Options{.abort = &group().abort(), .workers = &world_.communicator(), .task = task_.get()});
+  }
   speaker_ = workers_with_lanes()[0];
   if (!options_.vitals) return;
-  team_->first().clock().show_in(&options_.vitals->phase);
-  options_.vitals->first_lane = group_->carrier(0).first_lane;
-  options_.vitals->end_lane = group_->carrier(group_->threads() - 1).end_lane;
+  team_->clock().show_in(&options_.vitals->phase);
+  options_.vitals->first_lane = group().carrier(0).first_lane;
+  options_.vitals->end_lane = group().carrier(group().threads() - 1).end_lane;
 }
 
 // Everything that knows where lanes lie is made anew around the same weights, state and position.
@@ -242,14 +261,14 @@ void Trainer::rebuild() {
   team_.reset();
   loaders_.clear();
   observers_.clear();
-  const std::unique_ptr<strategy::AllreduceGroup> old = std::move(group_);
-  build_group();  // takes the weights from the network, whose parameters still lie in the old one
-  group_->set_update_counts(old->sharing(0).update_counts());
-  for (int i = 0; world_.local_rank() == 0 && i < int(group_->state_names().size()); ++i)
-    std::memcpy(group_->state(i), old->state(i), group_->layout().size() * sizeof(float));
-  group_->barrier();
+  const std::unique_ptr<strategy::AllreduceGroup> old = std::move(stages_[0].group);
+  build_groups();  // takes the weights from the network, whose parameters still lie in the old one
+  group().set_update_counts(old->sharing(0).update_counts());
+  for (int i = 0; world_.local_rank() == 0 && i < int(group().state_names().size()); ++i)
+    std::memcpy(group().state(i), old->state(i), group().layout().size() * sizeof(float));
+  group().barrier();
   build_team();
-  group_->barrier();
+  group().barrier();
 }
 
 }  // namespace distbelief::train

@@ -22,9 +22,9 @@ std::vector<int> without_lanes(const std::vector<std::int64_t>& lanes) {
 }  // namespace
 
 void Trainer::watch_balance() {
-  if (world_.size() == 1) return;
+  if (world_.size() == 1 || is_cut()) return;
   balancer_ = std::make_unique<Balancer>(
-      world_, Balancer::Options{.least = group_->threads(), .moves_lanes = job_.config.elastic.rebalance});
+      world_, Balancer::Options{.least = group().threads(), .moves_lanes = job_.config.elastic.rebalance});
 }
 
 void Trainer::show_straggler() {
@@ -47,7 +47,7 @@ void Trainer::balance() {
   show_straggler();
   if (!found) return;
   const auto begin = Clock::now();
-  if (!carry(found->lanes, group_->threads())) {
+  if (!carry(found->lanes, group().threads())) {
     balancer_->keep_lanes();
     return;
   }
@@ -64,9 +64,13 @@ void Trainer::balance() {
 
 std::vector<std::int64_t> Trainer::lanes_now() const {
   std::vector<std::int64_t> lanes(std::size_t(world_.size()));
-  for (std::size_t c = 0; c < group_->plan().carriers.size(); ++c) {
-    const strategy::Carrier& carrier = group_->plan().carriers[c];
-    lanes[c / std::size_t(group_->threads())] += carrier.end_lane - carrier.first_lane;
+  const auto threads = std::size_t(group().threads());
+  for (int worker = 0; worker < world_.size(); ++worker) {
+    const auto replica = std::size_t(strategy::place_of(mesh_plan_.mesh, worker).data);
+    for (std::size_t t = 0; t < threads; ++t) {
+      const strategy::Carrier& carrier = group().plan().carriers[replica * threads + t];
+      lanes[std::size_t(worker)] += carrier.end_lane - carrier.first_lane;
+    }
   }
   return lanes;
 }
@@ -111,7 +115,12 @@ void Trainer::follow_lane_order() {
   lane_order_ = order.serial;
   const std::int64_t lanes = job_.config.parallel.lanes;
   const std::int64_t working = world_.size() - std::int64_t(order.resting.size());
-  if (order.threads == group_->threads() && order.resting == without_lanes(lanes_now())) return;
+  if (is_cut()) {
+    spdlog::warn(
+        "lanes of a network that is cut over workers stay where they are: an order that is not followed");
+    return;
+  }
+  if (order.threads == group().threads() && order.resting == without_lanes(lanes_now())) return;
   if (order.threads < 1 || working < 1 || order.threads * working > lanes) {
     spdlog::warn("{} lanes cannot keep {} workers x {} threads busy: an order that is not followed", lanes,
                  working, order.threads);
@@ -133,9 +142,8 @@ void Trainer::follow_lane_order() {
 // The old segment and the new one are there together for a moment. Collective: all workers get the same
 // answer.
 bool Trainer::has_room_to_rebuild() {
-  const std::size_t needed =
-      strategy::AllreduceGroup::bytes_needed(compute::trainable_parameters(*job_.network), group_settings(),
-                                             world_.workers_per_host(), world_.host());
+  const std::size_t needed = strategy::AllreduceGroup::bytes_needed(
+      outline_.parameters, group_settings(stages_[0]), world_.workers_per_host(), world_.host());
   std::int64_t hosts_without = world_.local_rank() == 0 && comm::shared_memory_free() < needed ? 1 : 0;
   world_.communicator().allreduce(comm::view(&hosts_without, 1), comm::ReduceOp::kSum);
   return hosts_without == 0;

@@ -17,27 +17,40 @@ report::PhaseSeconds Trainer::phases() {
   const auto seconds = [](std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
   };
-  report::PhaseSeconds result = team_->first().clock().seconds();
-  const auto& times = group_->sharing(0).times();
-  const double updating = seconds(times.updating);
-  result[at(Phase::kBackward)] -= seconds(times.early);
-  result[at(Phase::kUpdate)] = updating;
-  result[at(Phase::kExchange)] = std::max(0.0, seconds(times.early) + seconds(times.late) - updating);
+  report::PhaseSeconds result = team_->clock().seconds();
+  std::chrono::nanoseconds early{}, late{}, updating{};
+  for (const Stage& stage : stages_) {
+    early += stage.group->sharing(0).times().early;
+    late += stage.group->sharing(0).times().late;
+    updating += stage.group->sharing(0).times().updating;
+  }
+  const double waited = std::max(0.0, result[at(Phase::kExchange)] - seconds(late));  // for other stages
+  result[at(Phase::kBackward)] -= seconds(early);
+  result[at(Phase::kUpdate)] = seconds(updating);
+  result[at(Phase::kExchange)] = waited + std::max(0.0, seconds(early + late - updating));
   for (std::size_t i = 0; phases_before_ && i < result.size(); ++i) result[i] += (*phases_before_)[i];
   return result;
 }
 
 std::string Trainer::worker_summary() {
   std::vector<std::int64_t> lanes;
-  for (int t = 0; t < group_->threads(); ++t)
-    for (std::int64_t lane = group_->carrier(t).first_lane; lane < group_->carrier(t).end_lane; ++lane)
+  for (int t = 0; t < group().threads(); ++t)
+    for (std::int64_t lane = group().carrier(t).first_lane; lane < group().carrier(t).end_lane; ++lane)
       lanes.push_back(lane);
+  std::vector<std::int64_t> stages;
+  std::size_t parameters = 0, bytes = 0;
+  for (const Stage& stage : stages_) {
+    stages.push_back(stage.index);
+    parameters += stage.group->parameters_held();
+    bytes += stage.group->bytes_held();
+  }
   const report::WorkerSummary worker{.rank = world_.rank(),
                                      .pid = getpid(),
                                      .host = host_name(),
                                      .lanes = lanes,
-                                     .parameters = std::int64_t(group_->parameters_held()),
-                                     .bytes_held = group_->bytes_held(),
+                                     .stages = stages,
+                                     .parameters = std::int64_t(parameters),
+                                     .bytes_held = bytes,
                                      .peak_rss_bytes = report::peak_rss_bytes(),
                                      .phase_seconds = phases()};
   return report::to_json(worker).dump();
@@ -64,8 +77,14 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.workers = world_.size();
   summary.lanes = job_.config.parallel.lanes;
   summary.threads = job_.config.parallel.threads;
-  for (const auto& parameter : job_.network->parameters()) summary.parameters += parameter.numel();
-  summary.weights_sha256 = weights_sha256(*job_.network);
+  summary.data = mesh_plan_.mesh.data;
+  summary.pipeline = mesh_plan_.mesh.pipeline;
+  for (std::size_t i = 1; i < outline_.stages.size(); ++i)
+    summary.cuts.push_back(outline_.stages[i].blocks.begin);
+  for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
+  if (!is_cut()) summary.weights_sha256 = weights_sha256(*stages_[0].network);
+  if (is_cut() && is_root() && status_ != "handed over")
+    summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
   for (const auto& worker : summary.per_worker)
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);
   const Reproducibility same_bits = reproducibility(job_.config, world_.hosts());
@@ -73,7 +92,7 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.reproducible_note = same_bits.note;
   summary.algorithm = world_.hosts() == 1 ? "shared memory" : job_.config.parallel.algorithm;
   summary.overlap = job_.config.parallel.overlap;
-  const auto& times = group_->sharing(0).times();
+  const auto& times = group().sharing(0).times();
   const auto all = std::chrono::duration<double>(times.early + times.late).count();
   summary.hidden_exchange_share = all > 0 ? std::chrono::duration<double>(times.early).count() / all : 0;
   summary.generations = start_.generation;

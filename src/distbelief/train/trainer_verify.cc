@@ -23,18 +23,23 @@ void flip_a_bit(float& value) { value = std::bit_cast<float>(std::bit_cast<std::
 // Needs no barrier: nobody changes parameters before this worker, too, has handed in gradients of the next
 // step.
 ReplicaHashes Trainer::replica_hashes() {
-  ReplicaHashes hashes{.threads = group_->threads(), .workers_per_host = world_.workers_per_host()};
-  const auto hosts = std::size_t(world_.hosts());
-  std::vector<std::int64_t> all(hosts + std::size_t(world_.size() * hashes.threads));
-  if (world_.local_rank() == 0)
-    all[std::size_t(world_.host())] = hash_of(group_->parameters(), group_->layout().size() * sizeof(float));
-  std::vector<float> values(team_->first().buffers().size());
-  for (int t = 0; t < hashes.threads; ++t) {
-    team_->runner(t).buffers().read(values);
-    all[hosts + std::size_t(world_.rank() * hashes.threads + t)] =
-        hash_of(values.data(), values.size() * sizeof(float));
+  World& world = peers();
+  ReplicaHashes hashes{.threads = group().threads(), .workers_per_host = world.workers_per_host()};
+  const auto hosts = std::size_t(world.hosts());
+  std::vector<std::int64_t> all(hosts + std::size_t(world.size() * hashes.threads));
+  for (int stage = 0; stage < int(stages_.size()); ++stage) {
+    const strategy::AllreduceGroup& group = *stages_[std::size_t(stage)].group;
+    if (world.local_rank() == 0)
+      all[std::size_t(world.host())] ^= hash_of(group.parameters(), group.layout().size() * sizeof(float));
+    for (int t = 0; t < hashes.threads; ++t) {
+      compute::BufferSet& buffers = team_->buffers(stage, t);
+      std::vector<float> values(buffers.size());
+      buffers.read(values);
+      all[hosts + std::size_t(world.rank() * hashes.threads + t)] ^=
+          hash_of(values.data(), values.size() * sizeof(float));
+    }
   }
-  world_.communicator().allreduce(comm::view(all.data(), all.size()), comm::ReduceOp::kSum);
+  world.communicator().allreduce(comm::view(all.data(), all.size()), comm::ReduceOp::kSum);
   hashes.parameters.assign(all.begin(), all.begin() + std::ptrdiff_t(hosts));
   hashes.buffers.assign(all.begin() + std::ptrdiff_t(hosts), all.end());
   return hashes;
@@ -47,18 +52,19 @@ void Trainer::drift_on_order() {
   });
   if (!ordered) return;
   if (faults_->drifts(progress_.step)) {
-    std::vector<float> values(team_->first().buffers().size());
-    if (world_.hosts() > 1) {
-      flip_a_bit(group_->parameters()[0]);
+    compute::BufferSet& buffers = team_->buffers(0, 0);
+    std::vector<float> values(buffers.size());
+    if (peers().hosts() > 1) {
+      flip_a_bit(group().parameters()[0]);
     } else if (!values.empty()) {
-      team_->first().buffers().read(values);
+      buffers.read(values);
       flip_a_bit(values[0]);
-      team_->first().buffers().write(values);
+      buffers.write(values);
     } else {
       spdlog::warn("no drift: workers of one host share one replica of a model without buffers");
     }
   }
-  group_->barrier();  // all of the host see it before one takes its hash
+  group().barrier();  // all of the host see it before one takes its hash
 }
 
 void Trainer::verify() {
@@ -69,12 +75,15 @@ void Trainer::verify() {
   const ReplicaDrift drift = find_drift(hashes);
   if (!drift.found()) return;
   const auto& untrusted = drift.untrusted;
-  const bool void_snapshots = std::find(untrusted.begin(), untrusted.end(), world_.host()) != untrusted.end();
+  const bool void_snapshots =
+      std::find(untrusted.begin(), untrusted.end(), peers().host()) != untrusted.end();
   if (snapshotter_ && world_.local_rank() == 0 && void_snapshots) snapshotter_->make_void();
   // Also keeps the first to fail from ending the others before their snapshots are void.
-  const std::vector<std::string> hosts = exchange_texts(world_.communicator(), host_name());
+  const std::vector<std::string> hosts = exchange_texts(peers().communicator(), host_name());
   throw Error(ErrorCode::kInternal, describe(drift, hashes, hosts),
-              {.rank = drift.suspect, .operation = "compare replicas", .step = progress_.step});
+              {.rank = drift.suspect < 0 ? -1 : peers().name(drift.suspect),
+               .operation = "compare replicas",
+               .step = progress_.step});
 }
 
 }  // namespace distbelief::train

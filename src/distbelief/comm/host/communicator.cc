@@ -61,7 +61,7 @@ void for_each_chunk(const View& values, const Visit& visit) {
 }  // namespace
 
 HostCommunicator::HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline,
-                                   int first_rank)
+                                   int first_rank, int rank_stride)
     : Communicator(transport->rank(), transport->size()),
       transport_(std::move(transport)) {
   const std::size_t head = (HostDomain::bytes_needed(size()) + 4095) / 4096 * 4096;
@@ -72,6 +72,7 @@ HostCommunicator::HostCommunicator(std::unique_ptr<Communicator> transport, std:
                                                              .members = size(),
                                                              .first_rank = first_rank,
                                                              .members_per_rank = 1,
+                                                             .rank_stride = rank_stride,
                                                              .deadline = deadline});
 }
 

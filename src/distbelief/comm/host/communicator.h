@@ -37,9 +37,10 @@ class HostWindow {
 // Point-to-point messages and the first meeting go over `transport`.
 class HostCommunicator final : public Communicator {
  public:
-  // `first_rank`: the world rank of this host's first rank, for messages.
+  // `first_rank`: the world rank of this host's first rank, `rank_stride` how far the next one's is: for
+  // messages.
   HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline,
-                   int first_rank = 0);
+                   int first_rank = 0, int rank_stride = 1);
   ~HostCommunicator() override;
 
   // Shared memory that such a communicator of `ranks` takes for itself.

@@ -17,6 +17,7 @@ class HostDomain {
     int members = 1;
     int first_rank = 0;  // world rank of member 0: for messages only
     int members_per_rank = 1;
+    int rank_stride = 1;  // between the world ranks of two neighbours
     std::chrono::nanoseconds deadline = std::chrono::seconds(120);
   };
 
@@ -26,7 +27,9 @@ class HostDomain {
 
   int member() const { return options_.member; }
   int members() const { return options_.members; }
-  int rank_of(int member) const { return options_.first_rank + member / options_.members_per_rank; }
+  int rank_of(int member) const {
+    return options_.first_rank + member / options_.members_per_rank * options_.rank_stride;
+  }
 
   void barrier(const char* operation, std::int64_t step = -1);
   AbortRecord& abort() { return *abort_; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -21,6 +22,12 @@ std::uint64_t pack(MPI_Request request) {
   std::uint64_t id = 0;
   std::memcpy(&id, &request, sizeof(request));
   return id;
+}
+
+// MPI is asked for one thread at a time (MPI_THREAD_SERIALIZED), whichever link and thread it is.
+std::mutex& turn() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 MPI_Request unpack(std::uint64_t id) {
@@ -78,6 +85,7 @@ MpiLink::~MpiLink() {
 }
 
 Link::Request MpiLink::start_send(const std::byte* data, std::size_t bytes, int to, int tag) {
+  const std::lock_guard lock(turn());
   const Bytes message(bytes);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Isend(data, message.count(), message.type(), to, tag, comm_, &request), "MPI_Isend");
@@ -85,6 +93,7 @@ Link::Request MpiLink::start_send(const std::byte* data, std::size_t bytes, int 
 }
 
 Link::Request MpiLink::start_receive(std::byte* data, std::size_t bytes, int from, int tag) {
+  const std::lock_guard lock(turn());
   const Bytes message(bytes);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Irecv(data, message.count(), message.type(), from, tag, comm_, &request), "MPI_Irecv");
@@ -99,13 +108,17 @@ void MpiLink::wait(std::span<Request> requests, const char* operation) {
   const auto start = Clock::now();
   for (;;) {
     int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(pending.size()), pending.data(), &done, MPI_STATUSES_IGNORE),
-              operation);
+    {
+      const std::lock_guard lock(turn());
+      check_mpi(MPI_Testall(static_cast<int>(pending.size()), pending.data(), &done, MPI_STATUSES_IGNORE),
+                operation);
+    }
     if (done) return;
     const auto waited = Clock::now() - start;
     if (waited > deadline_) break;
     if (waited > kSpin) std::this_thread::sleep_for(kNap);
   }
+  const std::lock_guard lock(turn());
   const Request* late = nullptr;
   for (std::size_t i = 0; i < pending.size(); ++i) {
     int done = 0;

@@ -10,7 +10,8 @@
 namespace distbelief::comm {
 
 // Messages over an MPI communicator, which it duplicates and owns. Waits spin briefly, then sleep, so
-// more ranks than cores are slow, never stuck.
+// more ranks than cores are slow, never stuck. Several threads may use it: they take turns at MPI, and none
+// keeps its turn while it waits.
 class MpiLink final : public Link {
  public:
   // `names` are the ranks that messages speak of, where they are others than those of `comm`.

@@ -20,11 +20,14 @@ using comm::size_of;
 
 struct World::State {
   Options options;
+  MPI_Comm comm = MPI_COMM_NULL;  // its ranks in order
   bool owns_mpi = false;
   bool closed = false;
   int host = 0;
   int local_rank = 0;
   std::vector<int> workers_per_host;
+  int first_name = 0;   // of rank 0 in the world that this one was split from
+  int name_stride = 1;  // and how far the next rank's is
   std::unique_ptr<comm::LinkCommunicator> world;
   std::unique_ptr<comm::HostCommunicator> host_group;
   std::unique_ptr<comm::LinkCommunicator> leaders;
@@ -66,8 +69,12 @@ void require_threads(int provided, int hosts) {
         "MPI_Init_thread(..., MPI_THREAD_SERIALIZED, ...) or let World::create() do it");
 }
 
-World make_world(MPI_Comm comm, World::Options options, bool owns_mpi) {
+World make_world(MPI_Comm comm, World::Options options, bool owns_mpi, int first_name = 0,
+                 int name_stride = 1) {
   auto state = std::make_unique<World::State>();
+  state->first_name = first_name;
+  state->name_stride = name_stride;
+  const auto name = [&](int rank) { return first_name + rank * name_stride; };
   state->options = options;
   state->owns_mpi = owns_mpi;
   MPI_Comm same_host = MPI_COMM_NULL;
@@ -88,12 +95,19 @@ World make_world(MPI_Comm comm, World::Options options, bool owns_mpi) {
   std::vector<int> firsts(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), firsts.begin(), 0);
   const int first = firsts[std::size_t(state->host)];
-  std::vector<int> neighbours(static_cast<std::size_t>(counts[static_cast<std::size_t>(state->host)]));
-  std::iota(neighbours.begin(), neighbours.end(), first);
-  state->world = over(ordered, options, {});
-  state->host_group =
-      std::make_unique<comm::HostCommunicator>(over(same_host, options, neighbours), options.deadline, first);
-  if (leaders != MPI_COMM_NULL) state->leaders = over(leaders, options, firsts);
+  const auto names_of = [&](std::vector<int> ranks) {
+    std::transform(ranks.begin(), ranks.end(), ranks.begin(), name);
+    return ranks;
+  };
+  std::vector<int> all(static_cast<std::size_t>(size_of(comm)));
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<int> neighbours(all.begin() + first,
+                                    all.begin() + first + counts[static_cast<std::size_t>(state->host)]);
+  state->comm = ordered;
+  state->world = over(ordered, options, names_of(all));
+  state->host_group = std::make_unique<comm::HostCommunicator>(over(same_host, options, names_of(neighbours)),
+                                                               options.deadline, name(first), name_stride);
+  if (leaders != MPI_COMM_NULL) state->leaders = over(leaders, options, names_of(firsts));
   if (state->workers_per_host.size() > 1) {
     state->two_level = std::make_unique<comm::TwoLevelCommunicator>(
         comm::TwoLevelCommunicator::Options{.first_rank = first,
@@ -125,6 +139,8 @@ World::~World() = default;
 
 int World::rank() const { return state_->world->rank(); }
 int World::size() const { return state_->world->size(); }
+int World::name(int rank) const { return state_->first_name + rank * state_->name_stride; }
+int World::name_stride() const { return state_->name_stride; }
 int World::host() const { return state_->host; }
 int World::hosts() const { return int(state_->workers_per_host.size()); }
 int World::local_rank() const { return state_->local_rank; }
@@ -149,8 +165,19 @@ comm::Communicator& World::communicator() {
 comm::HostCommunicator& World::host_group() { return *state_->host_group; }
 comm::LinkCommunicator* World::leaders() { return state_->leaders.get(); }
 
+comm::Link& World::link() { return state_->world->link(); }
+
+// A communicator of its own for each part: groups come and go with a generation, not with a step.
+World World::split(int color) {
+  MPI_Comm part = distbelief::split(state_->comm, color, rank());
+  std::vector<int> names(std::size_t(size_of(part)));
+  const int own = name(rank());
+  check_mpi(MPI_Allgather(&own, 1, MPI_INT, names.data(), 1, MPI_INT, part), "MPI_Allgather");
+  return make_world(part, state_->options, false, names[0], names.size() > 1 ? names[1] - names[0] : 1);
+}
+
 bool World::abort(const std::string& message) {
-  return state_->host_group->domain().abort().set(rank(), message);
+  return state_->host_group->domain().abort().set(name(rank()), message);
 }
 
 void World::abort_job(int exit_code) {

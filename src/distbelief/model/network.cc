@@ -1,0 +1,60 @@
+#include "distbelief/model/network.h"
+
+#include "distbelief/base/random.h"
+#include "distbelief/model/random.h"
+
+namespace distbelief::model {
+namespace {
+
+// Keeps initial weights apart from the randomness of lanes and of augmentation.
+constexpr std::uint64_t kWeightStream = 0x77656967;
+
+// The module at a path of dots below `root`; made where it is missing.
+torch::nn::Module& container(torch::nn::Module& root, const std::string& path) {
+  torch::nn::Module* place = &root;
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t dot = std::min(path.find('.', begin), path.size());
+    const std::string name = path.substr(begin, dot - begin);
+    const auto children = place->named_children();
+    const auto* found = children.find(name);
+    place = found ? found->get() : place->register_module(name, std::make_shared<torch::nn::Module>()).get();
+    begin = dot + 1;
+  }
+  return *place;
+}
+
+}  // namespace
+
+LayerBlock::LayerBlock(torch::nn::Sequential layers) : layers_(std::move(layers)) {
+  for (const auto& layer : layers_->named_children()) register_module(layer.key(), layer.value());
+}
+
+void seed_block(std::uint64_t seed, int block) {
+  torch::manual_seed(derive_seed({seed, kWeightStream, std::uint64_t(block)}));
+}
+
+Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed) : range_(range) {
+  for (int i = range.begin; i < range.end; ++i) {
+    const BlockRecipe& recipe = blueprint[std::size_t(i)];
+    seed_block(seed, i);
+    blocks_.push_back(recipe.make({.network = *this, .seed = seed}));
+    hold(recipe.path, *blocks_.back());
+  }
+}
+
+void Network::hold(const std::string& path, Block& block) {
+  torch::nn::Module& place = container(*this, path);
+  for (const auto& child : block.named_children()) place.register_module(child.key(), child.value());
+}
+
+torch::Tensor Network::forward(torch::Tensor input) {
+  for (int i = range_.begin; i < range_.end; ++i) input = forward(i, std::move(input));
+  return input;
+}
+
+torch::Tensor Network::forward(int block, torch::Tensor input) {
+  begin_stream(std::uint64_t(block));
+  return this->block(block).forward(std::move(input));
+}
+
+}  // namespace distbelief::model

@@ -1,0 +1,345 @@
+#include "distbelief/train/pipeline_team.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+#include "distbelief/base/error.h"
+#include "distbelief/model/random.h"
+
+namespace distbelief::train {
+
+using report::Phase;
+using Clock = std::chrono::steady_clock;
+
+// What a worker needs of one of its stages.
+struct PipelineTeam::Part {
+  Part(Stage& of, StageStreams ways, std::int64_t lanes)
+      : stage(of),
+        streams(std::move(ways)),
+        replica(of.network, of.group->layout(), of.group->parameters()),
+        buffers(*of.network),
+        step_buffers(buffers.size()),
+        flights(std::size_t(lanes)) {}
+
+  Stage& stage;
+  StageStreams streams;
+  compute::Replica replica;
+  compute::BufferSet buffers;
+  std::vector<float> step_buffers;  // what every lane starts from
+  std::vector<Flight> flights;      // by lane of this replica
+  torch::Tensor tied;               // the weight that another stage has too; undefined: there is none
+  int tied_parameter = -1;          // its number here, where it is updated
+  std::vector<float> tied_gradient;
+};
+
+struct PipelineTeam::Step {
+  const strategy::StepPlan& plan;
+  const LaneNotes& wishes;
+  double items = 0;
+};
+
+namespace {
+
+ElementType element_type(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat32: return ElementType::kFloat32;
+    case torch::kFloat64: return ElementType::kFloat64;
+    case torch::kInt64: return ElementType::kInt64;
+    case torch::kUInt8: return ElementType::kUint8;
+    default: break;
+  }
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("activations of type {} cannot go from stage to stage", torch::toString(type)));
+}
+
+torch::ScalarType torch_type(ElementType type) {
+  switch (type) {
+    case ElementType::kUint8: return torch::kUInt8;
+    case ElementType::kInt64: return torch::kInt64;
+    case ElementType::kFloat32: return torch::kFloat32;
+    case ElementType::kFloat64: return torch::kFloat64;
+  }
+  return torch::kFloat32;
+}
+
+void send(comm::StreamSender& stream, const torch::Tensor& tensor, std::int64_t tag) {
+  const torch::Tensor values = tensor.detach().contiguous();
+  stream.send({.tag = tag, .type = element_type(values.scalar_type()), .shape = values.sizes().vec()},
+              values.data_ptr());
+}
+
+torch::Tensor receive(comm::StreamReceiver& stream, std::int64_t tag) {
+  const comm::ArrayHead head = stream.next();
+  DISTBELIEF_INVARIANT(head.tag == tag);  // both ends follow one schedule
+  torch::Tensor tensor = torch::empty(head.shape, torch_type(head.type));
+  stream.receive(tensor.data_ptr());
+  return tensor;
+}
+
+// The stage that updates a tied weight and the one that reads it too.
+struct Tie {
+  int owner = -1;
+  int guest = -1;
+  std::string name;
+  std::size_t bytes = 0;
+};
+
+Tie find_tie(const NetworkOutline& outline) {
+  Tie tie;
+  for (std::size_t guest = 0; guest < outline.stages.size(); ++guest)
+    for (const std::string& name : outline.stages[guest].tied) {
+      if (tie.guest >= 0)
+        throw Error(ErrorCode::kBadInput,
+                    fmt::format("'{}' and '{}' are both weights of several stages; one such is possible, cut "
+                                "the network elsewhere or into fewer stages",
+                                tie.name, name));
+      for (std::size_t owner = 0; owner < guest; ++owner)
+        for (const compute::Layout::Parameter& parameter : outline.stages[owner].parameters)
+          if (parameter.name == name)
+            tie = {int(owner), int(guest), name, std::size_t(element_count(parameter.shape)) * sizeof(float)};
+    }
+  return tie;
+}
+
+int index_of(const std::vector<compute::Layout::Parameter>& parameters, const std::string& name) {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].name == name) return int(i);
+  return -1;
+}
+
+}  // namespace
+
+PipelineTeam::PipelineTeam(Options options)
+    : options_(std::move(options)),
+      place_(strategy::place_of(options_.mesh, options_.world->rank())),
+      shape_{.pipeline = options_.mesh.pipeline,
+             .chunks = options_.chunks,
+             .lanes = options_.end_lane - options_.first_lane},
+      actions_(strategy::pipeline_actions(options_.schedule, shape_, place_.pipeline)) {
+  const Tie tie = find_tie(*options_.outline);
+  ways_ = std::make_unique<StageWays>(*options_.world, StageWays::Options{.mesh = options_.mesh,
+                                                                          .shape = shape_,
+                                                                          .array_bytes = options_.array_bytes,
+                                                                          .tied_owner = tie.owner,
+                                                                          .tied_guest = tie.guest,
+                                                                          .tied_bytes = tie.bytes});
+  for (Stage& stage : options_.stages) {
+    parts_.push_back(std::make_unique<Part>(stage, ways_->streams_of(stage.index), shape_.lanes));
+    Part& part = *parts_.back();
+    if (stage.index != tie.owner && stage.index != tie.guest) continue;
+    part.tied = stage.network->named_parameters()[tie.name];
+    part.tied_parameter = index_of(stage.outline->parameters, tie.name);
+  }
+  share_tied();
+}
+
+PipelineTeam::~PipelineTeam() = default;
+
+bool PipelineTeam::is_first(const Part& part) const { return part.stage.index == 0; }
+bool PipelineTeam::is_last(const Part& part) const { return part.stage.index + 1 == shape_.stages(); }
+
+compute::BufferSet& PipelineTeam::buffers(int stage, int thread) {
+  DISTBELIEF_INVARIANT(thread == 0);
+  return parts_[std::size_t(stage)]->buffers;
+}
+
+StepOutcome PipelineTeam::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
+  try {
+    run_step(plan, wishes);
+  } catch (const std::exception& error) {
+    for (const auto& part : parts_) part->stage.group->abort().set(options_.world->rank(), error.what());
+    options_.world->abort(error.what());
+    throw;
+  }
+  return outcome_of(meet_notes(), size_of(plan).filled_lanes);
+}
+
+void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
+  const Step step{plan, wishes, double(size_of(plan).samples * options_.task->items_per_sample())};
+  for (const auto& part : parts_) {
+    part->buffers.read(part->step_buffers);
+    part->stage.group->sharing(0).begin_step(plan);
+  }
+  for (const strategy::PipelineAction& action : actions_) {
+    Part& part = *parts_[std::size_t(action.stage / shape_.pipeline)];
+    const std::int64_t lane = options_.first_lane + action.lane;
+    if (action.kind == strategy::PipelineAction::Kind::kForward)
+      forward(part, lane, step);
+    else
+      backward(part, lane, step);
+  }
+  finish(step);
+}
+
+void PipelineTeam::take_batch(Part& part, Flight& flight) {
+  if (!is_first(part) && !is_last(part)) return;
+  const data::Batch& batch = options_.next_batch();  // lent until the next one
+  if (batch.size == 0) return;
+  const TensorBatch tensors = as_tensors(batch);
+  if (is_first(part)) flight.input = tensors.input.clone();
+  if (is_last(part)) flight.target = tensors.target.clone();
+}
+
+void PipelineTeam::forward(Part& part, std::int64_t lane, const Step& step) {
+  Flight& flight = part.flights[std::size_t(lane - options_.first_lane)];
+  clock_.start(Phase::kData);
+  take_batch(part, flight);
+  if (step.plan.lane_samples[std::size_t(lane)] == 0) return;
+  if (!is_first(part)) {
+    const auto begin = clock_.start(Phase::kExchange);
+    flight.input = receive(*part.streams.activations_in, lane).set_requires_grad(true);
+    traced("wait: activations", part, lane, begin);
+  }
+  const auto begin = clock_.start(Phase::kForward);
+  flight.values.resize(part.buffers.size() + kNoteFloats);
+  LaneNotes notes = step.wishes;
+  {
+    // Where activations are computed again, backward starts from the input alone.
+    const torch::AutoGradMode gradients(!options_.recompute || is_last(part));
+    flight.output = run_blocks(part, flight, lane, step);
+  }
+  if (is_last(part)) notes.loss = float(flight.output.item<double>() / step.items);
+  part.buffers.read(flight.values);
+  std::memcpy(flight.values.data() + part.buffers.size(), &notes, sizeof(notes));
+  traced("forward", part, lane, begin);
+  if (is_last(part)) return;
+  send(*part.streams.activations_out, flight.output, lane);
+  if (options_.recompute) flight.output.reset();
+}
+
+// Leaves the lane's own running statistics in the network's buffers.
+torch::Tensor PipelineTeam::run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step) {
+  const model::GeneratorScope randomness(lane_seed(options_.seed, step.plan.step, lane));
+  part.buffers.write(part.step_buffers);
+  if (!is_last(part)) return part.stage.network->forward(flight.input);
+  return options_.task->loss_sum(*part.stage.network,
+                                 {flight.input, flight.target, step.plan.lane_samples[std::size_t(lane)]});
+}
+
+void PipelineTeam::backward(Part& part, std::int64_t lane, const Step& step) {
+  strategy::AllreduceSharing& sharing = part.stage.group->sharing(0);
+  sharing.begin_lane(lane);
+  if (step.plan.lane_samples[std::size_t(lane)] == 0) return sharing.end_lane();
+  Flight flight = std::move(part.flights[std::size_t(lane - options_.first_lane)]);
+  std::memcpy(sharing.lane_buffers().data(), flight.values.data(), flight.values.size() * sizeof(float));
+  torch::Tensor gradient;
+  if (!is_last(part)) {
+    const auto begin = clock_.start(Phase::kExchange);
+    gradient = receive(*part.streams.gradients_in, lane);
+    traced("wait: gradients", part, lane, begin);
+  }
+  if (part.tied_parameter >= 0) {
+    clock_.start(Phase::kExchange);
+    const torch::Tensor other = receive(*part.streams.tied_in, lane);
+    part.tied_gradient.assign(other.data_ptr<float>(), other.data_ptr<float>() + other.numel());
+  }
+  const auto begin = clock_.start(Phase::kBackward);
+  if (!flight.output.defined()) flight.output = run_blocks(part, flight, lane, step);
+  if (!gradient.defined()) gradient = torch::full_like(flight.output, float(1.0 / step.items));
+  bool in_backward = false;
+  part.replica.backward(flight.output, gradient, [&](int parameter, const float* values) {
+    if (parameter == part.tied_parameter) {
+      for (std::size_t i = 0; i < part.tied_gradient.size(); ++i) part.tied_gradient[i] += values[i];
+      values = part.tied_gradient.data();
+    }
+    sharing.gradient(parameter, values);
+    if (options_.in_backward && !std::exchange(in_backward, true)) options_.in_backward();
+  });
+  if (!is_first(part)) send(*part.streams.gradients_out, flight.input.grad(), lane);
+  if (part.tied.defined() && part.tied_parameter < 0) {
+    send(*part.streams.tied_out, part.tied.grad(), lane);
+    part.tied.mutable_grad().reset();
+  }
+  sharing.end_lane();
+  clock_.start(Phase::kOther);
+  traced("backward", part, lane, begin);
+}
+
+void PipelineTeam::finish(const Step&) {
+  clock_.start(Phase::kExchange);
+  for (const auto& part : parts_) part->stage.group->sharing(0).sum_up();
+  const double squared = options_.clip_norm > 0 ? squared_norm() : 0;
+  for (const auto& part : parts_) {
+    part->stage.group->sharing(0).finish_step(squared);
+    part->buffers.write(part->stage.group->sharing(0).mean_buffers());
+  }
+  share_tied();
+  clock_.start(Phase::kOther);
+}
+
+// Of the whole network's gradient: parameter by parameter, as one process adds them. Collective.
+double PipelineTeam::squared_norm() {
+  std::vector<double> norms(options_.outline->parameters.size());
+  for (const auto& part : parts_)
+    if (speaks_for_replicas()) {
+      const std::span<const double> own = part->stage.group->sharing(0).squared_norms();
+      std::copy(own.begin(), own.end(), norms.begin() + std::ptrdiff_t(part->stage.outline->first_parameter));
+    }
+  options_.world->communicator().allreduce(comm::view(norms.data(), norms.size()), comm::ReduceOp::kSum);
+  return std::accumulate(norms.begin(), norms.end(), 0.0);
+}
+
+// The stage that only reads a tied weight gets its new values.
+void PipelineTeam::share_tied() {
+  constexpr std::int64_t kWeight = -1;
+  const torch::NoGradGuard no_grad;
+  for (const auto& part : parts_)
+    if (part->tied_parameter >= 0) send(*part->streams.tied_out, part->tied, kWeight);
+  for (const auto& part : parts_)
+    if (part->tied.defined() && part->tied_parameter < 0)
+      part->tied.copy_(receive(*part->streams.tied_in, kWeight));
+}
+
+// Every worker's wishes and the last stage's loss, on all. Collective.
+LaneNotes PipelineTeam::meet_notes() {
+  std::vector<float> values(kNoteFloats);
+  for (const auto& part : parts_) {
+    if (!speaks_for_replicas() || (part != parts_.front() && !is_last(*part))) continue;
+    const std::span<const float> mean = part->stage.group->sharing(0).mean_buffers();
+    for (std::size_t i = 0; i < kNoteFloats; ++i) values[i] += mean[part->buffers.size() + i];
+  }
+  options_.world->communicator().allreduce(comm::view(values.data(), values.size()), comm::ReduceOp::kSum);
+  LaneNotes notes;
+  std::memcpy(static_cast<void*>(&notes), values.data(), sizeof(notes));
+  return notes;
+}
+
+Evaluation PipelineTeam::evaluate(const data::BatchMaker& maker, std::uint64_t samples) {
+  data::Batch batch;
+  for (const auto& part : parts_) part->stage.network->eval();
+  const Evaluation result = train::evaluate({.samples = samples,
+                                             .items_per_sample = options_.task->items_per_sample(),
+                                             .part = place_.data,
+                                             .parts = options_.mesh.data},
+                                            options_.world->communicator(),
+                                            [&](data::Range range) { return score(maker, range, batch); });
+  for (const auto& part : parts_) part->stage.network->train();
+  return result;
+}
+
+Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data::Batch& batch) {
+  const torch::NoGradGuard no_grad;
+  const auto tag = std::int64_t(range.begin);
+  Score score;
+  for (const auto& part : parts_) {
+    if (is_first(*part) || is_last(*part)) maker.eval_batch(range, batch);
+    TensorBatch tensors = as_tensors(batch);
+    if (!is_first(*part)) tensors.input = receive(*part->streams.activations_in, tag);
+    if (is_last(*part))
+      score = options_.task->score(*part->stage.network, tensors);
+    else
+      send(*part->streams.activations_out, part->stage.network->forward(tensors.input), tag);
+  }
+  return score;
+}
+
+void PipelineTeam::traced(const char* name, const Part& part, std::int64_t lane, Clock::time_point begin) {
+  if (options_.trace)
+    options_.trace->span(fmt::format("{} {} stage {}", name, lane, part.stage.index), "pipeline", begin,
+                         Clock::now(), 0);
+}
+
+}  // namespace distbelief::train

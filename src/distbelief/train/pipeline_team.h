@@ -1,0 +1,85 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "distbelief/comm/world.h"
+#include "distbelief/compute/replica.h"
+#include "distbelief/report/trace.h"
+#include "distbelief/strategy/pipeline_schedule.h"
+#include "distbelief/train/stage.h"
+#include "distbelief/train/stage_streams.h"
+#include "distbelief/train/task.h"
+#include "distbelief/train/team.h"
+
+namespace distbelief::train {
+
+// A team whose workers hold stages of the network (Huang et al., "GPipe", 2019; Narayanan et al.,
+// "PipeDream", 2019, and "Efficient Large-Scale Language Model Training", 2021). A lane is a micro-batch: the
+// activations of each lane go from stage to stage, its gradients back, in the order of the schedule; every
+// stage hands its lanes' gradients to those who hold the same stage, in the order of lanes. So the bits are
+// those of one process with the same lanes. One thread.
+class PipelineTeam final : public Team {
+ public:
+  struct Options {
+    World* world = nullptr;
+    std::span<Stage> stages;  // of this worker, ascending; borrowed
+    const NetworkOutline* outline = nullptr;
+    strategy::Mesh mesh;
+    strategy::PipelineSchedule schedule = strategy::PipelineSchedule::kOneForwardOneBackward;
+    int chunks = 1;               // stages per worker
+    bool recompute = false;       // activations inside a stage are computed again for backward
+    std::size_t array_bytes = 0;  // of the largest array between two stages
+    std::int64_t first_lane = 0;  // of this replica
+    std::int64_t end_lane = 1;
+    const Task* task = nullptr;
+    std::function<const data::Batch&()> next_batch;  // on workers of the first and the last stage
+    std::function<void()> in_backward;               // at the first gradient of each lane; may be empty
+    double clip_norm = 0;
+    std::uint64_t seed = 0;
+    report::Trace* trace = nullptr;
+  };
+  explicit PipelineTeam(Options options);
+  ~PipelineTeam() override;
+
+  StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes) override;
+  Evaluation evaluate(const data::BatchMaker& maker, std::uint64_t samples) override;
+  report::PhaseClock& clock() override { return clock_; }
+  compute::BufferSet& buffers(int stage, int thread) override;
+
+ private:
+  // A lane between its forward and its backward at one stage.
+  struct Flight {
+    torch::Tensor input, target, output;
+    std::vector<float> values;  // buffers after forward, and notes
+  };
+  struct Part;
+  struct Step;
+
+  void run_step(const strategy::StepPlan& plan, const LaneNotes& wishes);
+  void forward(Part& part, std::int64_t lane, const Step& step);
+  void backward(Part& part, std::int64_t lane, const Step& step);
+  torch::Tensor run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step);
+  void take_batch(Part& part, Flight& flight);
+  void finish(const Step& step);
+  double squared_norm();
+  void share_tied();
+  LaneNotes meet_notes();
+  Score score(const data::BatchMaker& maker, data::Range range, data::Batch& batch);
+  void traced(const char* name, const Part& part, std::int64_t lane,
+              std::chrono::steady_clock::time_point begin);
+  bool is_first(const Part& part) const;
+  bool is_last(const Part& part) const;
+  bool speaks_for_replicas() const { return place_.data == 0 && place_.tensor == 0; }
+
+  Options options_;
+  strategy::MeshPlace place_;
+  strategy::PipelineShape shape_;
+  std::vector<strategy::PipelineAction> actions_;
+  std::unique_ptr<StageWays> ways_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  report::PhaseClock clock_;
+};
+
+}  // namespace distbelief::train
