@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,16 +10,53 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "distbelief/base/error.h"
 
 namespace distbelief::report {
 
+namespace {
+
+// Keeps other writers of the file out. One that was stopped while it had its turn is not waited for long.
+class Turn {
+ public:
+  explicit Turn(int descriptor) : descriptor_(descriptor) {
+    constexpr int kTries = 50;
+    for (int i = 0; i < kTries && !held_; ++i) {
+      held_ = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+      if (!held_ && errno != EWOULDBLOCK && errno != EINTR) return;  // a file system without locks
+      if (!held_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  ~Turn() {
+    if (held_) flock(descriptor_, LOCK_UN);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  int descriptor_;
+  bool held_ = false;
+};
+
+off_t size_of(int descriptor) { return lseek(descriptor, 0, SEEK_END); }
+
+// Where the last whole line ends.
+off_t end_of_lines(int descriptor) {
+  char byte = 0;
+  for (off_t end = size_of(descriptor); end > 0; --end)
+    if (pread(descriptor, &byte, 1, end - 1) != 1 || byte == '\n') return end;
+  return 0;
+}
+
+}  // namespace
+
 MetricsLog::MetricsLog(std::filesystem::path path) : path_(std::move(path)) {
   descriptor_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail(errno);
-  torn_ = ends_torn();
 }
 
 MetricsLog::~MetricsLog() { close(descriptor_); }
@@ -28,12 +66,6 @@ void MetricsLog::fail(int error) const {
       ErrorCode::kUnavailable,
       fmt::format("cannot append to {}: {}; make room, check the permissions, or choose another run folder",
                   path_.string(), std::generic_category().message(error)));
-}
-
-bool MetricsLog::ends_torn() const {
-  const off_t size = lseek(descriptor_, 0, SEEK_END);
-  char last = '\n';
-  return size > 0 && pread(descriptor_, &last, 1, size - 1) == 1 && last != '\n';
 }
 
 void MetricsLog::write_whole(std::string_view text) {
@@ -56,12 +88,16 @@ void MetricsLog::append(const nlohmann::json& object) {
   using Json = nlohmann::json;
   // Replacing what is not UTF-8: a strange file name must not end a run.
   std::string line = object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (torn_) line.insert(0, "\n");
+  const Turn turn(descriptor_);
+  const off_t whole = end_of_lines(descriptor_);
+  const bool torn = whole != size_of(descriptor_);
+  // Without a turn another writer may be in the middle of that line.
+  if (torn && (!turn.held() || ftruncate(descriptor_, whole) != 0)) line.insert(0, "\n");
   try {
     write_whole(line);
-    torn_ = false;
   } catch (...) {
-    torn_ = ends_torn();
+    // What cannot be cut off now the next one mends.
+    [[maybe_unused]] const bool cut = turn.held() && ftruncate(descriptor_, whole) == 0;
     throw;
   }
 }

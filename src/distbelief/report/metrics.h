@@ -9,8 +9,9 @@ namespace distbelief::report {
 
 // A file of one JSON object per line: metrics.jsonl, events.jsonl. Continues what is there. A line
 // reaches the system in one append before append() returns, so it outlives a killed process, and several
-// processes may write the same file. Not thread-safe. Throws Error(kUnavailable) naming the file. After a
-// full disk or a power cut one torn line may stand in the file: readers skip what does not parse.
+// processes may write the same file. Not thread-safe. Throws Error(kUnavailable) naming the file. What a
+// full disk or a power cut left of a line is cut off at once or by the next append, so all lines are whole;
+// only where the file system has no locks a torn one may stay: readers skip what does not parse.
 class MetricsLog {
  public:
   explicit MetricsLog(std::filesystem::path path);
@@ -24,12 +25,10 @@ class MetricsLog {
 
  private:
   void write_whole(std::string_view text);
-  bool ends_torn() const;
   [[noreturn]] void fail(int error) const;
 
   std::filesystem::path path_;
   int descriptor_ = -1;
-  bool torn_ = false;  // the file ends inside a line
 };
 
 // A line of events.jsonl: what happened, when by the calendar's clock, and its details.

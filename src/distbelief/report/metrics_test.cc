@@ -1,7 +1,10 @@
 #include "distbelief/report/metrics.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -43,10 +46,22 @@ TEST_F(MetricsLogTest, TwoWritersDoNotOverwriteEachOther) {
   EXPECT_EQ(text(), "{\"from\":1}\n{\"from\":2}\n{\"from\":1}\n");
 }
 
-TEST_F(MetricsLogTest, StartsANewLineAfterATornOne) {
+TEST_F(MetricsLogTest, CutsOffATornLine) {
   std::ofstream(path()) << "{\"step\":1}\n{\"st";
   MetricsLog(path()).append({{"step", 3}});
-  EXPECT_EQ(text(), "{\"step\":1}\n{\"st\n{\"step\":3}\n");
+  EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":3}\n");
+  std::ofstream(path()) << "{\"st";
+  MetricsLog(path()).append({{"step", 4}});
+  EXPECT_EQ(text(), "{\"step\":4}\n");
+}
+
+TEST_F(MetricsLogTest, LeavesATornLineAloneWhileAnotherWriterHasItsTurn) {
+  std::ofstream(path()) << "{\"st";
+  const int other = open(path().c_str(), O_RDWR);
+  ASSERT_EQ(flock(other, LOCK_EX), 0);
+  MetricsLog(path()).append({{"step", 3}});
+  close(other);
+  EXPECT_EQ(text(), "{\"st\n{\"step\":3}\n");
 }
 
 TEST_F(MetricsLogTest, WritesAnOddValueAsJsonAllTheSame) {
@@ -85,8 +100,9 @@ TEST_F(MetricsLogTest, ReportsAFullDiskAndGoesOnWhenThereIsRoomAgain) {
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(code, ErrorCode::kUnavailable);
+  EXPECT_EQ(text(), "{\"step\":1}\n") << "half a line was left";
   log.append({{"step", 3}});
-  EXPECT_EQ(text(), "{\"step\":1}\n{\"st\n{\"step\":3}\n");
+  EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":3}\n");
 }
 
 }  // namespace

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
 
+#include <atomic>
+#include <cstdio>
+#include <memory>
+
 #include "distbelief/base/error.h"
 
 namespace distbelief::train {
@@ -15,6 +19,11 @@ std::shared_ptr<spdlog::logger> open_worker_log(const std::filesystem::path& run
                                                 std::make_shared<spdlog::sinks::basic_file_sink_mt>(
                                                     (folder / fmt::format("worker-{}.log", rank)).string()));
     log->flush_on(spdlog::level::info);
+    // On a full disk every line would complain.
+    log->set_error_handler([rank, said = std::make_shared<std::atomic<bool>>(false)](const std::string& why) {
+      if (!said->exchange(true))
+        std::fprintf(stderr, "distbelief: worker %d: its log misses lines: %s\n", rank, why.c_str());
+    });
     return log;
   } catch (const std::exception& error) {
     throw Error(ErrorCode::kUnavailable,
