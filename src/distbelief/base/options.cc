@@ -72,6 +72,18 @@ OptionValue converted(const std::string& owner, const OptionSpec& spec, const Op
                           to_string(given), type_name(given)));
 }
 
+// The one candidate that begins with the word; empty when there is none, several, or hardly a word.
+std::string only_completion(const std::string& word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t kShortest = 3;
+  std::string found;
+  for (const std::string& candidate : candidates) {
+    if (word.size() < kShortest || !lower_case(candidate).starts_with(word)) continue;
+    if (!found.empty()) return "";
+    found = candidate;
+  }
+  return found;
+}
+
 }  // namespace
 
 OptionMap resolve_options(const std::string& owner, const std::vector<OptionSpec>& specs,
@@ -125,7 +137,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
       best_distance = distance;
     }
   }
-  return best;
+  return best.empty() ? only_completion(wanted, candidates) : best;
 }
 
 }  // namespace distbelief

@@ -110,6 +110,12 @@ TEST(Nearest, PrefersTheSmallestDistanceThenTheFirst) {
   EXPECT_EQ(nearest("bat", {"cat", "hat"}), "cat");
 }
 
+TEST(Nearest, CompletesTheBeginningOfOneCandidate) {
+  EXPECT_EQ(nearest("fashion", {"mnist", "fashion_mnist"}), "fashion_mnist");
+  EXPECT_EQ(nearest("synth", {"synthetic_images", "synthetic_tokens"}), "") << "which of the two?";
+  EXPECT_EQ(nearest("fa", {"fashion_mnist"}), "");
+}
+
 TEST(Nearest, IsEmptyWhenNothingIsNear) {
   EXPECT_EQ(nearest("transformer", {"mlp", "cnn"}), "");
   EXPECT_EQ(nearest("x", {"y"}), "");

@@ -22,13 +22,7 @@ bool is_image(const SampleSpec& spec) {
 }
 
 void check(const SampleSpec& spec, const BatchMaker::Options& options, std::int64_t channels) {
-  if ((options.augment_pad_crop || options.augment_flip) && !is_image(spec)) {
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("data.augment needs images of [channels, height, width] bytes, this data set has {} {}; "
-                    "leave data.augment empty",
-                    to_string(spec.input_type), to_string(spec.input_shape)));
-  }
+  if (options.augment_pad_crop || options.augment_flip) require_augmentable(spec);
   if (options.augment_pad_crop && options.pad < 0) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("data.pad must be 0 or more pixels, it is {}", options.pad));
@@ -91,6 +85,15 @@ void look_up(const std::uint8_t* from, std::int64_t count, const float* table, f
 }
 
 }  // namespace
+
+void require_augmentable(const SampleSpec& spec) {
+  if (is_image(spec)) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("data.augment needs images of [channels, height, width] bytes, this data set has {} {}; "
+                  "leave data.augment empty",
+                  to_string(spec.input_type), to_string(spec.input_shape)));
+}
 
 BatchMaker::BatchMaker(const Source& source, Options options) : source_(source), options_(options) {
   const SampleSpec& spec = source.spec();

@@ -22,6 +22,9 @@ struct Batch {
   std::vector<std::uint8_t> raw;       // working space of BatchMaker: one image as the source gives it
 };
 
+// Throws Error(kBadInput) when samples are not images, which alone can be augmented.
+void require_augmentable(const SampleSpec& spec);
+
 // Fills one batch: reads, converts, augments, normalises. Pure: randomness is (seed, epoch, sample).
 // Borrows the source, which must outlive it. Any number of threads may fill different batches at once.
 // A batch that is filled again keeps its memory.

@@ -162,11 +162,22 @@ void IdxSource::expect(std::uint64_t index) const {
 
 DataSet open_idx_folder(const std::filesystem::path& folder, const IdxTraits& traits,
                         const std::string& advice) {
-  const auto open = [&](const std::string& part) {
-    return std::make_unique<IdxSource>(find_file(folder, part + "-images-idx3-ubyte", advice),
-                                       find_file(folder, part + "-labels-idx1-ubyte", advice), traits);
+  const auto images = [&](const std::string& part) {
+    return find_file(folder, part + "-images-idx3-ubyte", advice);
   };
-  return {open("train"), open("t10k")};
+  const auto open = [&](const std::string& part) {
+    return std::make_unique<IdxSource>(images(part), find_file(folder, part + "-labels-idx1-ubyte", advice),
+                                       traits);
+  };
+  DataSet set{open("train"), open("t10k")};
+  const Shape &train = set.train->spec().input_shape, &test = set.test->spec().input_shape;
+  if (train != test)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("images to test on must have the shape of those to train on: '{}' has {}, '{}' has "
+                    "{}; do both belong to one data set?",
+                    images("train").string(), to_string(train), images("t10k").string(), to_string(test)));
+  return set;
 }
 
 }  // namespace distbelief::data

@@ -46,7 +46,8 @@ class IdxSource : public Source {
 };
 
 // Opens the usual four files (train-images-idx3-ubyte and so on, each plain or .gz) of `folder`. A missing
-// one is Error(kUnavailable), ending in `advice` on where to get it.
+// one is Error(kUnavailable), ending in `advice` on where to get it. Images of two shapes are
+// Error(kBadInput).
 DataSet open_idx_folder(const std::filesystem::path& folder, const IdxTraits& traits,
                         const std::string& advice);
 

@@ -226,6 +226,15 @@ TEST_F(Idx, FolderIsOpenedPlainOrGzip) {
   }
 }
 
+TEST_F(Idx, FolderRefusesTestImagesOfAnotherShape) {
+  write_set("");
+  write("t10k-images-idx3-ubyte", idx(8, {2, 3, 2}, counting(12)));
+  const std::string message =
+      failure(ErrorCode::kBadInput, [&] { open_idx_folder(folder_, IdxTraits{}, ""); });
+  EXPECT_PRED_FORMAT2(IsSubstring, "train-images-idx3-ubyte' has [1, 2, 3]", message);
+  EXPECT_PRED_FORMAT2(IsSubstring, "t10k-images-idx3-ubyte' has [1, 3, 2]", message);
+}
+
 TEST_F(Idx, FolderNamesTheMissingFileAndWhereToGetIt) {
   write_set("");
   std::filesystem::remove(folder_ / "t10k-labels-idx1-ubyte");

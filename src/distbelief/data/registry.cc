@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "distbelief/base/error.h"
+#include "distbelief/data/batch.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/synthetic.h"
 
@@ -130,6 +131,7 @@ DataSet open_data_set(const DataConfig& config) {
   const OptionMap options =
       resolve_options(fmt::format("data set '{}'", entry.name), entry.options, config.options);
   DataSet set = entry.open(config, options);
+  if (!config.augment.empty()) require_augmentable(set.train->spec());
   set.train = limited(std::move(set.train), "train_limit", config.train_limit);
   set.test = limited(std::move(set.test), "test_limit", config.test_limit);
   return set;

@@ -21,7 +21,7 @@ struct DataSetEntry {
 const std::vector<DataSetEntry>& data_sets();
 
 // Opens what [data] names, with train_limit and test_limit applied. Throws Error(kBadInput) for an
-// unknown name (with the nearest one) or option.
+// unknown name (with the nearest one) or option, and for augmentation of what is no image.
 DataSet open_data_set(const DataConfig& config);
 
 }  // namespace distbelief::data

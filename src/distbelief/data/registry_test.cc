@@ -82,9 +82,19 @@ TEST(DataRegistry, AppliesLimits) {
   EXPECT_PRED_FORMAT2(IsSubstring, "data.train_limit", failure(ErrorCode::kBadInput, config));
 }
 
+TEST(DataRegistry, RefusesToAugmentTokens) {
+  DataConfig config = named("synthetic_tokens");
+  config.augment = {"flip"};
+  EXPECT_PRED_FORMAT2(IsSubstring, "data.augment needs images", failure(ErrorCode::kBadInput, config));
+  config.name = "synthetic";
+  EXPECT_NO_THROW(open_data_set(config));
+}
+
 TEST(DataRegistry, NamesTheNearestOfAnUnknownNameOrOption) {
   const std::string unknown_name = failure(ErrorCode::kBadInput, named("fashon_mnist"));
   EXPECT_PRED_FORMAT2(IsSubstring, "'fashon_mnist', did you mean 'fashion_mnist'?", unknown_name);
+  EXPECT_PRED_FORMAT2(IsSubstring, "did you mean 'fashion_mnist'?",
+                      failure(ErrorCode::kBadInput, named("fashion")));
   DataConfig config = named("synthetic");
   config.options = {{"sampels", std::int64_t{5}}};
   const std::string unknown_option = failure(ErrorCode::kBadInput, config);
