@@ -69,6 +69,17 @@ Fault parse_fault(const std::string& text) {
       refuse(text, fmt::format("no key '{}'; there are rank, step, generation, point, factor, steps", key));
   }
   require_one_of(kPoints, fault.point, text, "point");
+  if (!(fault.factor >= 1)) refuse(text, fmt::format("factor must be 1 or more, found {}", fault.factor));
+  return fault;
+}
+
+Fault parse_fault(const std::string& text, const WorkerCounts& workers) {
+  Fault fault = parse_fault(text);
+  const std::int64_t count = fault.generation == 1 ? workers.first : workers.most;
+  if (fault.rank >= count)
+    refuse(text,
+           fmt::format("there is no worker {}: generation {} has 0 to {}", fault.rank,
+                       fault.generation == 0 ? "1 or later" : std::to_string(fault.generation), count - 1));
   return fault;
 }
 

@@ -27,6 +27,13 @@ struct Fault {
 
 // Throws Error(kBadInput) that names what is wrong and what there is.
 Fault parse_fault(const std::string& text);
+// The same, and refuses a fault of a worker that the run never has: it begins with so many, and may get to so
+// many.
+struct WorkerCounts {
+  std::int64_t first = 1;
+  std::int64_t most = 1;
+};
+Fault parse_fault(const std::string& text, const WorkerCounts& workers);
 
 // The faults of one worker. The training thread passes the points; anyone may ask disk_is_full().
 class Faults {

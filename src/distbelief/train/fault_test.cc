@@ -28,6 +28,17 @@ TEST(Fault, NamesWhatItDoesNotKnow) {
     }
 }
 
+TEST(Fault, RefusesWhatCannotHappen) {
+  EXPECT_THROW(parse_fault("slow:factor=0"), Error);
+  EXPECT_THROW(parse_fault("slow:factor=0.5"), Error);
+  EXPECT_NO_THROW(parse_fault("slow:factor=1"));
+  const WorkerCounts counts{.first = 2, .most = 4};
+  EXPECT_THROW(parse_fault("kill:rank=2,step=1", counts), Error);
+  EXPECT_EQ(parse_fault("kill:rank=1,step=1", counts).rank, 1);
+  EXPECT_EQ(parse_fault("kill:rank=3,step=1,generation=2", counts).rank, 3) << "it may be scaled by then";
+  EXPECT_THROW(parse_fault("kill:rank=4,step=1,generation=0", counts), Error);
+}
+
 TEST(Faults, ConcernOneWorkerOneGenerationOneStep) {
   Faults mine({parse_fault("throw:rank=1,step=5,generation=2")}, 1, 2);
   EXPECT_NO_THROW(mine.pass("step", 4));
