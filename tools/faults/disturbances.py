@@ -33,11 +33,11 @@ def resize(judge):
         require(not run.events("lost"), "a worker was lost")
         row.notes.append("pauses " + ", ".join(f"{pause:.2f}" for pause in row.seconds) + " s")
 
-    return [judge.row("resize 2 -> 4 -> 1 -> 3", body, workers=sizes[-1], limit=1)]
+    return [judge.row("resize 2 -> 4 -> 1 -> 3", body, workers=sizes[-1], limit=1, each=True)]
 
 
-def struck(judge, fault, strike, limit=None, **changes):
-    """A run that is struck once, and whose workers all have to be new afterwards."""
+def struck(judge, fault, strike, limit=None, check=lambda run, row, since: None, **changes):
+    """A run that is struck once, and whose workers all have to be new afterwards. `check` looks at what was told."""
     def body(run, row):
         run.train(judge.workers)
         judge.wait_a_while(run)
@@ -49,6 +49,7 @@ def struck(judge, fault, strike, limit=None, **changes):
         after = judge.check_lanes(run, judge.workers)
         require(not after & set(before), "a process was kept")
         judge.check_generations(run, [1])
+        check(run, row, since)
 
     return [judge.row(fault, body, limit=limit, **changes)]
 
@@ -58,8 +59,22 @@ def launcher(judge):
 
 
 def stopped(judge):
-    return struck(judge, "SIGSTOP of a worker, deadline 2 s",
-                  lambda _, workers: os.kill(max(workers), signal.SIGSTOP), **{"parallel.deadline_seconds": 2})
+    deadline, ranks = 2, []
+
+    def strike(run, workers):
+        victim = max(workers)
+        ranks.extend(worker["rank"] for worker in run.status()["workers"] if worker["pid"] == victim)
+        os.kill(victim, signal.SIGSTOP)
+
+    def check(run, row, since):
+        [lost] = run.events("lost")
+        noticed = lost["unix_seconds"] - since
+        row.notes.append(f"named after {noticed:.2f} s")
+        require([lost["worker"]] == ranks, f"worker {ranks} was stopped, but {lost['worker']} is called lost")
+        require(noticed <= deadline + 1, f"named after {noticed:.2f} s, the deadline is {deadline} s")
+
+    return struck(judge, f"SIGSTOP of a worker, deadline {deadline} s", strike, check=check,
+                  **{"parallel.deadline_seconds": deadline})
 
 
 def supervisor(judge):

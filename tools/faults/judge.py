@@ -23,8 +23,8 @@ class Row:
     HEAD = ["fault", "count", "median s", "most s", "wanted s", "same bits", "audit", "generations", "left behind",
             "result"]
 
-    def __init__(self, fault, limit=None):
-        self.fault, self.limit = fault, limit  # seconds that the median may take
+    def __init__(self, fault, limit=None, each=False):
+        self.fault, self.limit, self.each = fault, limit, each  # seconds that the median, or each, may take
         self.count, self.seconds, self.notes = 0, [], []
         self.same_bits = self.audit = None
         self.generations, self.left, self.problem = "", [], ""
@@ -56,9 +56,9 @@ class Judge:
     def say(self, text):
         print(f"chaos: {text}", file=sys.stderr, flush=True)
 
-    def row(self, fault, body, *, workers=None, limit=None, **changes):
+    def row(self, fault, body, *, workers=None, limit=None, each=False, **changes):
         """Runs `body(run, row)` on a run that trains, then judges what came out."""
-        row, run = Row(fault, limit), self.run(**changes)
+        row, run = Row(fault, limit, each), self.run(**changes)
         self.say(f"{fault} ...")
         try:
             body(run, row)
@@ -124,7 +124,9 @@ class Judge:
             return
         row.notes.append(f"{sum(value <= row.limit for value in row.seconds)} of {len(row.seconds)} within "
                          f"{row.limit} s")
-        if statistics.median(row.seconds) > row.limit:
+        if row.each and max(row.seconds) > row.limit:
+            row.shortfall = f"one took {max(row.seconds):.2f} s, each was to take at most {row.limit} s"
+        elif statistics.median(row.seconds) > row.limit:
             row.shortfall = "half of them took longer than wanted"
 
     # ---- Waiting for what was done to have its effect
