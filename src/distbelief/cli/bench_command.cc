@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 
 #include <nlohmann/json.hpp>
@@ -16,6 +18,8 @@
 
 namespace distbelief::cli {
 namespace {
+
+constexpr std::int64_t kMost = 1'000'000;  // samples, steps, runs
 
 struct BenchFlags {
   std::string model = "cnn";
@@ -43,6 +47,7 @@ int in_workers(const BenchFlags& flags, const Config& config, const Invocation& 
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   pin_or_restart(invocation);
+  spdlog::set_default_logger(spdlog::null_logger_mt("bench"));  // errors are on standard error already
   return train::run_in_world(train::world_options(config), [&](World& world) {
     body(world);
     return 0;
@@ -107,10 +112,10 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
   step->add_option("--model", flags->model, "model by name")->capture_default_str();
   step->add_option("--batch", flags->batch, "samples per worker")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, kMost));
   step->add_option("--steps", flags->steps, "steps to time")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, kMost));
   step->add_option("--set", flags->sets, "a key of the job file: --set model.hidden=[2048,2048]")
       ->take_all()
       ->allow_extra_args(false);
@@ -121,7 +126,7 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
       ->check(CLI::Range(std::size_t{4}, std::size_t{1} << 40));
   allreduce->add_option("--repeats", flags->repeats, "runs of each")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, int(kMost)));
   allreduce->footer("Example:\n  distbelief bench allreduce --workers 2 --sizes 1048576,67108864");
   for (CLI::App* each : {step, allreduce}) {
     each->add_option("--workers", flags->workers, "processes")

@@ -8,6 +8,7 @@
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cluster/launch.h"
 #include "distbelief/comm/self_communicator.h"
 #include "distbelief/train/evaluation.h"
 #include "distbelief/train/job.h"
@@ -56,6 +57,7 @@ void load_weights(torch::nn::Module& network, const EvalFlags& flags) {
 }
 
 int eval(const EvalFlags& flags, const Invocation& invocation) {
+  if (cluster::launcher_place().rank != 0) return 0;  // under mpirun one answer is enough
   pin_or_restart(invocation);
   torch::set_num_threads(1);
   const fs::path job_file = fs::path(flags.run_dir) / "job.toml";

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 
 #include <cstdio>
 #include <exception>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/options.h"
 #include "distbelief/cli/commands.h"
 
 #ifdef DISTBELIEF_JEMALLOC
@@ -41,6 +43,21 @@ void catch_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaction(number, &action, nullptr);
 }
 
+// The parser would only say that a command is wanted.
+void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return;
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
+  const std::string near = distbelief::nearest(argv[1], names);
+  throw distbelief::Error(distbelief::ErrorCode::kBadInput,
+                          fmt::format("there is no command '{}'; {}", argv[1],
+                                      near.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                                                   : fmt::format("did you mean '{}'?", near)));
+}
+
 int run_program(int argc, char** argv) {
   using namespace distbelief::cli;
   CLI::App app{"Distributed deep learning on libtorch, MPI and shared memory.", "distbelief"};
@@ -59,6 +76,7 @@ int run_program(int argc, char** argv) {
                          add_bench, add_control, add_certs, add_worker, add_isa, add_begin, add_forget})
     add(app, invocation, run);
   try {
+    refuse_unknown_command(app, argc, argv);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;

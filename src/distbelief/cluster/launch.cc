@@ -29,12 +29,13 @@ std::vector<std::string> mpiexec_command(const LaunchOptions& options) {
     for (const char* flag : {"--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout",
                              "0", "--mca", "orte_abort_timeout", "2", "--quiet"})
       command.emplace_back(flag);
+  const bool keeps_files = kOpenMpi && !options.session_folder.empty();
+  if (keeps_files)
+    command.insert(command.end(), {"--mca", "orte_tmpdir_base", options.session_folder.string()});
   // Inside a host we have our own shared memory; what a killed launcher leaves of Open MPI's would stay.
-  if (kOpenMpi && !options.session_folder.empty())
-    command.insert(command.end(), {"--mca", "btl", "self,tcp", "--mca", "orte_tmpdir_base",
-                                   options.session_folder.string()});
-  if (kOpenMpi && !options.session_folder.empty() && options.hosts.empty())
-    command.insert(command.end(), {"--mca", "btl_tcp_if_include", "lo"});
+  const bool over_tcp = keeps_files && !options.mpi_memory;
+  if (over_tcp) command.insert(command.end(), {"--mca", "btl", "self,tcp"});
+  if (over_tcp && options.hosts.empty()) command.insert(command.end(), {"--mca", "btl_tcp_if_include", "lo"});
   // A launcher's daemon behind a cut link finds out and ends its workers.
   if (kOpenMpi && !options.hosts.empty())
     for (const char* setting :
@@ -55,6 +56,27 @@ void add_environment(std::vector<std::string>& command, const LaunchOptions& opt
       command.insert(command.end(), {"-genv", variable.name, variable.value});
   }
 }
+
+// What a killed launcher leaves goes with this.
+class SessionFolder {
+ public:
+  SessionFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "distbelief-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw Error(ErrorCode::kUnavailable, fmt::format("cannot make a folder like {}: is there room?", name));
+    path_ = name;
+  }
+  ~SessionFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  SessionFolder(const SessionFolder&) = delete;
+  SessionFolder& operator=(const SessionFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace
 
@@ -104,7 +126,11 @@ void prepare_launcher() {
 
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted) {
   prepare_launcher();
-  Child child({.command = launch_command(options)});
+  const SessionFolder session;
+  LaunchOptions launch = options;
+  launch.session_folder = session.path();
+  launch.mpi_memory = true;
+  Child child({.command = launch_command(launch)});
   wait_for(child, interrupted);
   if (interrupted.load()) return 130;
   return child.exit_code();

@@ -34,7 +34,8 @@ struct LaunchOptions {
   Isa isa = Isa::kBaseline;
   std::vector<std::string> command;        // program and arguments of a worker
   std::filesystem::path session_folder{};  // for the launcher's own files; empty: where it likes
-  std::vector<std::string> exported{};     // variables of the launcher's environment that the workers get too
+  bool mpi_memory = false;              // inside a host MPI uses shared memory of its own: only to measure it
+  std::vector<std::string> exported{};  // variables of the launcher's environment that the workers get too
 };
 
 // The command line that starts the workers; pure.
@@ -43,7 +44,8 @@ std::vector<std::string> launch_command(const LaunchOptions& options);
 // Sets what the launcher wants of its environment. Call before starting one.
 void prepare_launcher();
 
-// Starts the workers and waits for them to end. `interrupted` set by a signal: they are asked to stop
+// Starts the workers and waits for them to end; the launcher's files are in a folder that goes with them, and
+// MPI may use its own shared memory. `interrupted` set by a signal: they are asked to stop
 // (SIGUSR1 through the launcher), ended after a second, killed after another half. Gives the exit code:
 // theirs, or 130 when interrupted. All of them are gone when it returns.
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/scratch_folder.h"
 
 namespace distbelief::cluster {
 namespace {
@@ -37,13 +38,30 @@ TEST(RunWorkers, GivesTheWorkersExitCode) {
             3);
 }
 
-TEST(RunWorkers, EndsThemWhenInterrupted) {
+TEST(LaunchCommand, LeavesMpiItsSharedMemoryOnlyToMeasureIt) {
+  const auto has_tcp = [](const LaunchOptions& options) {
+    const auto command = launch_command(options);
+    return std::ranges::find(command, "self,tcp") != command.end();
+  };
+  LaunchOptions options;
+  options.command = {"true"};
+  options.session_folder = "session";
+  if (!has_tcp(options)) GTEST_SKIP() << "not Open MPI";
+  options.mpi_memory = true;
+  EXPECT_FALSE(has_tcp(options));
+}
+
+TEST(RunWorkers, EndsThemWhenInterruptedAndLeavesNoFiles) {
+  const ScratchFolder scratch;
+  setenv("TMPDIR", scratch.path().c_str(), 1);
   const std::atomic<bool> interrupted{true};
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(
       run_workers({.workers = 2, .hosts = {}, .isa = detect_isa(), .command = {"sleep", "60"}}, interrupted),
       130);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  unsetenv("TMPDIR");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
 }
 
 }  // namespace
