@@ -120,6 +120,27 @@ class HostsTest(program.ProgramTest):
         [lost] = self.events("lost")
         self.assertEqual((lost["host"], lost["decision"]), ("host2", "restart"))
 
+    def test_a_host_whose_worker_was_stopped_keeps_nothing(self):
+        child = self.start_run("--hosts", "host0:1,host1:1")
+        [stopped] = self.processes_of("host1")
+        os.kill(stopped, signal.SIGSTOP)  # it cannot clear up after itself
+        self.wait_for_event("host lost", within=30)
+        self.wait_for_event("recovered", within=30)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 30).code, 130)
+        for host in ("host0", "host1"):
+            self.assert_nothing_left_on(host)
+
+    def test_a_killed_supervisor_with_a_host_cut_off_leaves_nothing(self):
+        child = self.start_run("--hosts", "host0:1,host1:1,host2:1")
+        self.link("host2", "down")
+        os.kill(child.pid, signal.SIGKILL)  # before it has noticed
+        child.wait(10)
+        self.wait_until(lambda: not self.processes(), "workers and launchers are gone", 20)
+        for host in ("host0", "host1", "host2"):
+            self.assert_nothing_left_on(host)
+        self.assertEqual([str(path) for path in self.temporary.rglob("*")], [], "keys, or a launcher's files")
+
     def test_a_host_that_comes_back_is_used_again(self):
         child = self.start_run("--hosts", "host0:1,host1:1")
         self.link("host1", "down")

@@ -108,6 +108,7 @@ void make_place(const RunPlace& place) {
 
 void clear_folder(const RunPlace& place) {
   std::error_code ignored;  // what cannot be removed is found by the next command
+  fs::remove_all(place.folder / kCertificatesFolder, ignored);
   fs::remove_all(place.folder, ignored);
   fs::remove(place.folder.parent_path(), ignored);  // only when it is empty
 }
@@ -118,9 +119,11 @@ void clear_far_place(const std::string& snapshots) {
 }
 
 void clear_place(const RunPlace& place) {
-  clear_folder(place);
   clear_far_place(place.snapshots);
+  clear_folder(place);
 }
+
+bool has_supervisor(const RunPlace& place) { return owner_lives(place.folder); }
 
 bool is_abandoned(const RunPlace& place) { return fs::exists(place.folder) && !owner_lives(place.folder); }
 

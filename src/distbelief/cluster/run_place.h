@@ -14,6 +14,7 @@ struct RunPlace {
   std::string snapshots;           // name of the memory
 };
 RunPlace place_of(const std::filesystem::path& run_dir);
+inline constexpr const char* kCertificatesFolder = "certs";  // in the folder
 
 // Throws Error(kBadInput) when TMPDIR makes the socket's path longer than the system takes. Before anything
 // else.
@@ -21,12 +22,14 @@ void require_short_place();
 // Makes the folder. Throws Error(kUnavailable) when somebody else's is in the way, or a supervisor lives
 // there.
 void make_place(const RunPlace& place);
-// Removes everything.
+// Removes everything, first what weighs most: memory, then keys. Whoever does it may be killed in between.
 void clear_place(const RunPlace& place);
 // Removes all but the snapshots, from which `resume` can go on.
 void clear_folder(const RunPlace& place);
 // Removes what a run has on a host that is not its supervisor's: the memory of this name.
 void clear_far_place(const std::string& snapshots);
+// Whether its supervisor lives, or may: of another machine's nothing can be known.
+bool has_supervisor(const RunPlace& place);
 // Whether its supervisor, of this machine, is gone without having cleared it.
 bool is_abandoned(const RunPlace& place);
 // Removes what other runs have left whose supervisor is gone. Called by commands that start something.

@@ -19,6 +19,7 @@ constexpr seconds kAskLeaverAgain{60};  // one that said it would go
 constexpr seconds kAskWeakAgain{3600};  // one whose processor does not do
 constexpr milliseconds kOwnAbsence{1000};
 constexpr seconds kForgetDeadline{15};
+constexpr seconds kForgetLostDeadline{5};
 // A cold disk loads the libraries in tens of seconds, however impatient workers are with each other.
 constexpr seconds kShortestStart{60};
 
@@ -31,7 +32,7 @@ constexpr std::chrono::days kRunCertificates{3650};
 void Supervisor::listen_to_hosts() {
   std::filesystem::path folder = options_.certs;
   if (folder.empty()) {
-    folder = options_.place.folder / "certs";
+    folder = options_.place.folder / kCertificatesFolder;
     std::filesystem::remove_all(folder);  // of a supervisor that was killed
     comm::make_certificates(folder, kRunCertificates);
     secrets_ = {fmt::format("{}={}", kCertificatesVariable,
@@ -161,20 +162,22 @@ void Supervisor::await_hosts() {
   event("waiting", {{"min", options_.min}, {"absent", absent}});
 }
 
-// What a host keeps of the run goes with the run. Lost hosts see to it themselves, or their next command
-// does.
+// What a host keeps of the run goes with the run. One that was lost sees to it itself if it can, but workers
+// that were stopped there cannot: it is asked too, for who was silent may answer. It is not waited for long.
 void Supervisor::forget_hosts() {
   const std::atomic<bool> never{false};
   const auto forget = [&](const std::string& host) {
+    const bool is_lost = lost_hosts_.contains(host);
     LaunchOptions launch;
+    launch.session_folder = options_.place.launcher;  // goes with the run, also when it is killed
     launch.isa = options_.launch.isa;
     launch.hosts = {{host, 1}};
     launch.command = {options_.watch.program.string(), "forget", options_.place.snapshots};
-    return output_of(launch_command(launch), kForgetDeadline, never).has_value();
+    const seconds deadline = is_lost ? kForgetLostDeadline : kForgetDeadline;
+    return output_of(launch_command(launch), deadline, never).has_value() || is_lost;
   };
   std::vector<std::pair<std::string, std::future<bool>>> done;
-  for (const std::string& host : used_)
-    if (!lost_hosts_.contains(host)) done.emplace_back(host, std::async(std::launch::async, forget, host));
+  for (const std::string& host : used_) done.emplace_back(host, std::async(std::launch::async, forget, host));
   for (auto& [host, well] : done)
     if (!well.get())
       say(fmt::format("could not remove the run's snapshots from {}; the next run there does", host));

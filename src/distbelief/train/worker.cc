@@ -1,14 +1,18 @@
 #include "distbelief/train/worker.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/checkpoint/snapshot_memory.h"
+#include "distbelief/cluster/process.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
@@ -60,6 +64,18 @@ void clear_after_supervisor(const WorkerOptions& options, std::int64_t fence) {
     cluster::clear_far_place(place.snapshots);
 }
 
+// The supervisor is gone and no step ends any more. What the run keeps goes first, and the others get time
+// for theirs: the first process that ends makes the launcher kill the rest. The launcher would wait for a
+// host that cannot be reached, so whoever has one on this machine ends it.
+void abandon_run(const WorkerOptions& options, std::int64_t fence) {
+  constexpr std::chrono::seconds kForTheOthers{1};
+  clear_after_supervisor(options, fence);
+  std::this_thread::sleep_for(kForTheOthers);
+  const auto launcher = cluster::ancestor_given({"--run-dir", std::filesystem::absolute(options.run_dir)});
+  if (launcher && !cluster::has_supervisor(cluster::place_of(options.run_dir))) kill(*launcher, SIGKILL);
+  if (!launcher) std::this_thread::sleep_for(kForTheOthers);
+}
+
 int train_in(World& world, const WorkerOptions& options) {
   spdlog::set_default_logger(open_worker_log(options.run_dir, world.rank()));
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
@@ -85,16 +101,19 @@ int train_in(World& world, const WorkerOptions& options) {
         .orders = &orders,
         .deadline = std::chrono::milliseconds(std::int64_t(1e3 * options.config.parallel.deadline_seconds)),
         .leaving = options.leaving,
-        .abandon = [&] { clear_after_supervisor(options, fence); }});
+        .abandon = [&] { abandon_run(options, fence); }});
   try {
     const std::string status = train_attended(world, options, vitals, orders, attendance, fence);
     if (attendance) attendance->end(status);
-    // A signal comes from a launcher whose supervisor is gone, or about to be.
-    const bool last = attendance && (attendance->is_alone() || options.stop_requested->load());
-    if (last && world.local_rank() == 0) clear_after_supervisor(options, fence);
+    if (attendance && attendance->is_alone() && world.local_rank() == 0)
+      clear_after_supervisor(options, fence);
     return status == "interrupted" ? 130 : 0;
   } catch (const Error& error) {
     if (attendance && error.code() != ErrorCode::kAborted) attendance->fail(error.what(), error.where().rank);
+    throw;
+  } catch (
+      const c10::Error& error) {  // a backtrace differs from time to time: the same fault would not be seen
+    if (attendance) attendance->fail(error.what_without_backtrace(), -1);
     throw;
   } catch (const std::exception& error) {
     if (attendance) attendance->fail(error.what(), -1);
