@@ -148,10 +148,46 @@ class LostWorkerTest(RecoveryTest):
         self.assert_beginning_of_undisturbed("run")
 
     def test_a_killed_launcher_is_replaced(self):
-        before, _ = self.lose("run", lambda child, _: os.kill(self.launcher_of(child), signal.SIGKILL))
-        self.assert_recovered("run")
+        before, outcome = self.lose("run", lambda child, _: os.kill(self.launcher_of(child), signal.SIGKILL))
+        [lost] = self.assert_recovered("run")
+        self.assertEqual((lost["launcher"], lost["worker"], lost["signal"]), (True, -1, signal.SIGKILL))
+        self.assertIn("the launcher was lost (signal 9)", outcome.err)
         self.assertFalse(set(before.values()) & set(self.pids_after("run").values()), "a process was kept")
         self.assert_as_undisturbed("run", JOB, generations=2)
+
+    def test_each_of_two_losses_in_a_row_is_told_once(self):
+        def strike(child, workers):
+            os.kill(workers[1], signal.SIGKILL)
+            self.wait_until(lambda: len(self.cohorts().get(2, [])) == 2, "the next workers were started")
+            os.kill(self.launcher_of(child), signal.SIGKILL)
+
+        _, outcome = self.lose("run", strike)
+        self.assertEqual(len(self.events("run", "lost")), 2)
+        self.assertEqual(outcome.err.count("worker 1 lost (signal 9)"), 1, outcome.err)
+        self.assertEqual(outcome.err.count("the launcher was lost (signal 9)"), 1, outcome.err)
+        self.assertEqual(outcome.err.count("continued with 2 workers"), 1, outcome.err)
+
+    def notice(self, number):
+        """A worker is sent a signal, as by a scheduler that wants the machine back."""
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        os.kill(self.workers()[1], number)
+        outcome = self.finish(child, 20)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertIn("about to go", outcome.err)
+        self.assertEqual(self.events("run", "lost"), [])
+        self.assert_beginning_of_undisturbed("run")
+
+    def test_usr1_to_a_worker_is_a_notice(self):
+        self.notice(signal.SIGUSR1)
+
+    def test_term_to_a_worker_is_a_notice(self):
+        self.notice(signal.SIGTERM)
+
+    def test_workers_that_leave_unasked_are_not_said_to_have_got_a_signal(self):
+        _, outcome = self.lose("run", lambda _, workers: [os.kill(pid, signal.SIGINT) for pid in workers.values()])
+        [lost] = self.assert_recovered("run")
+        self.assertEqual((lost["signal"], lost["exit_code"]), (0, 130))
+        self.assertIn("saved and left", outcome.err)
 
     def test_a_standby_takes_the_place_of_a_killed_worker(self):
         waiting = []
@@ -378,6 +414,48 @@ class ControlTest(RecoveryTest):
         self.assertEqual(outcome.code, 130, outcome.err)
         self.assertIn("distbelief resume run", outcome.err)
         self.assert_beginning_of_undisturbed("run")
+
+    def test_status_knows_checkpoints_of_earlier_generations(self):
+        child = self.start_training("run", {**UNBOUNDED, "checkpoint.every_steps": 10**6}, "--workers", 2)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        saved = self.summary("run")["steps"]
+        child = self.start([PROGRAM, "resume", "run"])
+        self.wait_for_event("run", "resumed")
+        self.assertEqual(self.status("run")["checkpoint_step"], saved)
+        self.wait_until(lambda: self.status("run")["step"] > saved, "it goes on")
+        refused = self.control("resume", "run", "--workers", 1, code=2)
+        self.assertIn("distbelief scale run", refused)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+
+    def test_a_run_that_is_starting_has_no_step(self):
+        child = self.start([PROGRAM, "train", "--run-dir", "run", *settings(UNBOUNDED)])
+        self.wait_until(lambda: any(self.temporary.rglob("control.sock")), "the supervisor listens")
+        shown = self.control("status", "run")
+        self.assertTrue("no step yet" in shown or "training" in shown, shown)
+        self.assertNotIn("step -1,", shown)
+        os.kill(child.pid, signal.SIGINT)
+        self.assertEqual(self.finish(child, 10).code, 130)
+
+    def test_a_finished_run_says_so(self):
+        summary = self.train("run", SHORT, "--workers", 2)
+        self.assertIn(f"finished (done), {summary['steps']} steps", self.control("status", "run"))
+        status = self.status("run")
+        self.assertEqual((status["state"], status["step"]), ("finished", summary["steps"]))
+        for command in (["stop", "run"], ["pause", "run"], ["scale", "run", 2]):
+            self.assertIn(f"run is finished: done, {summary['steps']} steps", self.control(*command, code=1))
+
+    def test_a_run_whose_processes_were_all_killed_is_not_being_trained(self):
+        child = self.start_training("run", {**UNBOUNDED, "checkpoint.snapshots": False}, "--workers", 2)
+        launcher = self.launcher_of(child)
+        for pid in (child.pid, launcher, *self.workers().values()):
+            os.kill(pid, signal.SIGKILL)
+        self.finish(child, 5)
+        self.assert_all_gone(within=5)
+        for command in ("status", "stop"):
+            self.assertIn("not being trained now; go on with: distbelief resume run", self.control(command, "run", code=1))
+        self.train("other", SHORT)  # removes what is left
 
     def test_status_tells_all_about_a_run_and_of_none(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)

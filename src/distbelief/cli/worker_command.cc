@@ -83,7 +83,16 @@ train::WorkerOptions worker_options(const Config& config, const fs::path& run_di
           .when_built = release_unused_memory};
 }
 
-std::atomic<bool> leaving{false};  // SIGTERM came; a signal handler can reach nothing else
+std::atomic<bool> leaving{false};  // a notice came; a signal handler can reach nothing else
+
+// SIGTERM or SIGUSR1: from a scheduler that wants the machine back, which the supervisor is told. When it
+// ends itself it orders the workers to stop; when it has died they hear nothing of it any more, and stop too.
+// The SIGUSR1 that the launcher hands on in both cases adds nothing then.
+void catch_notices() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { leaving.store(true); };
+  for (const int number : {SIGTERM, SIGUSR1}) sigaction(number, &action, nullptr);
+}
 
 // Between hosts with the user's certificates, or those of the run, which came in the environment and go from
 // it: nothing that this process starts needs them.
@@ -113,9 +122,7 @@ int work(const WorkerFlags& flags, const Invocation& invocation) {
   if (!flags.control.empty()) {
     options.control = control_address(flags, config);
     options.leaving = &leaving;
-    struct sigaction action {};
-    action.sa_handler = [](int) { leaving.store(true); };
-    sigaction(SIGTERM, &action, nullptr);
+    catch_notices();
   }
   options.cohort = flags.cohort;
   return train::run_worker(options);

@@ -70,16 +70,20 @@ bool Child::wait_ended(milliseconds at_most) {
   return ended_;
 }
 
-void Child::signal_one(int number) const {
-  if (!ended_) kill(pid_, number);
+void Child::signal_one(int number) {
+  if (!ended_) signalled_ = kill(pid_, number) == 0 || signalled_;
 }
-void Child::signal_group(int number) const {
-  if (!ended_) kill(-pid_, number);
+void Child::signal_group(int number) {
+  if (!ended_) signalled_ = kill(-pid_, number) == 0 || signalled_;
+}
+
+int Child::foreign_signal() const {
+  return ended_ && !signalled_ && WIFSIGNALED(status_) ? WTERMSIG(status_) : 0;
 }
 
 int Child::exit_code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_); }
 
-void Farewell::press(const Child& child) {
+void Farewell::press(Child& child) {
   const auto waited = std::chrono::steady_clock::now() - since_;
   if (stage_ == 0)
     child.signal_one(SIGUSR1);

@@ -29,15 +29,18 @@ class Child {
   // Sleeps until it has ended, a signal came or the time is up: a supervisor takes no core from a worker.
   bool wait_ended(std::chrono::milliseconds at_most);
   bool ended() { return wait_ended(std::chrono::milliseconds(0)); }
-  void signal_one(int number) const;
-  void signal_group(int number) const;
+  void signal_one(int number);
+  void signal_group(int number);
   pid_t pid() const { return pid_; }
   int exit_code() const;  // 128 + the signal that ended it
+  // The signal that somebody else ended it with, after it has ended; 0: none, or we have signalled it too.
+  int foreign_signal() const;
 
  private:
   pid_t pid_ = -1;
   int status_ = 0;
   bool ended_ = false;
+  bool signalled_ = false;  // by us
 };
 
 // Ends a child in stages, counted from when this object was made: asks (SIGUSR1, which a launcher hands to
@@ -45,7 +48,7 @@ class Child {
 // gone.
 class Farewell {
  public:
-  void press(const Child& child);
+  void press(Child& child);
 
  private:
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();

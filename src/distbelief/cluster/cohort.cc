@@ -7,11 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "distbelief/base/host_name.h"
+#include "distbelief/cluster/process.h"
 
 namespace distbelief::cluster {
 namespace {
@@ -23,22 +21,10 @@ std::int64_t largest(const std::map<int, comm::WorkerReport>& reports,
   return best;
 }
 
-// Whether a process was started by another, directly or not: the same name of two machines is no proof.
-bool descends(std::int64_t pid, pid_t ancestor) {
-  constexpr int kDeepest = 32;
-  for (int depth = 0; depth < kDeepest && pid > 1; ++depth) {
-    if (pid == ancestor) return true;
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    const std::size_t name_end = text.rfind(')');
-    if (name_end == std::string::npos || name_end + 4 >= text.size()) return false;
-    pid = std::atoll(text.c_str() + name_end + 4);
-  }
-  return false;
-}
-
 // A launcher that ends a cohort sends SIGTERM, as one who wants the machine does, but SIGKILL soon after.
 constexpr std::chrono::milliseconds kCleanUp{300};
+
+constexpr int kStopped = 130;  // exit code of workers that were asked to end
 
 }  // namespace
 
@@ -62,7 +48,9 @@ void Cohort::hear(const comm::WorkerReport& report, Clock::time_point now) {
   if (moved) times.moved = now;
   if (report.leaving && !times.leaving) times.leaving = now;
   reports_[report.rank] = report;
-  if (!handles_.contains(report.rank) && report.host == host_name() && descends(report.pid, child_->pid()))
+  // The same name of two machines is no proof that it runs here.
+  if (!handles_.contains(report.rank) && report.host == host_name() &&
+      descends(pid_t(report.pid), child_->pid()))
     handles_[report.rank] = int(syscall(SYS_pidfd_open, pid_t(report.pid), 0));
 }
 
@@ -81,6 +69,11 @@ bool Cohort::is_ready() const {
 bool Cohort::has_handed_over() const {
   const auto first = reports_.find(0);
   return first != reports_.end() && first->second.state == "ended" && first->second.message == "handed over";
+}
+
+bool Cohort::has_ended_well() const {
+  const auto first = reports_.find(0);
+  return first != reports_.end() && first->second.state == "ended";
 }
 
 bool Cohort::has_said_why() const {
@@ -179,7 +172,13 @@ Loss Cohort::loss() const {
   if (!why_.empty()) loss.reason = why_;
   loss.silent = !why_.empty() && lost_rank_ >= 0;
   loss.exit_code = child_->exit_code();
-  if (loss.reason.empty() && loss.exit_code > 128) loss.signal = loss.exit_code - 128;
+  if (!loss.reason.empty()) return loss;
+  loss.launcher = loss.host.empty() && child_->foreign_signal() > 0;
+  if (loss.launcher) loss.rank = -1;
+  if (loss.exit_code == kStopped)
+    loss.reason = "told to stop by a signal: saved and left";
+  else if (loss.exit_code > 128)
+    loss.signal = loss.exit_code - 128;
   return loss;
 }
 

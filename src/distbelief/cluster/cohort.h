@@ -39,6 +39,7 @@ class Cohort {
 
   bool is_ready() const;         // all workers have built everything and wait
   bool has_handed_over() const;  // the first worker said so
+  bool has_ended_well() const;   // it said how training ended: what it did is on the disk
   bool is_broken() const { return lost_at_.has_value(); }
   bool has_said_why() const;  // one of them could still report its failure: then they end by themselves
   Clock::time_point lost_at() const { return *lost_at_; }  // of one that is broken

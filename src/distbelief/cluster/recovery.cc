@@ -35,6 +35,7 @@ int at_same_place(const std::vector<Loss>& losses) {
 
 std::string Loss::describe() const {
   std::string text = !host.empty() ? fmt::format("host {} lost", host)
+                     : launcher    ? "the launcher was lost"
                      : rank >= 0   ? fmt::format("worker {} lost", rank)
                                    : "the workers were lost";
   if (signal > 0)

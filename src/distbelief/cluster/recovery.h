@@ -11,6 +11,7 @@ namespace distbelief::cluster {
 struct Loss {
   int rank = -1;           // the worker that was lost first; -1: not known
   std::string host{};      // that was lost with it; empty: none
+  bool launcher = false;   // it was killed, and the workers with it
   int signal = 0;          // that ended it; 0: none, or not known
   bool silent = false;     // it did not end by itself: it showed no more life
   int exit_code = 1;       // of the launcher

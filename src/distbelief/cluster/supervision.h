@@ -70,6 +70,7 @@ class Supervisor final : public comm::ControlServer::Handler {
   void order_all(const Cohort& cohort, const comm::WorkerOrder& order);
   void order_lanes(const Cohort& cohort);
   nlohmann::json status() const;
+  std::int64_t newest_checkpoint() const;  // its step, -1: none
   comm::CommandReply scale(const comm::Command& command);
   comm::CommandReply pause_worker(const comm::Command& command);
   void say(const std::string& line) const;
@@ -105,11 +106,13 @@ class Supervisor final : public comm::ControlServer::Handler {
   bool retreating_ = false;  // no hosts are left: the workers save and end, and the run waits
   bool saved_ = false;       // they have, and no other generation has begun
   bool stopping_ = false;
+  bool is_goodbye_ = false;  // interrupted: all workers are being ended
   bool paused_ = false;
   bool waiting_ = false;   // for hosts
   std::set<int> resting_;  // workers that are paused while the others train
   std::optional<std::string> failure_;
   std::vector<Loss> losses_;
+  std::optional<std::string> untold_;            // the last loss, while no line told of it
   std::optional<Clock::time_point> lost_at_;     // until a new step is there
   std::optional<Clock::time_point> not_before_;  // a restart that has to wait
   std::int64_t fence_ = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/cluster/supervision.h"
@@ -12,6 +13,8 @@ namespace distbelief::cluster {
 namespace {
 
 using std::chrono::milliseconds;
+
+const comm::WorkerOrder kStop{.kind = "stop", .value = 0, .text = {}};
 
 double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
@@ -81,6 +84,8 @@ void Supervisor::report(const comm::WorkerReport& report) {
                     (lost_at_ && before->second.step != report.step);
   cohort->hear(report, Clock::now());
   if (report.state == "ended") cohort->part_with(report.rank);
+  if (is_goodbye_ && before == cohort->reports().end())  // it was not there when the others were told
+    server().order(report.generation, report.rank, kStop);
   if (news) changed_.notify_one();
 }
 
@@ -116,7 +121,7 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
   order_all(*active_, {.kind = "go", .value = 0, .text = text.dump()});
   if (int(resting_.size()) >= active_->workers()) resting_.clear();                // somebody has to work
   if (threads_ != active_->threads() || !resting_.empty()) order_lanes(*active_);  // it does not know
-  if (stopping_) order_all(*active_, {.kind = "stop", .value = 0, .text = {}});
+  if (stopping_) order_all(*active_, kStop);
   if (paused_) order_all(*active_, {.kind = "pause", .value = 0, .text = {}});
   saved_ = false;
   if (losses_.empty()) lost_at_.reset();  // a host explained it
@@ -156,11 +161,14 @@ void Supervisor::see_off() {
   });
 }
 
+// Each loss has a line of its own: at once, or together with the recovery from it.
 void Supervisor::recover(const Loss& loss) {
+  if (untold_) say(*std::exchange(untold_, {}) + "; the next loss came before a new step");
   losses_.push_back(loss);
   const RecoveryDecision decision = decide_recovery(options_.policy, losses_);
   event("lost", {{"worker", loss.rank},
                  {"host", loss.host},
+                 {"launcher", loss.launcher},
                  {"signal", loss.signal},
                  {"exit_code", loss.exit_code},
                  {"step", loss.step},
@@ -173,7 +181,10 @@ void Supervisor::recover(const Loss& loss) {
   }
   change_ = loss.describe();
   not_before_ = Clock::now() + decision.delay;
-  if (decision.delay.count() > 0) say(fmt::format("{}; {}", loss.describe(), decision.reason));
+  if (decision.delay.count() > 0)
+    say(fmt::format("{}; {}", loss.describe(), decision.reason));
+  else
+    untold_ = loss.describe();
 }
 
 std::optional<int> Supervisor::end_of_active() {
@@ -261,7 +272,8 @@ void Supervisor::note_recovery() {
 
 void Supervisor::tell_recovery() {
   const double took = seconds_since(*lost_at_);
-  say(fmt::format("{}; continued with {} worker{} from step {} after {:.1f} s", change_, active_->workers(),
+  say(fmt::format("{}; continued with {} worker{} from step {} after {:.1f} s",
+                  std::exchange(untold_, {}).value_or("recovered"), active_->workers(),
                   active_->workers() == 1 ? "" : "s", active_->first_step(), took));
   event("recovered", {{"generation", generation_},
                       {"seconds", took},
@@ -353,7 +365,10 @@ void Supervisor::start_next() {
 int Supervisor::say_goodbye() {
   std::vector<Child*> children;
   for (const auto* cohort : {&active_, &next_})
-    if (*cohort) children.push_back(&(*cohort)->child());
+    if (*cohort) {
+      order_all(**cohort, kStop);
+      children.push_back(&(*cohort)->child());
+    }
   for (auto& [cohort, since] : leaving_) children.push_back(&cohort->child());
   std::vector<Farewell> farewells(children.size());
   for (bool all_gone = false; !all_gone;) {
@@ -372,13 +387,18 @@ int Supervisor::run() {
   {
     std::unique_lock lock(mutex_);
     while (!interrupted_.load() && !(code = look())) changed_.wait_for(lock, milliseconds(20));
+    if (untold_) say(*untold_);
     if (failure_) say(*failure_);
     if (failure_ && losses_.back().exit_code == 2 && losses_.back().signal == 0) code = 2;
     keeps_snapshots_ = (!code || *code == 130) && !active_ && !saved_ && generation_ > 0;
+    is_goodbye_ = !code;
     if (!code) {
       lock.unlock();
       code = say_goodbye();
       lock.lock();
+      // Who could not save in time has left snapshots.
+      if (active_ && !active_->has_ended_well())
+        keeps_snapshots_ = active_->snapshot_step() > newest_checkpoint();
     }
     active_.reset();
     next_.reset();

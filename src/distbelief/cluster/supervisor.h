@@ -32,6 +32,8 @@ struct SupervisorOptions {
     std::string control;  // where the supervisor listens
   };
   std::function<std::vector<std::string>(const Worker&)> worker_command;
+  std::function<std::int64_t()>
+      newest_checkpoint{};  // step of the newest on the disk, -1: none; may be empty
   std::filesystem::path run_dir;
   RunPlace place;
   RecoveryPolicy policy;

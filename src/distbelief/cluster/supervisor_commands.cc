@@ -15,6 +15,12 @@ const comm::CommandReply kNoLanes{
 
 }  // namespace
 
+// A generation reports only what it has saved itself.
+std::int64_t Supervisor::newest_checkpoint() const {
+  return std::max(active_ ? active_->checkpoint_step() : -1,
+                  options_.newest_checkpoint ? options_.newest_checkpoint() : -1);
+}
+
 nlohmann::json Supervisor::status() const {
   nlohmann::json workers = nlohmann::json::array();
   if (active_)
@@ -49,7 +55,7 @@ nlohmann::json Supervisor::status() const {
           {"loss", first ? first->loss : 0},
           {"samples_per_second", first ? first->samples_per_second : 0},
           {"snapshot_step", active_ ? active_->snapshot_step() : -1},
-          {"checkpoint_step", active_ ? active_->checkpoint_step() : -1},
+          {"checkpoint_step", newest_checkpoint()},
           {"workers", workers}};
 }
 

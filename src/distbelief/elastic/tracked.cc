@@ -29,12 +29,14 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSnapshotShare = 0.01;  // of the time that they may take
 constexpr int kInterruptedCode = 130;
 
-std::atomic<bool> interrupted{false};  // a signal handler can reach nothing else
+std::atomic<bool> leaving{false};  // a notice came; a signal handler can reach nothing else
 
-// What a supervisor that ends, or has died, sends through the launcher.
-void catch_farewell() {
+// From a scheduler that wants the machine back. A supervisor that ends orders its workers to stop; of one
+// that has died they hear nothing any more. The SIGUSR1 that the launcher hands on in both cases adds nothing
+// then.
+void catch_notice() {
   struct sigaction action {};
-  action.sa_handler = [](int) { interrupted.store(true); };
+  action.sa_handler = [](int) { leaving.store(true); };
   sigaction(SIGUSR1, &action, nullptr);
 }
 
@@ -107,11 +109,13 @@ void Tracked::State::await_turn() {
                                  .rank = world.rank(),
                                  .vitals = &vitals,
                                  .orders = &orders,
+                                 .leaving = &leaving,
                                  .log = train::open_worker_log(enrolment->run_dir, world.rank())});
-  const auto turn = attendance->wait_for_turn(interrupted);
+  const std::atomic<bool> never{false};
+  const auto turn = attendance->wait_for_turn(never);
   if (!turn) throw Error(ErrorCode::kAborted, "the supervisor has ended before this worker's turn came");
   generation = turn->generation;
-  catch_farewell();
+  catch_notice();
 }
 
 void Tracked::State::restore() {
@@ -154,7 +158,7 @@ void Tracked::State::advance(double loss) {
 Facts Tracked::State::facts() const {
   const auto now = Clock::now();
   const auto every = options.checkpoint_every;
-  return {.stop = interrupted.load() || orders.stop,
+  return {.stop = orders.stop,
           .hand_over = orders.hand_over && keeper->has_memory(),
           .pause = orders.pause,
           .snapshot_due = keeper->has_memory() &&

@@ -1,0 +1,56 @@
+#include "distbelief/cluster/cohort.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace distbelief::cluster {
+namespace {
+
+using std::chrono::seconds;
+
+Cohort cohort_of(const std::vector<std::string>& launcher) {
+  return {1, {{}, 2}, 1, std::make_unique<Child>(Child::Options{.command = launcher})};
+}
+
+void await_end(Cohort& cohort) {
+  for (int i = 0; i < 1000 && !cohort.child().wait_ended(std::chrono::milliseconds(10)); ++i) {
+  }
+  ASSERT_TRUE(cohort.child().ended());
+}
+
+TEST(Child, KnowsWhetherSomebodyElseEndedIt) {
+  Child killed({.command = {"sleep", "60"}});
+  kill(killed.pid(), SIGKILL);
+  EXPECT_TRUE(killed.wait_ended(seconds(10)));
+  EXPECT_EQ(killed.foreign_signal(), SIGKILL);
+  Child ended({.command = {"sleep", "60"}});
+  ended.signal_one(SIGKILL);
+  EXPECT_TRUE(ended.wait_ended(seconds(10)));
+  EXPECT_EQ(ended.foreign_signal(), 0) << "we did";
+}
+
+TEST(CohortLoss, NamesTheLauncherThatWasKilled) {
+  Cohort cohort = cohort_of({"sleep", "60"});
+  kill(cohort.child().pid(), SIGKILL);
+  await_end(cohort);
+  cohort.lose(1, Cohort::Clock::now());  // the workers die with it
+  EXPECT_EQ(cohort.loss().describe(), "the launcher was lost (signal 9) before the first step");
+}
+
+TEST(CohortLoss, NamesTheWorkerWhoseSignalTheLauncherTells) {
+  Cohort cohort = cohort_of({"sh", "-c", "exit 137"});
+  await_end(cohort);
+  cohort.lose(1, Cohort::Clock::now());
+  EXPECT_EQ(cohort.loss().describe(), "worker 1 lost (signal 9) before the first step");
+}
+
+TEST(CohortLoss, OfWorkersThatSavedAndLeftHasNoSignal) {
+  Cohort cohort = cohort_of({"sh", "-c", "exit 130"});
+  await_end(cohort);
+  cohort.lose(-1, Cohort::Clock::now());
+  EXPECT_EQ(cohort.loss().signal, 0);
+  EXPECT_NE(cohort.loss().describe().find("saved and left"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace distbelief::cluster
