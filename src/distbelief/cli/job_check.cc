@@ -233,12 +233,57 @@ MaybeFault scaling_needs_snapshots(const Config& config) {
       "true; set one or the other"};
 }
 
+MaybeFault min_below_max(const Config& config) {
+  const ElasticConfig& elastic = config.elastic;
+  if (elastic.max == 0 || elastic.min <= elastic.max) return std::nullopt;
+  return Fault{"elastic.min",
+               fmt::format("elastic.min must not exceed elastic.max, found {} and {}; lower the one or raise "
+                           "the other",
+                           elastic.min, elastic.max)};
+}
+
+// Hosts of a file or a command come and go: the run waits until there are enough.
+MaybeFault workers_within_bounds(const Config& config) {
+  const ElasticConfig& elastic = config.elastic;
+  const std::int64_t workers = config.parallel.workers;
+  const bool finds_hosts = !elastic.hostfile.empty() || !elastic.discovery.empty();
+  if (workers < elastic.min && !finds_hosts)
+    return Fault{"elastic.min",
+                 fmt::format("elastic.min must not exceed the number of workers, found {} and {}; start more "
+                             "workers, or lower elastic.min",
+                             elastic.min, workers)};
+  if (elastic.max > 0 && workers > elastic.max)
+    return Fault{
+        "elastic.max",
+        fmt::format("elastic.max must be 0 or at least the number of workers, found {} and {}; start "
+                    "fewer workers, or raise elastic.max",
+                    elastic.max, workers)};
+  return std::nullopt;
+}
+
+// Lanes stay as they are for the job's life, those that came with the first workers too.
+MaybeFault lanes_for_elastic_bounds(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t carried = parallel.lanes > 0 ? parallel.lanes : parallel.workers * parallel.threads;
+  const std::int64_t lanes = carried * config.train.accumulate;
+  const std::int64_t most = lanes / parallel.threads;
+  for (const auto& [key, bound] :
+       {std::pair{"elastic.min", config.elastic.min}, std::pair{"elastic.max", config.elastic.max}})
+    if (bound > most)
+      return Fault{key,
+                   fmt::format("{} is {}, but {} lanes keep at most {} workers with {} thread{} each "
+                               "busy; lower it, or raise parallel.lanes",
+                               key, bound, lanes, most, parallel.threads, parallel.threads == 1 ? "" : "s")};
+  return std::nullopt;
+}
+
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
   for (auto rule : {an_end, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
                     stopping_needs_validation, a_pipeline_has_one_thread, a_pipeline_does_not_scale_itself,
                     cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes,
-                    early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots}) {
+                    early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots,
+                    min_below_max, workers_within_bounds, lanes_for_elastic_bounds}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
   return faults;

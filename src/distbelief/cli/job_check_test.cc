@@ -211,6 +211,49 @@ class CheckOptions : public testing::Test {
   }
 };
 
+TEST(Validate, RefusesBoundsOfTheNumberOfWorkersThatContradictEachOther) {
+  EXPECT_EQ(
+      verdict({"elastic.min=2", "elastic.max=1", "parallel.workers=1"}),
+      "elastic.min must not exceed elastic.max, found 2 and 1; lower the one or raise the other\n"
+      "elastic.min must not exceed the number of workers, found 2 and 1; start more workers, or lower "
+      "elastic.min\n"
+      "elastic.min is 2, but 1 lanes keep at most 1 workers with 1 thread each busy; lower it, or raise "
+      "parallel.lanes");
+  EXPECT_EQ(verdict({"elastic.min=3", "elastic.max=3", "parallel.workers=3"}), "fine");
+}
+
+TEST(Validate, RefusesANumberOfWorkersOutsideItsBounds) {
+  EXPECT_EQ(verdict({"parallel.workers=2", "parallel.lanes=4", "elastic.min=3"}),
+            "elastic.min must not exceed the number of workers, found 3 and 2; start more workers, or lower "
+            "elastic.min");
+  EXPECT_EQ(verdict({"parallel.workers=2", "elastic.max=1"}),
+            "elastic.max must be 0 or at least the number of workers, found 1 and 2; start fewer workers, or "
+            "raise elastic.max");
+  EXPECT_EQ(verdict({"parallel.workers=1", "parallel.lanes=3", "elastic.min=3", "elastic.hostfile=hosts"}),
+            "fine")
+      << "the run waits for more hosts";
+  EXPECT_EQ(verdict({"parallel.workers=1", "parallel.lanes=3", "elastic.min=3", "elastic.discovery=./find"}),
+            "fine");
+}
+
+TEST(Validate, RefusesBoundsThatTheLanesDoNotAllow) {
+  EXPECT_EQ(
+      verdict({"parallel.lanes=4", "elastic.max=5"}),
+      "elastic.max is 5, but 4 lanes keep at most 4 workers with 1 thread each busy; lower it, or raise "
+      "parallel.lanes");
+  EXPECT_EQ(
+      verdict({"parallel.lanes=4", "parallel.threads=2", "elastic.min=3", "elastic.discovery=./find"}),
+      "elastic.min is 3, but 4 lanes keep at most 2 workers with 2 threads each busy; lower it, or raise "
+      "parallel.lanes");
+  EXPECT_EQ(
+      verdict({"parallel.lanes=0", "parallel.workers=2", "elastic.max=5"}),
+      "elastic.max is 5, but 2 lanes keep at most 2 workers with 1 thread each busy; lower it, or raise "
+      "parallel.lanes")
+      << "lanes come with the workers";
+  EXPECT_EQ(verdict({"parallel.lanes=2", "train.accumulate=2", "elastic.max=4"}), "fine");
+  EXPECT_EQ(verdict({"parallel.lanes=4", "elastic.max=4"}), "fine");
+}
+
 TEST_F(CheckOptions, AcceptsWhatTheOwnerUnderstands) {
   EXPECT_EQ(refusal("[model]\nhidden = [3]\ndropout = 0", "model"), "fine");
   EXPECT_EQ(refusal("[data]\nwhatever = 3", "model"), "fine") << "another section";
