@@ -51,6 +51,15 @@ class JobFileTest(ErrorsTest):
         self.assertRegex(error, r"job\.toml:3\b")
         self.assertIn("hidden", error)
 
+    def test_bounds_that_contradict_the_number_of_workers(self):
+        self.assertIn("elastic.min", self.refused("--workers", 2, *settings({**MLP, "elastic.min": 3})))
+        self.assertIn("elastic.max", self.refused("--workers", 2, *settings({**MLP, "elastic.max": 1})))
+        self.assertIn("/nope", self.refused("--workers", 2, *settings({**MLP, "elastic.certs": "/nope"})))
+
+    def test_faults_that_cannot_happen(self):
+        for fault in ("kill:rank=9,step=1", "slow:factor=0"):
+            self.assertIn(fault, self.refused("--workers", 2, *settings(MLP), "--inject", fault))
+
     def test_a_wrong_type(self):
         error = self.refused(self.job_file("[train]\nlr = \"fast\"\n"))
         self.assertRegex(error, r"job\.toml:2\b")
@@ -135,6 +144,9 @@ class DataTest(ErrorsTest):
         error = self.refused(*self.idx_job(folder))
         self.assertIn("32", error)
         self.assertIn("7", error)
+
+    def test_augmentation_of_tokens(self):
+        self.assertIn("data.augment needs images", self.refused(*settings({**program.GPT, "data.augment": ["flip"]})))
 
     def test_a_model_that_does_not_fit_the_data(self):
         self.assertIn("gpt", self.refused(*settings({"model.name": "gpt", "data.name": "synthetic"})))
@@ -285,6 +297,23 @@ class InterruptTest(ErrorsTest):
         outcome = self.finish(child, 10)
         self.assertEqual(outcome.code, 130, outcome.err)
         self.assert_all_gone(within=max(0.1, began + 2 - time.monotonic()))
+        # Nobody could save: the newest snapshot stays, and the run goes on from it.
+        self.assertEqual(list((self.scratch / "run" / "checkpoints").glob("step-*")), [])
+        self.assertIn("in memory only", outcome.err)
+        self.assertIn("go on with: distbelief resume run", outcome.err)
+        steps = 1 + program.lines_of(self.scratch / "run" / "metrics.jsonl")[-1]["step"]
+        self.distbelief("resume", "run", "--set", f"train.max_steps={steps}")
+        resumed = [line for line in program.lines_of(self.scratch / "run" / "events.jsonl") if line["event"] == "resumed"]
+        self.assertGreater(resumed[0]["step"], 0)
+
+    def test_ctrl_c_before_anything_could_be_saved_offers_no_resume(self):
+        child = self.start_training("run", {**ENDLESS, "checkpoint.snapshots": False}, "--workers", 2)
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertIn("nothing was saved yet", outcome.err)
+        self.assertNotIn("distbelief resume", outcome.err)
 
 
 if __name__ == "__main__":

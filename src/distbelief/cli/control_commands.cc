@@ -20,6 +20,11 @@ namespace distbelief::cli {
 
 namespace fs = std::filesystem;
 
+bool is_living(const fs::path& run_dir) {
+  const cluster::RunPlace place = cluster::place_of(run_dir);
+  return fs::exists(place.socket) && !cluster::is_abandoned(place);
+}
+
 namespace {
 
 constexpr std::chrono::seconds kAnswerDeadline{10};
@@ -33,12 +38,16 @@ struct ControlFlags {
 };
 
 comm::CommandReply ask(const fs::path& run_dir, const comm::Command& command) {
-  const fs::path socket = cluster::place_of(run_dir).socket;
-  if (!fs::exists(socket))
+  if (is_living(run_dir))
+    return comm::call_supervisor({.target = "unix:" + cluster::place_of(run_dir).socket.string()}, command,
+                                 kAnswerDeadline);
+  if (const auto summary = summary_of_finished(run_dir))
     throw Error(ErrorCode::kUnavailable,
-                fmt::format("{} is not being trained now; go on with: distbelief resume {}", run_dir.string(),
-                            run_dir.string()));
-  return comm::call_supervisor({.target = "unix:" + socket.string()}, command, kAnswerDeadline);
+                fmt::format("{} is finished: {}, {} steps", run_dir.string(), summary->value("status", ""),
+                            summary->value("steps", std::int64_t{0})));
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("{} is not being trained now; go on with: distbelief resume {}", run_dir.string(),
+                          run_dir.string()));
 }
 
 int obey(const ControlFlags& flags, const comm::Command& command) {
@@ -53,6 +62,13 @@ std::string step_text(const nlohmann::json& step) {
   return step.get<std::int64_t>() < 0 ? "none yet" : fmt::format("step {}", step.get<std::int64_t>());
 }
 
+std::string step_line(const nlohmann::json& status) {
+  if (status["step"].get<std::int64_t>() < 0) return "no step yet";
+  return fmt::format("step {}, epoch {}, loss {:.4f}, {:.0f} samples/s", status["step"].get<std::int64_t>(),
+                     status["epoch"].get<std::int64_t>() + 1, status["loss"].get<double>(),
+                     status["samples_per_second"].get<double>());
+}
+
 std::string straggler_mark(const nlohmann::json& worker) {
   if (!worker["straggler"].get<bool>()) return "";
   return fmt::format("  straggler: {:.1f} times as slow", worker["slowness"].get<double>());
@@ -62,10 +78,8 @@ void show_status(const nlohmann::json& status) {
   fmt::print("{}: {}, generation {}, {} recoveries\n", status["run"].get<std::string>(),
              status["state"].get<std::string>(), status["generation"].get<int>(),
              status["recoveries"].get<int>());
-  fmt::print("step {}, epoch {}, loss {:.4f}, {:.0f} samples/s; newest snapshot {}, checkpoint {}\n",
-             status["step"].get<std::int64_t>(), status["epoch"].get<std::int64_t>() + 1,
-             status["loss"].get<double>(), status["samples_per_second"].get<double>(),
-             step_text(status["snapshot_step"]), step_text(status["checkpoint_step"]));
+  fmt::print("{}; newest snapshot {}, checkpoint {}\n", step_line(status), step_text(status["snapshot_step"]),
+             step_text(status["checkpoint_step"]));
   fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10} {:>10}  lanes\n", "worker", "pid", "host", "state",
              "phase", "step", "step ms", "busy ms");
   for (const nlohmann::json& worker : status["workers"])
@@ -77,8 +91,32 @@ void show_status(const nlohmann::json& status) {
                fmt::join(worker["lanes"].get<std::vector<std::int64_t>>(), ","), straggler_mark(worker));
 }
 
+// Of a run that has come to its end.
+int show_finished(const ControlFlags& flags, const nlohmann::json& summary) {
+  const std::string how = summary.value("status", "");
+  const auto steps = summary.value("steps", std::int64_t{0});
+  const nlohmann::json accuracy = summary.value("test_accuracy", nlohmann::json());
+  if (flags.json) {
+    fmt::print("{}\n", nlohmann::json{{"run", flags.run_dir},
+                                      {"state", "finished"},
+                                      {"status", how},
+                                      {"step", steps},
+                                      {"test_accuracy", accuracy},
+                                      {"checkpoint_step", newest_checkpoint(flags.run_dir)},
+                                      {"workers", nlohmann::json::array()}}
+                           .dump());
+    return 0;
+  }
+  fmt::print(
+      "{}: finished ({}), {} steps{}\n", flags.run_dir, how, steps,
+      accuracy.is_number() ? fmt::format(", test accuracy {:.2f} %", 100 * accuracy.get<double>()) : "");
+  return 0;
+}
+
 int status(const ControlFlags& flags) {
   require_run_dir(flags.run_dir);
+  if (!is_living(flags.run_dir))
+    if (const auto summary = summary_of_finished(flags.run_dir)) return show_finished(flags, *summary);
   const comm::CommandReply reply = ask(flags.run_dir, {.name = "status", .value = 0, .text = {}});
   if (flags.json)
     fmt::print("{}\n", reply.text);
@@ -137,7 +175,7 @@ CLI::App* add_verb(CLI::App& app, const std::shared_ptr<ControlFlags>& flags, co
 }  // namespace
 
 bool resume_living(const fs::path& run_dir, int worker) {
-  if (!fs::exists(cluster::place_of(run_dir).socket)) return false;
+  if (!is_living(run_dir)) return false;
   try {
     const comm::CommandReply reply = ask(run_dir, about_worker("continue", worker));
     if (worker >= 0 && !reply.ok) throw Error(ErrorCode::kBadInput, reply.text);

@@ -30,7 +30,7 @@ int check(const CheckFlags& flags) {
   const int workers = int(job.config.parallel.workers);
   train::resolve_for_workers(job.config, workers);
   train::require_mesh(job.config, workers);
-  const train::PreparedJob prepared = train::prepare_job(job.config);
+  const train::PreparedJob prepared = prepare_placed(job);
   const auto parameters = train::outline_of(prepared).parameters;
   const std::size_t shared = train::shared_memory_needed(prepared, {workers});
   comm::require_shared_memory(shared, fmt::format("{} with {} workers", job.config.model.name, workers));

@@ -183,12 +183,15 @@ MaybeFault lanes_for_all_threads(const Config& config) {
           parallel.workers, parallel.threads, parallel.lanes)};
 }
 
+// As train/job.cc resolves them.
+std::int64_t lanes_of(const ParallelConfig& parallel) {
+  constexpr std::int64_t kLanesPerStage = 4;
+  if (parallel.lanes > 0) return parallel.lanes;
+  return parallel.workers * (parallel.pipeline > 1 ? kLanesPerStage : parallel.threads);
+}
+
 MaybeFault samples_for_all_lanes(const Config& config) {
-  const ParallelConfig& parallel = config.parallel;
-  constexpr std::int64_t kLanesPerStage = 4;  // as train/job.cc chooses them
-  const std::int64_t carried = parallel.lanes > 0      ? parallel.lanes
-                               : parallel.pipeline > 1 ? parallel.workers * kLanesPerStage
-                                                       : parallel.workers * parallel.threads;
+  const std::int64_t carried = lanes_of(config.parallel);
   const std::int64_t lanes = carried * config.train.accumulate;
   if (config.train.batch_size >= lanes) return std::nullopt;
   return Fault{
@@ -264,8 +267,7 @@ MaybeFault workers_within_bounds(const Config& config) {
 // Lanes stay as they are for the job's life, those that came with the first workers too.
 MaybeFault lanes_for_elastic_bounds(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t carried = parallel.lanes > 0 ? parallel.lanes : parallel.workers * parallel.threads;
-  const std::int64_t lanes = carried * config.train.accumulate;
+  const std::int64_t lanes = lanes_of(parallel) * config.train.accumulate;
   const std::int64_t most = lanes / parallel.threads;
   for (const auto& [key, bound] :
        {std::pair{"elastic.min", config.elastic.min}, std::pair{"elastic.max", config.elastic.max}})

@@ -1,5 +1,7 @@
 #include "distbelief/cli/job_flags.h"
 
+#include <fmt/format.h>
+
 #include "distbelief/cli/job_check.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/model/registry.h"
@@ -34,6 +36,19 @@ void check_named(const Job& job) {
   for (const data::DataSetEntry& entry : data::data_sets())
     if (entry.name == job.config.data.name)
       check_options(job, "data", "data set '" + entry.name + "'", entry.options);
+}
+
+train::PreparedJob prepare_placed(const Job& job) {
+  try {
+    return train::prepare_job(job.config);
+  } catch (const Error& error) {
+    const std::string section = error.message().starts_with("model '") ? "model." : "data.";
+    for (const auto& [key, place] : job.places)
+      if (key.starts_with(section) &&
+          error.message().find(fmt::format("option '{}'", key.substr(section.size()))) != std::string::npos)
+        rethrow_at(job, key, error);
+    throw;
+  }
 }
 
 }  // namespace distbelief::cli

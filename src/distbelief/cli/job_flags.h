@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "distbelief/cli/job_file.h"
+#include "distbelief/train/job.h"
 
 namespace distbelief::cli {
 
@@ -21,5 +22,8 @@ struct JobFlags {
 
 // Checks the free-form options of [model] and [data] against what they name, with file and line.
 void check_named(const Job& job);
+
+// train::prepare_job(); an option that the model or data set refuses is named with its place.
+train::PreparedJob prepare_placed(const Job& job);
 
 }  // namespace distbelief::cli

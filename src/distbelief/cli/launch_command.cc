@@ -29,9 +29,12 @@ constexpr const char* kKeys[] = {"elastic.min",     "elastic.max",          "ela
                                  "elastic.standby", "checkpoint.snapshots", "parallel.deadline_seconds"};
 
 // The keys of a job file that mean something without a job.
-Config settings(const std::vector<std::string>& sets) {
+Config settings(const LaunchFlags& flags) {
   Job job;
-  for (const std::string& assignment : sets) {
+  job.config.parallel.workers = flags.workers;
+  job.config.parallel.lanes = kMostWorkers;  // there are none, so they set no bounds
+  job.config.train.batch_size = kMostWorkers;
+  for (const std::string& assignment : flags.sets) {
     const std::string key = assignment.substr(0, assignment.find('='));
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
       throw Error(ErrorCode::kBadInput,
@@ -65,7 +68,7 @@ std::vector<std::string> enrolled(const std::vector<std::string>& program,
 enum class Beginning { kNew, kResumed };
 
 int supervise(const LaunchFlags& flags, Beginning beginning, const Invocation& invocation) {
-  const Config config = settings(flags.sets);
+  const Config config = settings(flags);
   const cluster::RunPlace place = cluster::place_of(flags.run_dir);
   cluster::LaunchOptions launch;
   launch.isa = cluster::pinned_isa();
@@ -80,6 +83,7 @@ int supervise(const LaunchFlags& flags, Beginning beginning, const Invocation& i
                                              .snapshots = snapshots,
                                              .run_dir = fs::absolute(flags.run_dir)});
            },
+       .newest_checkpoint = [&] { return newest_checkpoint(flags.run_dir); },
        .run_dir = flags.run_dir,
        .place = place,
        .policy = {.restarts = int(config.elastic.restarts)},
@@ -92,7 +96,7 @@ int supervise(const LaunchFlags& flags, Beginning beginning, const Invocation& i
       *invocation.interrupted);
   std::fflush(stdout);
   if (code == 130)
-    fmt::print(stderr, "interrupted; go on with: distbelief resume {}\n", flags.run_dir);
+    fmt::print(stderr, "interrupted; {}\n", advice_after_interrupt(flags.run_dir));
   else if (code != 0)
     fmt::print(
         stderr,
@@ -107,9 +111,9 @@ int launch(LaunchFlags flags, const Invocation& invocation) {
     throw Error(ErrorCode::kBadInput,
                 "distbelief launch starts the workers itself; do not run it under mpirun or srun");
   cluster::require_short_place();
-  settings(flags.sets);  // refused before there is a folder
-  flags.program[0] = absolute_program(flags.program[0]);
   if (flags.workers == 0) flags.workers = kDefaultWorkers;
+  settings(flags);  // refused before there is a folder
+  flags.program[0] = absolute_program(flags.program[0]);
   flags.run_dir = make_run_dir(flags.run_dir, fs::path(flags.program[0]).filename().string()).string();
   report::write_json_atomically(fs::path(flags.run_dir) / kLaunchFile,
                                 {{"program", flags.program},

@@ -97,6 +97,25 @@ bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t tot
   return true;
 }
 
+std::int64_t newest_checkpoint(const fs::path& run_dir) {
+  const std::vector<checkpoint::Entry> all = checkpoint::Store(run_dir / "checkpoints").list();
+  return all.empty() ? -1 : all.back().step;
+}
+
+std::string advice_after_interrupt(const fs::path& run_dir) {
+  if (newest_checkpoint(run_dir) < 0 && !has_snapshots(run_dir)) return "nothing was saved yet to go on from";
+  return fmt::format("go on with: distbelief resume {}", run_dir.string());
+}
+
+std::optional<nlohmann::json> summary_of_finished(const fs::path& run_dir) {
+  const nlohmann::json summary = read_summary(run_dir);
+  if (!summary.is_object() || has_snapshots(run_dir)) return std::nullopt;
+  const std::string status = summary.value("status", "");
+  const bool ended = status == "done" || status == "stopped early";
+  if (!ended || summary.value("steps", std::int64_t{-1}) < newest_checkpoint(run_dir)) return std::nullopt;
+  return summary;
+}
+
 void show_end(const fs::path& run_dir) {
   const nlohmann::json summary = read_summary(run_dir);
   if (summary.is_discarded()) return;

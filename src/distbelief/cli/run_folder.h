@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "distbelief/base/config.h"
@@ -23,6 +25,13 @@ inline constexpr const char* kLaunchFile = "launch.json";
 // Whether there is nothing left to do, and says so. Names damaged checkpoints. Throws when there is no whole
 // one.
 bool is_finished(const std::filesystem::path& run_dir, const Config& config, std::int64_t total_steps);
+// Step of the newest checkpoint on the disk, by its name; -1: there is none.
+std::int64_t newest_checkpoint(const std::filesystem::path& run_dir);
+// What to say at the end of an interrupted run: how to go on, if anything is there to go on from.
+std::string advice_after_interrupt(const std::filesystem::path& run_dir);
+// The summary of a run that came to its end and was not trained on since; nothing of any other. As far as can
+// be told from names and summary.json, without the job's data.
+std::optional<nlohmann::json> summary_of_finished(const std::filesystem::path& run_dir);
 // How the run ended, for people.
 void show_end(const std::filesystem::path& run_dir);
 

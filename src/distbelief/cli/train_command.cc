@@ -40,7 +40,7 @@ struct TrainFlags {
 std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_per_host) {
   check_named(job);
   cluster::require_short_place();
-  const train::PreparedJob prepared = train::prepare_job(job.config);
+  const train::PreparedJob prepared = prepare_placed(job);
   // This machine stands for all; each looks again when it starts.
   comm::require_shared_memory(train::shared_memory_needed(prepared, workers_per_host),
                               fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
@@ -90,6 +90,7 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
                 if (config.checkpoint.snapshots) one.snapshots = place.snapshots;
                 return worker_command(sized, one);
               },
+          .newest_checkpoint = [=] { return newest_checkpoint(command.run_dir); },
           .run_dir = command.run_dir,
           .place = place,
           .policy = {.restarts = int(config.elastic.restarts)},
@@ -119,8 +120,8 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
   const std::string run_dir = command.run_dir.string();
   if (code == 0) show_end(command.run_dir);
   if (code == 130)
-    fmt::print(stderr, "interrupted; what was measured is in {0}; go on with: distbelief resume {0}\n",
-               run_dir);
+    fmt::print(stderr, "interrupted; what was measured is in {}; {}\n", run_dir,
+               advice_after_interrupt(command.run_dir));
   else if (code != 0)
     fmt::print(stderr, "distbelief: the run failed; logs of the workers: {}/logs\n", run_dir);
   return code == 0 || code == 2 || code == 130 ? code : 1;
@@ -139,7 +140,9 @@ int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocati
       write_job(run_dir, job.config);
     }
   }
-  return train::run_worker(launched_options(job.config, run_dir, resume, invocation));
+  const int code = train::run_worker(launched_options(job.config, run_dir, resume, invocation));
+  if (code == 0 && place.rank == 0) show_end(run_dir);
+  return code;
 }
 
 // The hosts that are there now, waiting for the first.
@@ -156,11 +159,20 @@ std::vector<cluster::HostSlots> found_hosts(const Config& config, const std::ato
   return hosts;
 }
 
+// Used between hosts only, but a folder that is not there is a mistake on one host too.
+void require_certificates(const fs::path& certs) {
+  if (certs.empty() || fs::is_directory(certs)) return;
+  throw Error(ErrorCode::kBadInput, fmt::format("elastic.certs: there is no folder {0}; make it with: "
+                                                "distbelief certs {0}",
+                                                certs.string()));
+}
+
 // Where the workers go, and how many there are: --hosts, --hostfile, --workers, or what the job says.
 std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& config,
                                               const Invocation& invocation) {
   if (flags.workers > 0) config.parallel.workers = flags.workers;
   if (!flags.hostfile.empty()) config.elastic.hostfile = fs::absolute(flags.hostfile).string();
+  require_certificates(config.elastic.certs);
   const bool finds = !config.elastic.hostfile.empty() || !config.elastic.discovery.empty();
   if (finds && !flags.hosts.empty())
     throw Error(ErrorCode::kBadInput,
@@ -220,6 +232,14 @@ void require_writable(const fs::path& trace) {
                             trace.string()));
 }
 
+void check_faults(const std::vector<std::string>& faults, const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t lanes = parallel.lanes / parallel.threads;
+  const std::int64_t most = config.elastic.max > 0 ? std::min(config.elastic.max, lanes) : lanes;
+  for (const std::string& fault : faults)
+    train::parse_fault(fault, {.first = parallel.workers, .most = std::max(parallel.workers, most)});
+}
+
 int train(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& fault : flags.inject) train::parse_fault(fault);
   Job job = flags.job.read();
@@ -239,6 +259,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   validate(job);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   train::require_mesh(job.config, int(job.config.parallel.workers));
+  check_faults(flags.inject, job.config);
   check_before_start(job, workers_per_host(job.config, hosts));
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
@@ -250,9 +271,22 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
       invocation);
 }
 
+// A run under way keeps its settings; what can be changed has commands of its own.
+void refuse_changes_to_living(const TrainFlags& flags) {
+  const bool changes =
+      flags.workers > 0 || !flags.hosts.empty() || !flags.hostfile.empty() || !flags.job.sets.empty();
+  if (!changes || !is_living(flags.run_dir)) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("{0} is being trained: its settings stay. Another number of workers: distbelief scale "
+                  "{0} N; anything else: distbelief stop {0}, then resume it with the change",
+                  flags.run_dir));
+}
+
 int resume(const TrainFlags& flags, const Invocation& invocation) {
   const fs::path run_dir = flags.run_dir;
   require_run_dir(run_dir);
+  refuse_changes_to_living(flags);
   if (resume_living(run_dir, flags.worker)) return 0;
   if (flags.worker >= 0)
     throw Error(ErrorCode::kBadInput,
