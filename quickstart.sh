@@ -42,7 +42,7 @@ The run folder, with the trained model: $run_dir
 
 To try next:
   $shown_program eval $shown_run
-  $shown_program resume $shown_run
+  $shown_program resume $shown_run --set train.epochs=7    # goes on from there
   $shown_program train --help
   $root/test.sh
 

@@ -127,6 +127,15 @@ class HostsTest(LanesTest):
                 self.assertTrue(summary["reproducible"])
                 self.assertEqual({worker["host"] for worker in summary["per_worker"]}, {"host0", "host1"})
 
+    def test_stages_of_a_pipeline_on_two_hosts(self):
+        job = {**NOISY_GPT, "model.tied": True, "checkpoint.every_steps": 2}
+        reference = self.sha(job, 1)
+        for hosts, pipeline in (("host0:1,host1:1", 2), ("host0:2,host1:2", 2), ("host0:2,host1:2", 4)):
+            with self.subTest(hosts=hosts, pipeline=pipeline):
+                summary = self.train_on_hosts(f"stages{hosts[6]}{pipeline}", hosts, {**job, "parallel.pipeline": pipeline})
+                self.assertEqual(summary["weights_sha256"], reference)
+                self.assertEqual(summary["pipeline"], pipeline)
+
     def test_resnet18_direct_and_central(self):
         job = {**AUGMENTED_RESNET, "train.epochs": 1}
         self.assert_as_on_one_host(job, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "direct"),

@@ -45,6 +45,12 @@ void load_weights(torch::nn::Module& network, const EvalFlags& flags) {
     return load_verified(network, run_dir / "model.safetensors");
   const checkpoint::Store store(run_dir / "checkpoints");
   const auto best = flags.best ? store.best() : std::nullopt;
+  if (flags.best && !best)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} has no best checkpoint: no validation has marked one; without --best its last "
+                    "weights are scored",
+                    flags.run_dir));
   const auto loaded =
       best ? std::optional(store.load(*best))
            : store.load_latest([](const checkpoint::Entry&, const Error& error) {

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -119,9 +120,13 @@ std::optional<nlohmann::json> summary_of_finished(const fs::path& run_dir) {
 void show_end(const fs::path& run_dir) {
   const nlohmann::json summary = read_summary(run_dir);
   if (summary.is_discarded()) return;
-  fmt::print("{}: {} steps, {} samples in {:.1f} s ({:.0f} samples/s)", summary.value("status", ""),
-             summary.value("steps", std::int64_t{0}), summary.value("samples", std::int64_t{0}),
-             summary.value("wall_seconds", 0.0), summary.value("samples_per_second", 0.0));
+  const double seconds = summary.value("wall_seconds", 0.0);
+  const double speed = summary.value("samples_per_second", 0.0);
+  const auto samples = summary.value("samples", std::int64_t{0});
+  const auto last = std::llround(seconds * speed);  // of the last generation, whose time it is
+  fmt::print("{}: {} steps, {} samples{} in {:.1f} s ({:.0f} samples/s)", summary.value("status", ""),
+             summary.value("steps", std::int64_t{0}), samples,
+             last < samples ? fmt::format(", the last {}", last) : "", seconds, speed);
   if (summary.contains("test_accuracy") && summary["test_accuracy"].is_number())
     fmt::print(", test accuracy {:.2f} %", 100 * summary["test_accuracy"].get<double>());
   fmt::print("\nrun folder: {}\n", run_dir.string());

@@ -249,6 +249,10 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   require_writable(job.config.report.trace);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
   if (cluster::launcher_place().launched) {
+    if (flags.workers > 0 && flags.workers != cluster::launcher_place().size)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("--workers {} under a launcher that started {}; leave --workers out",
+                              flags.workers, cluster::launcher_place().size));
     job.config.parallel.workers = cluster::launcher_place().size;
     validate(job);
     if (flags.run_dir.empty())
