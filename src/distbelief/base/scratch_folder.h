@@ -5,21 +5,26 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <stdexcept>
 #include <string>
+#include <system_error>
 
-// For tests.
+#include "distbelief/base/error.h"
+
 namespace distbelief {
 
-// A folder that goes with its owner.
+// A folder for temporary files that goes with its owner. Throws Error(kUnavailable) when it cannot be made.
 class ScratchFolder {
  public:
   ScratchFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "distbelief-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch folder: " + name);
+    if (mkdtemp(name.data()) == nullptr)
+      throw Error(ErrorCode::kUnavailable, "cannot make a folder like " + name + ": is there room?");
     path_ = name;
   }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
@@ -32,6 +37,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
+// For tests: a file's whole text.
 inline std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

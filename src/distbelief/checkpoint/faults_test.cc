@@ -26,29 +26,10 @@ void save_with(const fs::path& folder, std::int64_t step, AtPoint at) {
   if (outcome && outcome->failure) throw *outcome->failure;
 }
 
-class DamageTest : public ::testing::Test {
+class DamageTest : public DamageFixture {
  protected:
   DamageTest() {
     for (std::int64_t step : {1, 2}) save_with(folder_, step, {});
-  }
-  fs::path file(std::string_view name) const { return folder_ / "step-00000002" / name; }
-
-  // What load() says about the newer checkpoint.
-  std::string complaint() const {
-    try {
-      store_.load(store_.list().back());
-    } catch (const Error& error) {
-      return error.message();
-    }
-    return {};
-  }
-  void expect_older_one_loads(const std::string& what) const {
-    int reports = 0;
-    const auto loaded = store_.load_latest([&](const Entry&, const Error&) { ++reports; });
-    ASSERT_TRUE(loaded) << what;
-    EXPECT_EQ(loaded->entry.step, 1) << what;
-    EXPECT_EQ(reports, 1) << what;
-    EXPECT_TRUE(SampleState(1).is_in(*loaded)) << what;
   }
   // The name of the tensor that a byte of the state belongs to, or the header's.
   static std::string part_at(const SafetensorsFile& state, std::uint64_t offset, std::uint64_t file_bytes) {
@@ -64,10 +45,6 @@ class DamageTest : public ::testing::Test {
     }
     return "no part";
   }
-
-  ScratchFolder scratch_;
-  fs::path folder_ = scratch_.path() / "checkpoints";
-  Store store_{folder_};
 };
 
 TEST_F(DamageTest, EachOfAThousandFlippedBitsAndTruncationsIsNoticed) {

@@ -15,37 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class PartDamageTest : public ::testing::Test {
+class PartDamageTest : public DamageFixture {
  protected:
   PartDamageTest() {
     store_.save(SampleState(1).snapshot(1));
     for (const PartOutcome& outcome : save_parts(folder_, {.step = 2, .value = 2}))
       EXPECT_FALSE(outcome.code) << outcome.message;
   }
-  fs::path file(std::string_view name) const { return folder_ / "step-00000002" / name; }
 
-  // What load() says about the checkpoint in parts.
-  std::string complaint() const {
-    try {
-      store_.load(store_.list().back());
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kBadInput);
-      return error.message();
-    }
-    return {};
-  }
-  void expect_older_one_loads(const std::string& what) const {
-    int reports = 0;
-    const auto loaded = store_.load_latest([&](const Entry&, const Error&) { ++reports; });
-    ASSERT_TRUE(loaded) << what;
-    EXPECT_EQ(loaded->entry.step, 1) << what;
-    EXPECT_EQ(reports, 1) << what;
-    EXPECT_TRUE(SampleState(1).is_in(*loaded)) << what;
-  }
-
-  ScratchFolder scratch_;
-  fs::path folder_ = scratch_.path() / "checkpoints";
-  Store store_{folder_};
   std::vector<std::string> parts_{"state-00001-of-00002.safetensors", "state-00002-of-00002.safetensors"};
 };
 

@@ -63,7 +63,8 @@ class Store {
   //
   // Of several parts each is saved by a Store of its own, on a file system that all of them see; all return
   // when the checkpoint has its name, or all throw: Error(kAborted) with the reason when another part failed,
-  // Error(kTimeout) when one did not come before the deadline.
+  // Error(kTimeout) when one did not come before the deadline. What part 0 throws after the checkpoint has
+  // its name, and a deadline that passes in that very moment, concern one part alone.
   void save(const Snapshot& snapshot);
 
   std::vector<Entry> list() const;  // whole ones, ascending by step

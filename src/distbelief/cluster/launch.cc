@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/scratch_folder.h"
 #include "distbelief/cluster/child.h"
 
 namespace distbelief::cluster {
@@ -56,27 +57,6 @@ void add_environment(std::vector<std::string>& command, const LaunchOptions& opt
       command.insert(command.end(), {"-genv", variable.name, variable.value});
   }
 }
-
-// What a killed launcher leaves goes with this.
-class SessionFolder {
- public:
-  SessionFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "distbelief-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      throw Error(ErrorCode::kUnavailable, fmt::format("cannot make a folder like {}: is there room?", name));
-    path_ = name;
-  }
-  ~SessionFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  SessionFolder(const SessionFolder&) = delete;
-  SessionFolder& operator=(const SessionFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace
 
@@ -126,7 +106,7 @@ void prepare_launcher() {
 
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted) {
   prepare_launcher();
-  const SessionFolder session;
+  const ScratchFolder session;
   LaunchOptions launch = options;
   launch.session_folder = session.path();
   launch.mpi_memory = true;

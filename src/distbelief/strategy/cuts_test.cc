@@ -7,8 +7,8 @@
 #include <optional>
 #include <tuple>
 
-#include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
+#include "distbelief/base/refusal.h"
 
 namespace distbelief::strategy {
 namespace {
@@ -21,16 +21,6 @@ Blocks timed(const std::vector<double>& seconds) {
   for (const double time : seconds)
     blocks.push_back({.forward_seconds = time / 4, .backward_seconds = time * 3 / 4});
   return blocks;
-}
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kBadInput);
-    return error.message();
-  }
-  return "accepted";
 }
 
 // What the order of preference looks at, straight from its definition.

@@ -7,19 +7,13 @@
 #include <tuple>
 #include <utility>
 
-#include "distbelief/base/error.h"
+#include "distbelief/base/refusal.h"
 
 namespace distbelief::strategy {
 namespace {
 
 std::string refusal(const MeshWish& wish, int workers) {
-  try {
-    resolve_mesh(wish, workers);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kBadInput);
-    return error.message();
-  }
-  return "accepted";
+  return distbelief::refusal([&] { resolve_mesh(wish, workers); });
 }
 
 TEST(Mesh, GivesEveryRankItsOwnPlaceAndBack) {

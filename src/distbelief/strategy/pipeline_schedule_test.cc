@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "distbelief/base/error.h"
+#include "distbelief/base/refusal.h"
 
 namespace distbelief::strategy {
 namespace {
@@ -40,16 +40,6 @@ std::string written(const Actions& actions) {
     text += (text.empty() ? "" : " ") + std::string(action.kind == Kind::kForward ? "F" : "B") +
             std::to_string(action.stage) + "." + std::to_string(action.lane);
   return text;
-}
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kBadInput);
-    return error.message();
-  }
-  return "accepted";
 }
 
 // Runs the lists of all places with blocking receives and buffered sends. A channel carries what goes one way

@@ -82,8 +82,7 @@ Trial measure(model::Network& network, const torch::Tensor& input, bool is_first
 
 }  // namespace
 
-std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const Task&,
-                                                const BlockMeasurement& measurement) {
+std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const BlockMeasurement& measurement) {
   const std::string of = fingerprint(job, measurement.samples);
   if (!measurement.kept_in.empty())
     if (std::vector<strategy::BlockCost> kept = read_costs(measurement.kept_in, of); !kept.empty())

@@ -5,7 +5,6 @@
 
 #include "distbelief/strategy/cuts.h"
 #include "distbelief/train/job.h"
-#include "distbelief/train/task.h"
 
 namespace distbelief::train {
 
@@ -17,7 +16,6 @@ struct BlockMeasurement {
 
 // What each block of a network costs this process: time forward and backward of one lane, and memory. Makes
 // the blocks one after another and forgets them, so it needs room for the largest. Takes a few steps' time.
-std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const Task& task,
-                                                const BlockMeasurement& measurement);
+std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const BlockMeasurement& measurement);
 
 }  // namespace distbelief::train

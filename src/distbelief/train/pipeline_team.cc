@@ -8,6 +8,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/random.h"
+#include "distbelief/train/tensor_type.h"
 
 namespace distbelief::train {
 
@@ -43,31 +44,9 @@ struct PipelineTeam::Step {
 
 namespace {
 
-ElementType element_type(torch::ScalarType type) {
-  switch (type) {
-    case torch::kFloat32: return ElementType::kFloat32;
-    case torch::kFloat64: return ElementType::kFloat64;
-    case torch::kInt64: return ElementType::kInt64;
-    case torch::kUInt8: return ElementType::kUint8;
-    default: break;
-  }
-  throw Error(ErrorCode::kBadInput,
-              fmt::format("activations of type {} cannot go from stage to stage", torch::toString(type)));
-}
-
-torch::ScalarType torch_type(ElementType type) {
-  switch (type) {
-    case ElementType::kUint8: return torch::kUInt8;
-    case ElementType::kInt64: return torch::kInt64;
-    case ElementType::kFloat32: return torch::kFloat32;
-    case ElementType::kFloat64: return torch::kFloat64;
-  }
-  return torch::kFloat32;
-}
-
 void send(comm::StreamSender& stream, const torch::Tensor& tensor, std::int64_t tag) {
   const torch::Tensor values = tensor.detach().contiguous();
-  stream.send({.tag = tag, .type = element_type(values.scalar_type()), .shape = values.sizes().vec()},
+  stream.send({.tag = tag, .type = element_type(values, "an activation"), .shape = values.sizes().vec()},
               values.data_ptr());
 }
 
@@ -171,7 +150,7 @@ void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wis
     else
       backward(part, lane, step);
   }
-  finish(step);
+  finish();
 }
 
 void PipelineTeam::take_batch(Part& part, Flight& flight) {
@@ -258,7 +237,7 @@ void PipelineTeam::backward(Part& part, std::int64_t lane, const Step& step) {
   traced("backward", part, lane, begin);
 }
 
-void PipelineTeam::finish(const Step&) {
+void PipelineTeam::finish() {
   clock_.start(Phase::kExchange);
   for (const auto& part : parts_) part->stage.group->sharing(0).sum_up();
   const double squared = options_.clip_norm > 0 ? squared_norm() : 0;
@@ -325,8 +304,11 @@ Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data
   const auto tag = std::int64_t(range.begin);
   Score score;
   for (const auto& part : parts_) {
-    if (is_first(*part) || is_last(*part)) maker.eval_batch(range, batch);
-    TensorBatch tensors = as_tensors(batch);
+    TensorBatch tensors;
+    if (is_first(*part) || is_last(*part)) {
+      maker.eval_batch(range, batch);
+      tensors = as_tensors(batch);
+    }
     if (!is_first(*part)) tensors.input = receive(*part->streams.activations_in, tag);
     if (is_last(*part))
       score = options_.task->score(*part->stage.network, tensors);

@@ -6,25 +6,12 @@
 #include <cstring>
 
 #include "distbelief/base/error.h"
+#include "distbelief/train/tensor_type.h"
 
 namespace distbelief::train {
 namespace {
 
 using checkpoint::TensorView;
-
-ElementType element_type(const std::string& name, const torch::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case torch::kFloat32: return ElementType::kFloat32;
-    case torch::kFloat64: return ElementType::kFloat64;
-    case torch::kInt64: return ElementType::kInt64;
-    case torch::kUInt8: return ElementType::kUint8;
-    default: break;
-  }
-  throw Error(ErrorCode::kBadInput,
-              fmt::format("tensor '{}' has type {}, which cannot be saved; float32, float64, int64 "
-                          "and uint8 can",
-                          name, torch::toString(tensor.scalar_type())));
-}
 
 template <typename Items>
 std::vector<TensorView> views_of(const Items& items) {
@@ -34,8 +21,8 @@ std::vector<TensorView> views_of(const Items& items) {
     if (!tensor.is_contiguous())
       throw Error(ErrorCode::kBadInput,
                   fmt::format("tensor '{}' is not contiguous and cannot be saved", item.key()));
-    views.push_back({item.key(), element_type(item.key(), tensor), tensor.sizes().vec(),
-                     static_cast<const std::byte*>(tensor.data_ptr())});
+    views.push_back({item.key(), element_type(tensor, fmt::format("tensor '{}'", item.key())),
+                     tensor.sizes().vec(), static_cast<const std::byte*>(tensor.data_ptr())});
   }
   return views;
 }

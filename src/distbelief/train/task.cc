@@ -1,19 +1,10 @@
 #include "distbelief/train/task.h"
 
 #include "distbelief/model/loss.h"
+#include "distbelief/train/tensor_type.h"
 
 namespace distbelief::train {
 namespace {
-
-torch::ScalarType torch_type(ElementType type) {
-  switch (type) {
-    case ElementType::kUint8: return torch::kUInt8;
-    case ElementType::kInt64: return torch::kInt64;
-    case ElementType::kFloat32: return torch::kFloat32;
-    case ElementType::kFloat64: return torch::kFloat64;
-  }
-  return torch::kFloat32;
-}
 
 torch::Tensor borrow(const Array& array) {
   // from_blob wants mutable memory; networks do not write to their inputs.

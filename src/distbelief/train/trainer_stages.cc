@@ -47,8 +47,8 @@ std::vector<int> Trainer::choose_stage_ends(int stages) {
   std::string failure;
   if (is_root()) try {
       const auto lane_samples = std::int64_t(plan_.lane_range(0, 0).size());
-      const std::vector<strategy::BlockCost> costs = measure_blocks(
-          job_, *task_, {.samples = lane_samples, .kept_in = options_.run_dir / "blocks.json"});
+      const std::vector<strategy::BlockCost> costs =
+          measure_blocks(job_, {.samples = lane_samples, .kept_in = options_.run_dir / "blocks.json"});
       const std::vector<int> firsts(job_.config.parallel.cuts.begin(), job_.config.parallel.cuts.end());
       const bool given = std::ssize(firsts) + 1 == stages;
       const strategy::Cuts cuts =
