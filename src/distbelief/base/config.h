@@ -82,6 +82,12 @@ struct ParallelConfig {
   std::int64_t threads = 1;        // lanes a worker carries at a time, each on its own thread
   std::int64_t data = 0;           // replicas of the network; 0: as many as there are workers for
   std::int64_t pipeline = 1;       // workers that each replica is cut over, by layers
+  std::int64_t tensor = 1;         // workers that compute each layer together
+  std::int64_t zero = 1;           // what the replicas share out: 1 state, 2 + gradients, 3 + parameters
+  bool zero_inside_host = false;   // workers of a host share out what they otherwise hold together
+  std::string state_dir;           // folder for the optimizer's state, mapped into memory; empty: none
+  std::string mesh = "given";      // given: by the numbers above; auto: by the planner
+  bool split_features = false;     // workers of a tensor group read only their columns of the input
   std::string schedule = "1f1b";   // gpipe, 1f1b, interleaved
   std::int64_t chunks = 0;         // stages per worker; 0: 1, or 2 when interleaved
   std::vector<std::int64_t> cuts;  // first block of every stage but the first; empty: measured

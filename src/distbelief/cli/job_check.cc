@@ -153,6 +153,20 @@ MaybeFault a_pipeline_does_not_scale_itself(const Config& config) {
                "parallel.pipeline use `distbelief scale`"};
 }
 
+MaybeFault not_yet(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const auto refused = [](const char* key) {
+    return Fault{key, fmt::format("{} is not there yet; leave it out", key)};
+  };
+  if (parallel.tensor > 1) return refused("parallel.tensor");
+  if (parallel.zero > 1) return refused("parallel.zero");
+  if (parallel.zero_inside_host) return refused("parallel.zero_inside_host");
+  if (!parallel.state_dir.empty()) return refused("parallel.state_dir");
+  if (parallel.mesh != "given") return refused("parallel.mesh");
+  if (parallel.split_features) return refused("parallel.split_features");
+  return std::nullopt;
+}
+
 MaybeFault cuts_for_all_stages(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.cuts.empty()) return std::nullopt;
@@ -281,7 +295,7 @@ MaybeFault lanes_for_elastic_bounds(const Config& config) {
 
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
-  for (auto rule : {an_end, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
+  for (auto rule : {an_end, not_yet, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
                     stopping_needs_validation, a_pipeline_has_one_thread, a_pipeline_does_not_scale_itself,
                     cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes,
                     early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots,

@@ -66,6 +66,8 @@ constexpr Limit kPixels{"from 0 to 1024", [](double x) { return x >= 0 && x <= 1
 constexpr Limit kThreads{"from 1 to 1024", [](double x) { return x >= 1 && x <= 1024; }};
 constexpr Limit kCount{"from 1 to 65536", [](double x) { return x >= 1 && x <= 65536; }};
 constexpr Limit kCountOrZero{"from 0 to 65536", [](double x) { return x >= 0 && x <= 65536; }};
+constexpr Limit kZeroLevels{"1, 2 or 3 (optimizer state is always shared out, so there is no 0)",
+                            [](double x) { return x >= 1 && x <= 3; }};
 constexpr Limit kMegabytes{"greater than 0 and at most 4096", [](double x) { return x > 0 && x <= 4096; }};
 constexpr Limit kSeconds{"greater than 0 and at most 1e9", [](double x) { return x > 0 && x <= 1e9; }};
 constexpr Limit kSecondsOrZero{"from 0 to 1e9", [](double x) { return x >= 0 && x <= 1e9; }};
@@ -173,6 +175,21 @@ std::vector<Key> parallel_keys() {
       key("parallel.pipeline", at<&ParallelConfig::pipeline>(), kCount,
           "workers that each replica is cut over, by layers: each holds one stage, and lanes flow through "
           "them as micro-batches"),
+      key("parallel.tensor", at<&ParallelConfig::tensor>(), kCount,
+          "workers that compute each layer together: each holds a slice of its weights"),
+      key("parallel.zero", at<&ParallelConfig::zero>(), kZeroLevels,
+          "what replicas share out instead of each holding it: 1 the optimizer's state, 2 gradients too, 3 "
+          "parameters too, which are then gathered block by block when they are needed"),
+      key("parallel.zero_inside_host", at<&ParallelConfig::zero_inside_host>(),
+          "share out between the workers of one host as well, for limits on the memory of each process; "
+          "otherwise a host's workers hold parameters together, once"),
+      key("parallel.state_dir", at<&ParallelConfig::state_dir>(),
+          "folder on a local disk for the optimizer's state, mapped into memory, where memory is short; "
+          "empty: in memory"),
+      key("parallel.mesh", at<&ParallelConfig::mesh>(), Choices{"given", "auto"},
+          "`auto`: the best of what `distbelief plan` finds for data, pipeline, tensor and zero"),
+      key("parallel.split_features", at<&ParallelConfig::split_features>(),
+          "workers of a tensor group read only their columns of every sample; for `mlp`"),
       key("parallel.schedule", at<&ParallelConfig::schedule>(), Choices{"gpipe", "1f1b", "interleaved"},
           "order of forward and backward in a pipeline: `gpipe` all forward first, `1f1b` in turns, which "
           "keeps "
