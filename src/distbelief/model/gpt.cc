@@ -31,11 +31,20 @@ torch::Tensor fused_linear(const torch::nn::Linear& layer, const torch::Tensor& 
   return torch::linear(input, layer->weight, layer->bias);
 }
 
+// Layers whose outputs, or inputs, lie in slices on the workers of a group, if there is one.
+torch::Tensor to_slices(TensorGroup* group, const torch::nn::Linear& layer, const torch::Tensor& input) {
+  return group ? column_linear(*group, input, layer->weight, layer->bias) : fused_linear(layer, input);
+}
+torch::Tensor from_slices(TensorGroup* group, const torch::nn::Linear& layer, const torch::Tensor& input) {
+  return group ? row_linear(*group, input, layer->weight, layer->bias) : fused_linear(layer, input);
+}
+
 class DecoderBlock final : public Block {
  public:
   // `mask` is [context, context], true where a position may not look; all blocks share its memory.
-  DecoderBlock(const GptOptions& options, torch::Tensor mask)
-      : heads_(options.heads),
+  DecoderBlock(const GptOptions& options, torch::Tensor mask, TensorGroup* group)
+      : group_(group),
+        heads_(options.heads),
         mask_(std::move(mask)),
         ln1_(register_module("ln1", layer_norm(options.width))),
         qkv_(register_module("qkv", torch::nn::Linear(options.width, 3 * options.width))),
@@ -43,14 +52,34 @@ class DecoderBlock final : public Block {
         ln2_(register_module("ln2", layer_norm(options.width))),
         fc1_(register_module("fc1", torch::nn::Linear(options.width, 4 * options.width))),
         fc2_(register_module("fc2", torch::nn::Linear(4 * options.width, options.width))),
-        dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {}
+        dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {
+    if (group_) keep_slices(options);
+  }
 
   torch::Tensor forward(torch::Tensor input) override {
-    torch::Tensor x = input + dropout_->forward(fused_linear(proj_, attend(fused_linear(qkv_, ln1_(input)))));
-    return x + dropout_->forward(fused_linear(fc2_, torch::gelu(fused_linear(fc1_, ln2_(x)))));
+    const torch::Tensor attended = attend(to_slices(group_, qkv_, ln1_(input)));
+    torch::Tensor x = input + dropout_->forward(from_slices(group_, proj_, attended));
+    return x + dropout_->forward(from_slices(group_, fc2_, torch::gelu(to_slices(group_, fc1_, ln2_(x)))));
   }
 
  private:
+  // Whole heads: of the queries, the keys and the values that qkv gives side by side.
+  void keep_slices(const GptOptions& options) {
+    heads_ = even_share("the attention of model 'gpt', in heads,", options.heads, *group_).count;
+    const SliceRange range = share_of(options.width, group_->part(), group_->parts());
+    const auto of_three = [&](std::int64_t inner) {
+      return Slice{
+          .outer = 3, .whole = options.width, .begin = range.begin, .count = range.count, .inner = inner};
+    };
+    keep_slice(qkv_->weight, 0, of_three(options.width));
+    keep_slice(qkv_->bias, 0, of_three(1));
+    keep_slice(proj_->weight, 1, range);
+    const SliceRange wide = share_of(4 * options.width, group_->part(), group_->parts());
+    keep_slice(fc1_->weight, 0, wide);
+    keep_slice(fc1_->bias, 0, wide);
+    keep_slice(fc2_->weight, 1, wide);
+  }
+
   torch::Tensor attend(const torch::Tensor& qkv) const {
     const std::int64_t batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
     const std::int64_t head = width / heads_;
@@ -63,7 +92,8 @@ class DecoderBlock final : public Block {
     return torch::matmul(weights, parts[2]).transpose(1, 2).reshape({batch, length, width});
   }
 
-  std::int64_t heads_;
+  TensorGroup* group_;
+  std::int64_t heads_;  // here
   torch::Tensor mask_;
   torch::nn::LayerNorm ln1_;
   torch::nn::Linear qkv_;
@@ -76,22 +106,28 @@ class DecoderBlock final : public Block {
 
 class Embedding final : public Block {
  public:
-  explicit Embedding(const GptOptions& options)
-      : positions_(torch::arange(options.context)),
+  Embedding(const GptOptions& options, TensorGroup* group)
+      : group_(group),
+        positions_(torch::arange(options.context)),
         tok_(register_module("tok", torch::nn::Embedding(options.vocabulary, options.width))),
         pos_(register_module("pos", torch::nn::Embedding(options.context, options.width))),
         dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {
     // Embeddings of unit variance would make the first logits sqrt(width) times too large.
     if (options.tied)
       torch::nn::init::normal_(tok_->weight, 0.0, 1.0 / std::sqrt(static_cast<double>(options.width)));
+    if (!group_) return;
+    rows_ = share_of(options.vocabulary, group_->part(), group_->parts());
+    keep_slice(tok_->weight, 0, rows_);
   }
 
   torch::Tensor forward(torch::Tensor input) override {
-    const torch::Tensor tokens = tok_(input);
+    const torch::Tensor tokens = group_ ? sliced_embedding(*group_, input, tok_->weight, rows_) : tok_(input);
     return dropout_->forward(tokens + pos_(positions_.narrow(0, 0, input.size(1))));
   }
 
  private:
+  TensorGroup* group_;
+  SliceRange rows_;          // of the vocabulary, that are here
   torch::Tensor positions_;  // 0 to context - 1; like the mask not part of the state, and made only once
   torch::nn::Embedding tok_;
   torch::nn::Embedding pos_;
@@ -100,24 +136,34 @@ class Embedding final : public Block {
 
 class Head final : public Block {
  public:
-  explicit Head(const GptOptions& options) : ln_(register_module("ln", layer_norm(options.width))) {
+  Head(const GptOptions& options, TensorGroup* group)
+      : group_(group),
+        ln_(register_module("ln", layer_norm(options.width))) {
     if (options.tied) return;
     const auto head = torch::nn::LinearOptions(options.width, options.vocabulary).bias(false);
     weight_ = register_module("head", torch::nn::Linear(head))->weight;
+    if (group_) keep_slice(weight_, 0, share_of(options.vocabulary, group_->part(), group_->parts()));
   }
 
   // The token embedding stands in for the last layer. Its module is held by the embedding's block, or here.
   enum class Held { kElsewhere, kHere };
   void tie(const std::shared_ptr<torch::nn::Module>& tok, Held held) {
     weight_ = tok->named_parameters()["weight"];
-    if (held == Held::kHere) register_module("tok", tok);
+    if (held == Held::kElsewhere) return;
+    register_module("tok", tok);
+    if (group_) keep_slice(weight_, 0, share_of(weight_.size(0), group_->part(), group_->parts()));
   }
 
+  // The logits of the words that are here.
   torch::Tensor forward(torch::Tensor input) override {
-    return torch::linear(ln_(input), weight_).flatten(0, 1);
+    const torch::Tensor x = ln_(input);
+    const torch::Tensor logits =
+        group_ ? column_linear(*group_, x, weight_, torch::Tensor()) : torch::linear(x, weight_);
+    return logits.flatten(0, 1);
   }
 
  private:
+  TensorGroup* group_;
   torch::nn::LayerNorm ln_;
   torch::Tensor weight_;
 };
@@ -133,27 +179,28 @@ std::int64_t context_option(const OptionMap& options, const DataShape& shape) {
 }
 
 std::shared_ptr<Block> make_head(const GptOptions& options, const BlockSite& site) {
-  auto head = std::make_shared<Head>(options);
+  auto head = std::make_shared<Head>(options, site.group);
   if (!options.tied) return head;
   if (const auto children = site.network.named_children(); children.contains("tok")) {
     head->tie(children["tok"], Head::Held::kElsewhere);
     return head;
   }
   seed_block(site.seed, 0);  // a process without the embedding makes its weight anew, from its own seed
-  head->tie(Embedding(options).named_children()["tok"], Head::Held::kHere);
+  head->tie(Embedding(options, nullptr).named_children()["tok"], Head::Held::kHere);
   return head;
 }
 
 Blueprint blueprint_of(const GptOptions& options) {
   Blueprint blueprint;
-  blueprint.push_back({"", [options](const BlockSite&) { return std::make_shared<Embedding>(options); }});
+  blueprint.push_back(
+      {"", [options](const BlockSite& site) { return std::make_shared<Embedding>(options, site.group); }});
   // True where a position may not look; all blocks of a process share its memory.
   const auto mask = std::make_shared<torch::Tensor>();
   for (std::int64_t i = 0; i < options.layers; ++i)
-    blueprint.push_back({fmt::format("blocks.{}", i), [options, mask](const BlockSite&) {
+    blueprint.push_back({fmt::format("blocks.{}", i), [options, mask](const BlockSite& site) {
                            if (!mask->defined())
                              *mask = torch::ones({options.context, options.context}, torch::kBool).triu(1);
-                           return std::make_shared<DecoderBlock>(options, *mask);
+                           return std::make_shared<DecoderBlock>(options, *mask, site.group);
                          }});
   blueprint.push_back({"", [options](const BlockSite& site) { return make_head(options, site); }});
   return blueprint;

@@ -67,14 +67,24 @@ torch::Tensor Activate::forward(torch::Tensor input) {
 
 torch::Tensor Dropout::forward(torch::Tensor input) {
   if (!is_training() || probability_ == 0.0) return input;
+  return input * fill(torch::empty_like(input));
+}
+
+torch::Tensor Dropout::forward_slice(torch::Tensor input, SliceRange range, std::int64_t whole) {
+  if (!is_training() || probability_ == 0.0) return input;
+  Shape shape = input.sizes().vec();
+  shape.back() = whole;
+  return input * fill(torch::empty(shape, input.options())).narrow(-1, range.begin, range.count);
+}
+
+torch::Tensor Dropout::fill(torch::Tensor mask) const {
   const double keep = 1.0 - probability_;
-  torch::Tensor mask = torch::empty_like(input);
   if (auto generator = current_generator()) {
     mask.bernoulli_(keep, *generator);
   } else {
     mask.bernoulli_(keep);
   }
-  return input * mask.div_(keep);
+  return mask.div_(keep);
 }
 
 void append_dense(torch::nn::Sequential& layers, const DenseOptions& options) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/model/slice.h"
+
 namespace distbelief::model {
 
 enum class Activation { kRelu, kLeakyRelu, kGelu, kTanh, kSilu, kElu };
@@ -35,8 +37,11 @@ class Dropout : public torch::nn::Module {
  public:
   explicit Dropout(double probability) : probability_(probability) {}  // in [0, 1)
   torch::Tensor forward(torch::Tensor input);
+  // Of a slice of the last dimension: drops what the whole would drop there.
+  torch::Tensor forward_slice(torch::Tensor input, SliceRange range, std::int64_t whole);
 
  private:
+  torch::Tensor fill(torch::Tensor mask) const;
   double probability_;
 };
 

@@ -6,6 +6,77 @@
 #include "distbelief/model/requirements.h"
 
 namespace distbelief::model {
+namespace {
+
+struct LayerOptions {
+  int index = 1;
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+  bool is_last = false;  // no activation and dropout follow
+  Activation activation = Activation::kRelu;
+  double dropout = 0.0;
+};
+
+// Layers take turns: one with sliced outputs, the next, which has sliced inputs, adds up (Shoeybi et al.,
+// "Megatron-LM", 2019). Where samples come by features it is the first that adds up.
+enum class Cut { kNot, kOutputs, kInputs };
+
+Cut cut_of(const LayerOptions& options, const TensorGroup* group) {
+  if (group == nullptr) return Cut::kNot;
+  const bool sliced_input = (options.index % 2 == 0) != (group->input() == TensorGroup::Input::kSliced);
+  if (sliced_input) return Cut::kInputs;
+  return options.is_last ? Cut::kNot : Cut::kOutputs;
+}
+
+class DenseBlock final : public Block {
+ public:
+  DenseBlock(const LayerOptions& options, TensorGroup* group)
+      : options_(options),
+        group_(group),
+        cut_(cut_of(options, group)) {
+    if (options.index == 1) register_module("flatten", torch::nn::Flatten());
+    fc_ = register_module(name("fc"), torch::nn::Linear(options.inputs, options.outputs));
+    if (!options.is_last) {
+      act_ = register_module(name("act"), std::make_shared<Activate>(options.activation));
+      drop_ = register_module(name("drop"), std::make_shared<Dropout>(options.dropout));
+    }
+    if (cut_ == Cut::kOutputs) {
+      range_ = even_share(layer(), options.outputs, *group_);
+      keep_slice(fc_->weight, 0, range_);
+      keep_slice(fc_->bias, 0, range_);
+    } else if (cut_ == Cut::kInputs) {
+      keep_slice(fc_->weight, 1, even_share(layer(), options.inputs, *group_));
+    }
+  }
+
+  torch::Tensor forward(torch::Tensor input) override {
+    torch::Tensor x = linear(options_.index == 1 ? input.flatten(1) : input);
+    if (options_.is_last) return x;
+    x = act_->forward(std::move(x));
+    return cut_ == Cut::kOutputs ? drop_->forward_slice(std::move(x), range_, options_.outputs)
+                                 : drop_->forward(std::move(x));
+  }
+
+ private:
+  std::string name(const char* kind) const { return fmt::format("{}{}", kind, options_.index); }
+  std::string layer() const { return fmt::format("layer {} of model 'mlp'", name("fc")); }
+
+  torch::Tensor linear(const torch::Tensor& input) {
+    if (cut_ == Cut::kOutputs) return column_linear(*group_, input, fc_->weight, fc_->bias);
+    if (cut_ == Cut::kInputs) return row_linear(*group_, input, fc_->weight, fc_->bias);
+    return fc_(input);
+  }
+
+  LayerOptions options_;
+  TensorGroup* group_;
+  Cut cut_;
+  SliceRange range_;  // of the outputs
+  torch::nn::Linear fc_{nullptr};
+  std::shared_ptr<Activate> act_;
+  std::shared_ptr<Dropout> drop_;
+};
+
+}  // namespace
 
 std::vector<OptionSpec> mlp_options() {
   return {{"hidden", std::vector<std::int64_t>{128}, "widths of the hidden layers"},
@@ -15,30 +86,22 @@ std::vector<OptionSpec> mlp_options() {
 
 Blueprint mlp_blueprint(const OptionMap& options, const DataShape& shape) {
   require_images("mlp", shape);
-  const auto hidden = positive_list_option("mlp", options, "hidden");
-  const Activation activation = parse_activation(option<std::string>(options, "activation"));
-  const double dropout = dropout_option("mlp", options);
-
+  LayerOptions layer{.index = 1,
+                     .inputs = element_count(shape.input),
+                     .activation = parse_activation(option<std::string>(options, "activation")),
+                     .dropout = dropout_option("mlp", options)};
   Blueprint blueprint;
-  std::int64_t width = element_count(shape.input);
-  int index = 1;
-  for (std::int64_t next : hidden) {
-    const DenseOptions dense{
-        .index = index++, .inputs = width, .outputs = next, .activation = activation, .dropout = dropout};
-    blueprint.push_back({"layers", [dense](const BlockSite&) {
-                           torch::nn::Sequential layers;
-                           if (dense.index == 1) layers->push_back("flatten", torch::nn::Flatten());
-                           append_dense(layers, dense);
-                           return std::make_shared<LayerBlock>(layers);
+  const auto add = [&](std::int64_t outputs) {
+    layer.outputs = outputs;
+    blueprint.push_back({"layers", [layer](const BlockSite& site) {
+                           return std::make_shared<DenseBlock>(layer, site.group);
                          }});
-    width = next;
-  }
-  blueprint.push_back({"layers", [=, classes = shape.classes](const BlockSite&) {
-                         torch::nn::Sequential layers;
-                         if (index == 1) layers->push_back("flatten", torch::nn::Flatten());
-                         layers->push_back(fmt::format("fc{}", index), torch::nn::Linear(width, classes));
-                         return std::make_shared<LayerBlock>(layers);
-                       }});
+    layer.inputs = outputs;
+    ++layer.index;
+  };
+  for (const std::int64_t width : positive_list_option("mlp", options, "hidden")) add(width);
+  layer.is_last = true;
+  add(shape.classes);
   return blueprint;
 }
 

@@ -1,5 +1,7 @@
 #include "distbelief/model/network.h"
 
+#include <algorithm>
+
 #include "distbelief/base/random.h"
 #include "distbelief/model/random.h"
 
@@ -29,15 +31,29 @@ LayerBlock::LayerBlock(torch::nn::Sequential layers) : layers_(std::move(layers)
   for (const auto& layer : layers_->named_children()) register_module(layer.key(), layer.value());
 }
 
+void Block::keep_slice(torch::Tensor tensor, int dimension, const Slice& slice) {
+  const torch::NoGradGuard no_grad;
+  const Shape whole = tensor.sizes().vec();
+  const torch::Tensor kept = tensor.detach()
+                                 .reshape({slice.outer, slice.whole, slice.inner})
+                                 .narrow(1, slice.begin, slice.count)
+                                 .clone(torch::MemoryFormat::Contiguous);
+  Shape shape = whole;
+  shape[std::size_t(dimension)] = shape[std::size_t(dimension)] * slice.count / slice.whole;
+  slices_.push_back({tensor, slice, whole});
+  tensor.set_data(kept.view(shape));
+}
+
 void seed_block(std::uint64_t seed, int block) {
   torch::manual_seed(derive_seed({seed, kWeightStream, std::uint64_t(block)}));
 }
 
-Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed) : range_(range) {
+Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed, TensorGroup* group)
+    : range_(range) {
   for (int i = range.begin; i < range.end; ++i) {
     const BlockRecipe& recipe = blueprint[std::size_t(i)];
     seed_block(seed, i);
-    blocks_.push_back(recipe.make({.network = *this, .seed = seed}));
+    blocks_.push_back(recipe.make({.network = *this, .seed = seed, .group = group}));
     hold(recipe.path, *blocks_.back());
   }
 }
@@ -45,6 +61,19 @@ Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t see
 void Network::hold(const std::string& path, Block& block) {
   torch::nn::Module& place = container(*this, path);
   for (const auto& child : block.named_children()) place.register_module(child.key(), child.value());
+}
+
+SlicedTensor Network::sliced(const torch::Tensor& tensor) const {
+  for (const auto& block : blocks_)
+    for (const SlicedTensor& each : block->slices())
+      if (each.tensor.is_same(tensor)) return each;
+  const Shape shape = tensor.sizes().vec();
+  return {tensor, whole_of(shape), shape};
+}
+
+bool Network::is_sliced() const {
+  return std::any_of(blocks_.begin(), blocks_.end(),
+                     [](const auto& block) { return !block->slices().empty(); });
 }
 
 torch::Tensor Network::forward(torch::Tensor input) {

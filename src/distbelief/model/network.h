@@ -9,13 +9,34 @@
 #include <utility>
 #include <vector>
 
+#include "distbelief/model/tensor_group.h"
+
 namespace distbelief::model {
+
+// A parameter or buffer of which this process holds a slice.
+struct SlicedTensor {
+  torch::Tensor tensor;
+  Slice slice;
+  Shape whole;  // the logical tensor's
+};
 
 // A part of a network that runs as a whole: takes the activations before it, gives those after it. It may be
 // the first of its process, so it leaves its input as it is.
 class Block : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(torch::Tensor input) = 0;
+  const std::vector<SlicedTensor>& slices() const { return slices_; }
+
+ protected:
+  // For the constructor, which makes tensors whole, so that they begin as on one worker: keeps a slice of one
+  // and forgets the rest. `dimension` is the one that gets smaller.
+  void keep_slice(torch::Tensor tensor, int dimension, const Slice& slice);
+  void keep_slice(const torch::Tensor& tensor, int dimension, SliceRange range) {
+    keep_slice(tensor, dimension, slice_of(tensor.sizes().vec(), dimension, range));
+  }
+
+ private:
+  std::vector<SlicedTensor> slices_;
 };
 
 // A block that is a plain list of layers, under their own names.
@@ -32,6 +53,7 @@ class LayerBlock final : public Block {
 struct BlockSite {
   const torch::nn::Module& network;  // the blocks before it that this process holds
   std::uint64_t seed = 0;            // of the whole network
+  TensorGroup* group = nullptr;      // with whom it computes its layers; null: alone
 };
 
 // How one block is made. Each draws its initial weights from a seed of its own, so a process can make those
@@ -60,14 +82,17 @@ void seed_block(std::uint64_t seed, int block);
 // which blocks are held. Each block draws its randomness from a stream of its own (model/random.h).
 class Network final : public torch::nn::Module {
  public:
-  // Reseeds torch's default generator.
-  Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed);
+  // Reseeds torch's default generator. `group`, which outlives it, may be null.
+  Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed, TensorGroup* group = nullptr);
 
   torch::Tensor forward(torch::Tensor input);
   // One block; `block` is its number in the whole network.
   torch::Tensor forward(int block, torch::Tensor input);
   Block& block(int block) { return *blocks_[std::size_t(block - range_.begin)]; }
   const BlockRange& range() const { return range_; }
+  // What this process has of a parameter or buffer; a tensor that is not sliced is its own whole.
+  SlicedTensor sliced(const torch::Tensor& tensor) const;
+  bool is_sliced() const;
 
  private:
   void hold(const std::string& path, Block& block);

@@ -60,6 +60,16 @@ double dropout_option(std::string_view model, const OptionMap& options) {
   return value;
 }
 
+SliceRange even_share(std::string_view layer, std::int64_t width, const TensorGroup& group) {
+  if (width % group.parts() == 0) return share_of(width, group.part(), group.parts());
+  std::string fitting;
+  for (int parts = 2; parts <= 64; ++parts)
+    if (width % parts == 0) fitting += (fitting.empty() ? "" : ", ") + std::to_string(parts);
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("{} has width {}, which parallel.tensor {} does not divide; {}", layer, width,
+                          group.parts(), fitting.empty() ? "change its width" : "tensor may be " + fitting));
+}
+
 Error unknown_name(std::string_view kind, const std::string& name, const std::vector<std::string>& known) {
   const std::string near = nearest(name, known);
   const std::string hint = near.empty() ? "." : fmt::format("; did you mean '{}'?", near);

@@ -44,12 +44,7 @@ torch::nn::Sequential shortcut(const BlockOptions& options, std::int64_t outputs
                                torch::nn::BatchNorm2d(outputs));
 }
 
-// Batch norm does not keep its result for backward, so the sum and the activation may overwrite it.
-torch::Tensor join(Activation activation, torch::Tensor branch, torch::nn::Sequential& downsample,
-                   const torch::Tensor& input) {
-  branch.add_(downsample.is_empty() ? input : downsample->forward(input));
-  return activate_in_place(activation, std::move(branch));
-}
+torch::nn::BatchNorm2d batch_norm(std::int64_t channels) { return torch::nn::BatchNorm2d(channels); }
 
 void initialise_convolutions(const torch::nn::Module& block) {
   for (const auto& module : block.modules(/*include_self=*/false))
@@ -57,67 +52,126 @@ void initialise_convolutions(const torch::nn::Module& block) {
       torch::nn::init::kaiming_normal_(conv->weight, 0.0, torch::kFanOut, torch::kReLU);
 }
 
-class BasicBlock final : public Block {
- public:
-  static constexpr std::int64_t kExpansion = 1;
+// Two or three convolutions and the way around them. Over a tensor group each worker has some channels of
+// what goes from one convolution to the next; the last one, and the way around, add up over input channels.
+class ResidualBlock : public Block {
+ protected:
+  ResidualBlock(const BlockOptions& options, TensorGroup* group) : options_(options), group_(group) {}
 
-  explicit BasicBlock(const BlockOptions& options)
-      : activation_(options.activation),
-        conv1_(register_module("conv1", convolution(options.inputs, options.width, 3, options.stride))),
-        bn1_(register_module("bn1", torch::nn::BatchNorm2d(options.width))),
-        conv2_(register_module("conv2", convolution(options.width, options.width, 3, 1))),
-        bn2_(register_module("bn2", torch::nn::BatchNorm2d(options.width))),
-        downsample_(shortcut(options, options.width)) {
+  // After the constructor of the block has made its convolutions.
+  void finish(std::int64_t outputs) {
+    downsample_ = shortcut(options_, outputs);
     if (!downsample_.is_empty()) register_module("downsample", downsample_);
     initialise_convolutions(*this);
+    if (!group_) return;
+    width_ = even_share(fmt::format("a block of {} channels of a residual network", options_.width),
+                        options_.width, *group_);
+    if (downsample_.is_empty()) return;
+    inputs_ = even_share(fmt::format("a block of {} input channels of a residual network", options_.inputs),
+                         options_.inputs, *group_);
+    keep_slice(downsample_[0]->as<torch::nn::Conv2d>()->weight, 1, inputs_);
   }
 
-  torch::Tensor forward(torch::Tensor input) override {
-    torch::Tensor x = activate_in_place(activation_, bn1_(conv1_(input)));
-    return join(activation_, bn2_(conv2_(x)), downsample_, input);
+  void keep_outputs(torch::nn::Conv2d& convolution, torch::nn::BatchNorm2d& norm) {
+    keep_slice(convolution->weight, 0, width_);
+    for (const torch::Tensor& each : {norm->weight, norm->bias, norm->running_mean, norm->running_var})
+      keep_slice(each, 0, width_);
+  }
+  void keep_inputs(torch::nn::Conv2d& convolution) { keep_slice(convolution->weight, 1, width_); }
+
+  torch::Tensor activated(torch::Tensor x) { return activate_in_place(options_.activation, std::move(x)); }
+  // What goes into sliced convolutions.
+  torch::Tensor entering(const torch::Tensor& input) { return group_ ? enter(*group_, input) : input; }
+  // What comes out of a convolution over sliced inputs.
+  torch::Tensor added_up(const torch::Tensor& x) { return group_ ? leave(*group_, x) : x; }
+  torch::Tensor gathered(const torch::Tensor& x) {
+    return group_ ? gather(*group_, x, 1, options_.width, UsedBy::kSlicedLayers) : x;
+  }
+
+  // Batch norm does not keep its result for backward, so the sum and the activation may overwrite it.
+  torch::Tensor join(torch::Tensor branch, const torch::Tensor& input, const torch::Tensor& entered) {
+    branch.add_(downsample_.is_empty() ? input : around(entered));
+    return activated(std::move(branch));
   }
 
  private:
-  Activation activation_;
+  torch::Tensor around(const torch::Tensor& entered) {
+    if (!group_) return downsample_->forward(entered);
+    auto& convolution = *downsample_[0]->as<torch::nn::Conv2d>();
+    auto& norm = *downsample_[1]->as<torch::nn::BatchNorm2d>();
+    return norm.forward(
+        leave(*group_, convolution.forward(entered.narrow(1, inputs_.begin, inputs_.count).contiguous())));
+  }
+
+  BlockOptions options_;
+  TensorGroup* group_;
+  SliceRange width_;   // of the channels between convolutions
+  SliceRange inputs_;  // of the block's own input, for the way around
+  torch::nn::Sequential downsample_{nullptr};
+};
+
+class BasicBlock final : public ResidualBlock {
+ public:
+  static constexpr std::int64_t kExpansion = 1;
+
+  BasicBlock(const BlockOptions& options, TensorGroup* group)
+      : ResidualBlock(options, group),
+        conv1_(register_module("conv1", convolution(options.inputs, options.width, 3, options.stride))),
+        bn1_(register_module("bn1", batch_norm(options.width))),
+        conv2_(register_module("conv2", convolution(options.width, options.width, 3, 1))),
+        bn2_(register_module("bn2", batch_norm(options.width))) {
+    finish(options.width);
+    if (!group) return;
+    keep_outputs(conv1_, bn1_);
+    keep_inputs(conv2_);
+  }
+
+  torch::Tensor forward(torch::Tensor input) override {
+    const torch::Tensor entered = entering(input);
+    torch::Tensor x = activated(bn1_(conv1_(entered)));
+    return join(bn2_(added_up(conv2_(x))), input, entered);
+  }
+
+ private:
   torch::nn::Conv2d conv1_;
   torch::nn::BatchNorm2d bn1_;
   torch::nn::Conv2d conv2_;
   torch::nn::BatchNorm2d bn2_;
-  torch::nn::Sequential downsample_;
 };
 
-class Bottleneck final : public Block {
+class Bottleneck final : public ResidualBlock {
  public:
   static constexpr std::int64_t kExpansion = 4;
 
-  explicit Bottleneck(const BlockOptions& options)
-      : activation_(options.activation),
+  Bottleneck(const BlockOptions& options, TensorGroup* group)
+      : ResidualBlock(options, group),
         conv1_(register_module("conv1", convolution(options.inputs, options.width, 1, 1))),
-        bn1_(register_module("bn1", torch::nn::BatchNorm2d(options.width))),
+        bn1_(register_module("bn1", batch_norm(options.width))),
         conv2_(register_module("conv2", convolution(options.width, options.width, 3, options.stride))),
-        bn2_(register_module("bn2", torch::nn::BatchNorm2d(options.width))),
+        bn2_(register_module("bn2", batch_norm(options.width))),
         conv3_(register_module("conv3", convolution(options.width, options.width * kExpansion, 1, 1))),
-        bn3_(register_module("bn3", torch::nn::BatchNorm2d(options.width * kExpansion))),
-        downsample_(shortcut(options, options.width * kExpansion)) {
-    if (!downsample_.is_empty()) register_module("downsample", downsample_);
-    initialise_convolutions(*this);
+        bn3_(register_module("bn3", batch_norm(options.width * kExpansion))) {
+    finish(options.width * kExpansion);
+    if (!group) return;
+    keep_outputs(conv1_, bn1_);
+    keep_outputs(conv2_, bn2_);
+    keep_inputs(conv3_);
   }
 
   torch::Tensor forward(torch::Tensor input) override {
-    torch::Tensor x = activate_in_place(activation_, bn1_(conv1_(input)));
-    x = activate_in_place(activation_, bn2_(conv2_(x)));
-    return join(activation_, bn3_(conv3_(x)), downsample_, input);
+    const torch::Tensor entered = entering(input);
+    torch::Tensor x = activated(bn1_(conv1_(entered)));
+    x = activated(bn2_(conv2_(gathered(x))));
+    return join(bn3_(added_up(conv3_(x))), input, entered);
   }
 
  private:
-  Activation activation_;
   torch::nn::Conv2d conv1_;
   torch::nn::BatchNorm2d bn1_;
   torch::nn::Conv2d conv2_;
   torch::nn::BatchNorm2d bn2_;
   torch::nn::Conv2d conv3_;
   torch::nn::BatchNorm2d bn3_;
-  torch::nn::Sequential downsample_;
 };
 
 constexpr std::int64_t kWidth = 64;
@@ -170,8 +224,9 @@ Blueprint blueprint_of(const ResNetOptions& options) {
                                .width = kWidth << i,
                                .stride = i > 0 && b == 0 ? 2 : 1,
                                .activation = options.activation};
-      blueprint.push_back({fmt::format("layer{}.{}", i + 1, b),
-                           [block](const BlockSite&) { return std::make_shared<Residual>(block); }});
+      blueprint.push_back({fmt::format("layer{}.{}", i + 1, b), [block](const BlockSite& site) {
+                             return std::make_shared<Residual>(block, site.group);
+                           }});
       inputs = block.width * Residual::kExpansion;
     }
   blueprint.push_back(
