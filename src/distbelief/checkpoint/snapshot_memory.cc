@@ -20,7 +20,7 @@
 namespace distbelief::checkpoint {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31706e5342747344;  // "DstBSnp1"
+constexpr std::uint64_t kMagic = 0x32706e5342747344;  // "DstBSnp2"
 constexpr std::size_t kPage = 4096;
 constexpr std::int64_t kVoid = -1;
 
@@ -58,13 +58,11 @@ struct SnapshotMemory::Part {
   std::uint64_t checksum;
   std::uint64_t text_bytes;
   std::uint64_t pieces;
-  std::uint64_t at[kMostPieces];
-  std::uint64_t bytes[kMostPieces];
 };
 
 std::size_t SnapshotMemory::bytes_needed(const Shape& shape) {
-  const std::size_t slot =
-      round_up(kMostParts * sizeof(Part)) + round_up(shape.text_bytes) + round_up(shape.state_bytes);
+  const std::size_t slot = round_up(kMostParts * sizeof(Part)) + round_up(shape.pieces * sizeof(Place)) +
+                           round_up(shape.text_bytes) + round_up(shape.state_bytes);
   return kPage + kSlots * slot;
 }
 
@@ -143,8 +141,20 @@ SnapshotMemory::Part& SnapshotMemory::part(int slot, int index) const {
   return reinterpret_cast<Part*>(data_ + kPage + std::size_t(slot) * slot_bytes)[index];
 }
 
+SnapshotMemory::Place* SnapshotMemory::places(int slot, int index, int parts) const {
+  std::byte* all = reinterpret_cast<std::byte*>(&part(slot, 0)) + round_up(kMostParts * sizeof(Part));
+  return reinterpret_cast<Place*>(all) + std::size_t(index) * (shape_.pieces / std::size_t(parts));
+}
+
 std::byte* SnapshotMemory::text(int slot) const {
-  return reinterpret_cast<std::byte*>(&part(slot, 0)) + round_up(kMostParts * sizeof(Part));
+  return reinterpret_cast<std::byte*>(places(slot, 0, 1)) + round_up(shape_.pieces * sizeof(Place));
+}
+
+bool SnapshotMemory::fits(const Place& place) const {
+  const std::uint64_t most = shape_.state_bytes;
+  if (place.runs == 0 || place.at > most || place.bytes > most - place.at) return false;
+  const std::uint64_t room = most - place.at - place.bytes;  // for how far the last run is from the first
+  return place.runs == 1 || (place.stride >= place.bytes && place.stride <= room / (place.runs - 1));
 }
 
 std::byte* SnapshotMemory::state(int slot) const { return text(slot) + round_up(shape_.text_bytes); }
@@ -152,20 +162,24 @@ std::byte* SnapshotMemory::state(int slot) const { return text(slot) + round_up(
 void SnapshotMemory::write_part(int slot, int index, const Stamp& stamp, std::span<const Piece> pieces,
                                 const std::string& text) {
   DISTBELIEF_INVARIANT(slot < kSlots && index < stamp.parts && stamp.parts <= kMostParts);
-  DISTBELIEF_INVARIANT(pieces.size() <= kMostPieces);
+  if (pieces.size() > shape_.pieces / std::size_t(stamp.parts))
+    throw Error(ErrorCode::kInternal,
+                fmt::format("a snapshot has room for {} pieces of each of {} parts, not {}",
+                            shape_.pieces / std::size_t(stamp.parts), stamp.parts, pieces.size()));
   if (text.size() > shape_.text_bytes)
     throw Error(ErrorCode::kInternal, fmt::format("a snapshot has room for {} bytes of text, not {}",
                                                   shape_.text_bytes, text.size()));
   Part& mine = part(slot, index);
   mine.step.store(kVoid);
   Xxh3 sum;
+  Place* table = places(slot, index, stamp.parts);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
-    DISTBELIEF_INVARIANT(piece.at + piece.bytes <= shape_.state_bytes);
-    std::memcpy(state(slot) + piece.at, piece.from, piece.bytes);
-    sum.update(piece.from, piece.bytes);
-    mine.at[i] = piece.at;
-    mine.bytes[i] = piece.bytes;
+    DISTBELIEF_INVARIANT(fits(piece));
+    for (std::uint64_t run = 0; run < piece.runs; ++run)
+      std::memcpy(state(slot) + piece.at + run * piece.stride, piece.from + run * piece.bytes, piece.bytes);
+    sum.update(piece.from, piece.runs * piece.bytes);
+    table[i] = piece;
   }
   if (index == 0) std::memcpy(this->text(slot), text.data(), text.size());
   if (index == 0) sum.update(text.data(), text.size());
@@ -186,14 +200,15 @@ std::optional<SnapshotMemory::Whole> SnapshotMemory::whole(int slot) const {
   for (int index = 0; index < first.parts; ++index) {
     const Part& one = part(slot, index);
     if (one.step.load(std::memory_order_acquire) != step || one.generation != first.generation ||
-        one.parts != first.parts || one.pieces > kMostPieces)
+        one.parts != first.parts || one.pieces > shape_.pieces / std::size_t(first.parts))
       return std::nullopt;
     Xxh3 sum;
+    const Place* table = places(slot, index, first.parts);
     for (std::size_t i = 0; i < one.pieces; ++i) {
-      if (one.at[i] > shape_.state_bytes || one.bytes[i] > shape_.state_bytes - one.at[i])
-        return std::nullopt;
-      sum.update(state(slot) + one.at[i], one.bytes[i]);
-      covered += one.bytes[i];
+      if (!fits(table[i])) return std::nullopt;
+      for (std::uint64_t run = 0; run < table[i].runs; ++run)
+        sum.update(state(slot) + table[i].at + run * table[i].stride, table[i].bytes);
+      covered += table[i].runs * table[i].bytes;
     }
     if (index == 0) sum.update(text(slot), one.text_bytes);
     if (sum.value() != one.checksum) return std::nullopt;

@@ -20,11 +20,11 @@ class SnapshotMemory {
  public:
   static constexpr int kSlots = 2;
   static constexpr int kMostParts = 1024;
-  static constexpr int kMostPieces = 64;
 
   struct Shape {
     std::size_t state_bytes = 0;
     std::size_t text_bytes = 0;     // room for the text
+    std::size_t pieces = 4096;      // that a snapshot may have, shared out evenly over its parts
     std::uint64_t fingerprint = 0;  // of what the bytes mean; another one's snapshot is not taken for ours
     friend bool operator==(const Shape&, const Shape&) = default;
   };
@@ -44,10 +44,14 @@ class SnapshotMemory {
   // Gets the name of another one, which goes: from one moment to the next the name stands for this memory.
   void take_name(const std::string& name);
 
-  // A run of bytes at a place of the state.
-  struct Piece {
-    std::size_t at = 0;
-    std::size_t bytes = 0;
+  // Runs of bytes that lie one after another where they come from, and `stride` apart in the state.
+  struct Place {
+    std::uint64_t at = 0;
+    std::uint64_t bytes = 0;  // of one run
+    std::uint64_t runs = 1;
+    std::uint64_t stride = 0;
+  };
+  struct Piece : Place {
     const std::byte* from = nullptr;
   };
   struct Stamp {
@@ -82,6 +86,8 @@ class SnapshotMemory {
   SnapshotMemory() = default;
   Header& header() const;
   Part& part(int slot, int index) const;
+  Place* places(int slot, int index, int parts) const;
+  bool fits(const Place& place) const;
   std::byte* text(int slot) const;
   std::optional<Whole> whole(int slot) const;
 

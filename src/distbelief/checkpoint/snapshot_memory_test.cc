@@ -31,8 +31,8 @@ class SnapshotMemoryTest : public testing::Test {
     const std::size_t begin = kBytes * std::size_t(part) / std::size_t(parts);
     const std::size_t end = kBytes * std::size_t(part + 1) / std::size_t(parts);
     const std::size_t middle = (begin + end) / 2;
-    const SnapshotMemory::Piece pieces[] = {{begin, middle - begin, bytes.data()},
-                                            {middle, end - middle, bytes.data()}};
+    const SnapshotMemory::Piece pieces[] = {{{begin, middle - begin}, bytes.data()},
+                                            {{middle, end - middle}, bytes.data()}};
     memory.write_part(slot, part, {.step = step, .generation = 1, .parts = parts}, pieces,
                       "step " + std::to_string(step));
   }
@@ -146,6 +146,23 @@ TEST_F(SnapshotMemoryTest, RefusesMoreThanThereIsRoomFor) {
   EXPECT_THROW(open(), Error);
   shape_.state_bytes = kBytes;
   EXPECT_FALSE(open().newest());
+}
+
+TEST_F(SnapshotMemoryTest, PiecesOfColumnsMakeAWholeOnlyTogether) {
+  constexpr std::size_t kRows = 8, kColumns = 6;
+  SnapshotMemory memory = SnapshotMemory::open(name_, {.state_bytes = kRows * kColumns, .text_bytes = 64});
+  const std::vector<std::byte> left(kRows * 4, std::byte('l')), right(kRows * 2, std::byte('r'));
+  const SnapshotMemory::Piece pieces[] = {{{0, 4, kRows, kColumns}, left.data()},
+                                          {{4, 2, kRows, kColumns}, right.data()}};
+  memory.write_part(0, 0, {.step = 3, .generation = 1, .parts = 2}, std::span(pieces).first(1), "text");
+  EXPECT_FALSE(memory.newest().has_value());
+  memory.write_part(0, 1, {.step = 3, .generation = 1, .parts = 2}, std::span(pieces).last(1), "");
+  const auto whole = memory.newest();
+  ASSERT_TRUE(whole.has_value());
+  for (std::size_t i = 0; i < kRows * kColumns; ++i)
+    EXPECT_EQ(char(whole->state[i]), i % kColumns < 4 ? 'l' : 'r') << i;
+  memory.state(0)[kColumns + 1] ^= std::byte{1};
+  EXPECT_FALSE(memory.newest().has_value());
 }
 
 }  // namespace

@@ -135,22 +135,32 @@ MaybeFault stopping_needs_validation(const Config& config) {
 
 // Workers of a pipeline share their lanes.
 std::int64_t replicas_of(const ParallelConfig& parallel) {
-  return std::max<std::int64_t>(1, parallel.workers / parallel.pipeline);
+  return std::max<std::int64_t>(1, parallel.workers / (parallel.pipeline * parallel.tensor));
 }
 
-MaybeFault a_pipeline_has_one_thread(const Config& config) {
-  if (config.parallel.pipeline == 1 || config.parallel.threads == 1) return std::nullopt;
+bool is_cut(const ParallelConfig& parallel) { return parallel.pipeline > 1 || parallel.tensor > 1; }
+
+// The key that says over how many workers a network is cut.
+std::string cut_key(const ParallelConfig& parallel) {
+  return parallel.pipeline > 1 ? "parallel.pipeline" : "parallel.tensor";
+}
+
+MaybeFault a_cut_network_has_one_thread(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (!is_cut(parallel) || parallel.threads == 1) return std::nullopt;
   return Fault{"parallel.threads",
-               fmt::format("parallel.threads must be 1 when parallel.pipeline cuts the network over workers, "
-                           "found {} threads and {} workers; set one of them to 1",
-                           config.parallel.threads, config.parallel.pipeline)};
+               fmt::format("parallel.threads must be 1 when {} cuts the network over workers, found {} "
+                           "threads and {} workers; set one of them to 1",
+                           cut_key(parallel), parallel.threads,
+                           parallel.pipeline > 1 ? parallel.pipeline : parallel.tensor)};
 }
 
-MaybeFault a_pipeline_does_not_scale_itself(const Config& config) {
-  if (config.parallel.pipeline == 1 || !config.elastic.automatic) return std::nullopt;
+MaybeFault a_cut_network_does_not_scale_itself(const Config& config) {
+  if (!is_cut(config.parallel) || !config.elastic.automatic) return std::nullopt;
   return Fault{"elastic.auto",
-               "elastic.auto measures workers that hold the whole network; with "
-               "parallel.pipeline use `distbelief scale`"};
+               fmt::format("elastic.auto measures workers that hold the whole network; with {} "
+                           "use `distbelief scale`",
+                           cut_key(config.parallel))};
 }
 
 MaybeFault not_yet(const Config& config) {
@@ -158,7 +168,6 @@ MaybeFault not_yet(const Config& config) {
   const auto refused = [](const char* key) {
     return Fault{key, fmt::format("{} is not there yet; leave it out", key)};
   };
-  if (parallel.tensor > 1) return refused("parallel.tensor");
   if (parallel.zero > 1) return refused("parallel.zero");
   if (parallel.zero_inside_host) return refused("parallel.zero_inside_host");
   if (!parallel.state_dir.empty()) return refused("parallel.state_dir");
@@ -182,12 +191,12 @@ MaybeFault cuts_for_all_stages(const Config& config) {
 
 MaybeFault lanes_for_all_threads(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
-  if (parallel.pipeline > 1 && parallel.lanes > 0 && parallel.lanes < replicas_of(parallel))
+  if (is_cut(parallel) && parallel.lanes > 0 && parallel.lanes < replicas_of(parallel))
     return Fault{"parallel.lanes",
                  fmt::format("parallel.lanes must be 0 or at least the number of replicas, {}; "
                              "found {}",
                              replicas_of(parallel), parallel.lanes)};
-  if (parallel.pipeline > 1) return std::nullopt;
+  if (is_cut(parallel)) return std::nullopt;
   if (parallel.lanes == 0 || parallel.lanes >= parallel.workers * parallel.threads) return std::nullopt;
   return Fault{
       "parallel.lanes",
@@ -201,7 +210,8 @@ MaybeFault lanes_for_all_threads(const Config& config) {
 std::int64_t lanes_of(const ParallelConfig& parallel) {
   constexpr std::int64_t kLanesPerStage = 4;
   if (parallel.lanes > 0) return parallel.lanes;
-  return parallel.workers * (parallel.pipeline > 1 ? kLanesPerStage : parallel.threads);
+  const std::int64_t groups = std::max<std::int64_t>(1, parallel.workers / parallel.tensor);
+  return groups * (parallel.pipeline > 1 ? kLanesPerStage : parallel.threads);
 }
 
 MaybeFault samples_for_all_lanes(const Config& config) {
@@ -282,7 +292,7 @@ MaybeFault workers_within_bounds(const Config& config) {
 MaybeFault lanes_for_elastic_bounds(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t lanes = lanes_of(parallel) * config.train.accumulate;
-  const std::int64_t most = lanes / parallel.threads;
+  const std::int64_t most = lanes / parallel.threads * parallel.pipeline * parallel.tensor;
   for (const auto& [key, bound] :
        {std::pair{"elastic.min", config.elastic.min}, std::pair{"elastic.max", config.elastic.max}})
     if (bound > most)
@@ -295,11 +305,12 @@ MaybeFault lanes_for_elastic_bounds(const Config& config) {
 
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
-  for (auto rule : {an_end, not_yet, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
-                    stopping_needs_validation, a_pipeline_has_one_thread, a_pipeline_does_not_scale_itself,
-                    cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes,
-                    early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots,
-                    min_below_max, workers_within_bounds, lanes_for_elastic_bounds}) {
+  for (auto rule :
+       {an_end, not_yet, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
+        stopping_needs_validation, a_cut_network_has_one_thread, a_cut_network_does_not_scale_itself,
+        cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes, early_update_needs_no_norms,
+        ring_is_not_reproducible, scaling_needs_snapshots, min_below_max, workers_within_bounds,
+        lanes_for_elastic_bounds}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
   return faults;

@@ -95,8 +95,8 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
           .place = place,
           .policy = {.restarts = int(config.elastic.restarts)},
           .min = int(config.elastic.min),
-          .max = int(config.elastic.max > 0 ? config.elastic.max : config.parallel.lanes),
-          .lanes = int(config.parallel.lanes),
+          .max = int(config.elastic.max > 0 ? config.elastic.max : train::most_workers(config.parallel)),
+          .lanes = int(train::most_workers(config.parallel) * config.parallel.threads),
           .threads = int(config.parallel.threads),
           .measure_each = measure_each(config),
           .deadline = milliseconds(config.parallel.deadline_seconds),
@@ -190,9 +190,9 @@ std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& c
   if (!finds && flags.workers > 0 && flags.workers != slots)
     throw Error(ErrorCode::kBadInput, fmt::format("--workers {} and --hosts {} disagree; give one of them",
                                                   flags.workers, flags.hosts));
-  const std::int64_t lanes = config.parallel.lanes / std::max<std::int64_t>(1, config.parallel.threads);
+  const std::int64_t most_busy = train::most_workers(config.parallel);
   config.parallel.workers = slots;
-  for (const std::int64_t most : {config.elastic.max, finds ? lanes : 0})
+  for (const std::int64_t most : {config.elastic.max, finds ? most_busy : 0})
     if (most > 0) config.parallel.workers = std::min(config.parallel.workers, most);
   return hosts;
 }
@@ -234,8 +234,8 @@ void require_writable(const fs::path& trace) {
 
 void check_faults(const std::vector<std::string>& faults, const Config& config) {
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t lanes = parallel.lanes / parallel.threads;
-  const std::int64_t most = config.elastic.max > 0 ? std::min(config.elastic.max, lanes) : lanes;
+  const std::int64_t busy = train::most_workers(parallel);
+  const std::int64_t most = config.elastic.max > 0 ? std::min(config.elastic.max, busy) : busy;
   for (const std::string& fault : faults)
     train::parse_fault(fault, {.first = parallel.workers, .most = std::max(parallel.workers, most)});
 }

@@ -389,6 +389,10 @@ void AllreduceSharing::measure_layers() {
     parameter_sum[p] += options_.state->norms(kParameterNorms)[i];
     direction_sum[p] += options_.state->norms(kDirectionNorms)[i];
   }
+  if (options_.join_layers) {
+    options_.join_layers(parameter_sum);
+    options_.join_layers(direction_sum);
+  }
   for (std::size_t p = 0; p < trust_.size(); ++p)
     trust_[p] = layerwise_->trust({parameter_sum[p], direction_sum[p]});
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -39,6 +40,8 @@ class AllreduceSharing final : public Sharing {
     Overlap overlap = Overlap::kOff;
     std::size_t buffers = 0;
     Observer* observer = nullptr;
+    // Adds up what other groups have of the same layers: squared norms per parameter; may be empty.
+    std::function<void(std::span<double>)> join_layers = {};
   };
 
   // Where the time of exchange and update went, since the start.

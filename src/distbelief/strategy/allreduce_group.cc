@@ -74,7 +74,8 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
                                          .clip_norm = options_.clip_norm,
                                          .overlap = options_.overlap,
                                          .buffers = options_.lane_values,
-                                         .observer = nullptr};
+                                         .observer = nullptr,
+                                         .join_layers = options_.join_layers};
   for (int t = 0; t < options_.threads; ++t) {
     domains_.push_back(std::make_unique<comm::HostDomain>(
         state_->domain(), comm::HostDomain::Options{.member = world.local_rank() * options_.threads + t,

@@ -23,7 +23,8 @@ class AllreduceGroup {
     double clip_norm = 0;
     Overlap overlap = Overlap::kOff;
     std::size_t bucket_bytes = std::size_t{4} << 20;
-    std::size_t lane_values = 0;       // floats that each lane hands to all, averaged
+    std::size_t lane_values = 0;                           // floats that each lane hands to all, averaged
+    std::function<void(std::span<double>)> join_layers{};  // of AllreduceSharing
     std::vector<Observer*> observers;  // per thread, then one for the exchange between hosts; may be empty
   };
 

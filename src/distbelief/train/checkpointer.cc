@@ -26,42 +26,87 @@ std::string state_name(const std::string& state, const std::string& parameter) {
 struct StateViews {
   std::vector<TensorView> tensors;
   std::size_t weights = 0;
+  std::vector<model::SlicedTensor> slices;  // of each tensor, where it is a slice
+  std::vector<std::vector<std::byte>> assembled;
 };
 
 StateViews state_views(std::span<const Stage> stages) {
   StateViews views;
-  const auto add = [&](std::vector<TensorView> more, const Stage& stage) {
+  const auto add = [&](std::vector<TensorView> more, const auto& tensors, const Stage& stage) {
     const std::vector<std::string>& tied = stage.outline->tied;
     for (TensorView& view : more) {
       if (std::find(tied.begin(), tied.end(), view.name) != tied.end()) continue;  // another stage's
+      views.slices.push_back(stage.network->sliced(tensors[view.name]));
       view.name = kModelPrefix + view.name;
       views.tensors.push_back(std::move(view));
     }
   };
-  for (const Stage& stage : stages) add(parameter_views(*stage.network), stage);
+  for (const Stage& stage : stages)
+    add(parameter_views(*stage.network), stage.network->named_parameters(), stage);
   views.weights = views.tensors.size();
-  for (const Stage& stage : stages) add(buffer_views(*stage.network), stage);
+  for (const Stage& stage : stages) add(buffer_views(*stage.network), stage.network->named_buffers(), stage);
   for (const Stage& stage : stages) {
     const auto states = stage.group->state_names();
+    const auto& entries = stage.group->layout().entries();
     for (std::size_t s = 0; s < states.size(); ++s)
-      for (const compute::Entry& entry : stage.group->layout().entries())
+      for (std::size_t i = 0; i < entries.size(); ++i) {
         views.tensors.push_back(
-            {state_name(states[s], entry.name), ElementType::kFloat32, entry.shape,
-             reinterpret_cast<const std::byte*>(stage.group->state(int(s)) + entry.offset)});
+            {state_name(states[s], entries[i].name), ElementType::kFloat32, entries[i].shape,
+             reinterpret_cast<const std::byte*>(stage.group->state(int(s)) + entries[i].offset)});
+        views.slices.push_back({{}, stage.slices[i], stage.outline->parameters[i].shape});
+      }
   }
   return views;
 }
 
-void restore_optimizer(strategy::AllreduceGroup& group, const checkpoint::TensorIndex& tensors) {
-  const auto states = group.state_names();
+// Every tensor of a tensor group goes to the one of it that has the fewest bytes yet, which puts it together
+// from the slices of all. Collective over the group; a tensor keeps its place in the order.
+StateViews deal_out(StateViews slices, comm::Communicator& group) {
+  constexpr int kTag = 7;
+  StateViews dealt;
+  std::vector<std::size_t> bytes(std::size_t(group.size()));
+  std::vector<std::byte> received;
+  for (std::size_t i = 0; i < slices.tensors.size(); ++i) {
+    TensorView view = slices.tensors[i];
+    const model::SlicedTensor& sliced = slices.slices[i];
+    const int owner = int(std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
+    const std::size_t element = element_size(view.type);
+    bytes[std::size_t(owner)] += element * std::size_t(element_count(sliced.whole));
+    if (group.rank() != owner) {
+      if (!sliced.slice.is_whole())
+        group.send(comm::view(const_cast<std::byte*>(view.data), view.byte_count()), owner, kTag);
+      continue;
+    }
+    if (!sliced.slice.is_whole()) {
+      std::vector<std::byte>& whole =
+          dealt.assembled.emplace_back(element * std::size_t(element_count(sliced.whole)));
+      for (int part = 0; part < group.size(); ++part) {
+        model::Slice slice = sliced.slice;
+        const model::SliceRange range = model::share_of(slice.whole, part, group.size());
+        slice.begin = range.begin;
+        slice.count = range.count;
+        received.resize(element * std::size_t(slice.elements()));
+        if (part != owner) group.receive(comm::view(received.data(), received.size()), part, kTag);
+        copy_whole(slice, element, part == owner ? view.data : received.data(), whole.data());
+      }
+      view.data = whole.data();
+      view.shape = sliced.whole;
+    }
+    dealt.tensors.push_back(view);
+    if (i < slices.weights) ++dealt.weights;
+  }
+  return dealt;
+}
+
+void restore_optimizer(const Stage& stage, const checkpoint::TensorIndex& tensors) {
+  const auto states = stage.group->state_names();
+  const auto& entries = stage.group->layout().entries();
   for (std::size_t s = 0; s < states.size(); ++s)
-    for (const compute::Entry& entry : group.layout().entries()) {
-      const TensorView& found = tensors.tensor(state_name(states[s], entry.name));
-      if (found.shape != entry.shape || found.type != ElementType::kFloat32)
-        throw Error(ErrorCode::kBadInput,
-                    fmt::format("{}: '{}' has shape {}, wanted {}", tensors.origin().string(), found.name,
-                                to_string(found.shape), to_string(entry.shape)));
-      std::memcpy(group.state(int(s)) + entry.offset, found.data, found.byte_count());
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const TensorView& found = tensors.tensor(state_name(states[s], entries[i].name));
+      require_same(tensors, found, ElementType::kFloat32, stage.outline->parameters[i].shape);
+      copy_slice(stage.slices[i], sizeof(float), found.data,
+                 reinterpret_cast<std::byte*>(stage.group->state(int(s)) + entries[i].offset));
     }
 }
 
@@ -88,9 +133,10 @@ Checkpointer::Checkpointer(World& world, std::filesystem::path run_dir, std::siz
       keep_(keep),
       build_(std::move(build)) {}
 
-void Checkpointer::set_part(int part, int parts) {
+void Checkpointer::set_part(int part, int parts, World* tensor_group) {
   part_ = part;
   parts_ = parts;
+  tensor_group_ = tensor_group;
 }
 
 Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const World& peers) {
@@ -102,7 +148,7 @@ Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const W
         spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
       });
       if (!loaded) throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
-      for (const Stage& stage : stages) load_tensors(*stage.network, loaded->tensors, kModelPrefix);
+      for (const Stage& stage : stages) load_slices(*stage.network, loaded->tensors, kModelPrefix);
       message = {{"step", loaded->entry.step}, {"progress", loaded->progress()}};
     } catch (const Error& error) {
       message["failure"] = error.message();
@@ -113,9 +159,9 @@ Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const W
   if (peers.rank() == 0) {
     if (!loaded) loaded = load(message.at("step"));
     for (const Stage& stage : stages) {
-      load_tensors(*stage.network, loaded->tensors, kModelPrefix);
+      load_slices(*stage.network, loaded->tensors, kModelPrefix);
       compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
-      restore_optimizer(*stage.group, loaded->tensors);
+      restore_optimizer(stage, loaded->tensors);
     }
   }
   const nlohmann::json& progress = message.at("progress");
@@ -156,7 +202,8 @@ void Checkpointer::save(std::span<const Stage> stages, const World& peers, const
   const std::string attempt = next_attempt();
   for (const Stage& stage : stages) stage.group->gather_state();
   if (peers.rank() != 0) return;
-  const StateViews views = state_views(stages);
+  StateViews views = state_views(stages);
+  if (tensor_group_) views = deal_out(std::move(views), tensor_group_->communicator());
   checkpoint::Snapshot snapshot;
   snapshot.step = progress.step;
   snapshot.progress = {{"run", to_json(progress)}, {"update_counts", update_counts}, {"build", build_}};

@@ -25,8 +25,10 @@ class Checkpointer {
   // `build` names what the result's bits depend on besides the job; it is kept with each checkpoint.
   Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep, std::string build);
 
-  // Before anything else, where the network is cut: which part this worker's stages are, of how many.
-  void set_part(int part, int parts);
+  // Before anything else, where the network is cut: which part this worker's stages are, of how many; and
+  // with whom it has slices of the same ones, or null. These are put together for the disk: each of the group
+  // writes some whole tensors.
+  void set_part(int part, int parts, World* tensor_group);
 
   struct Restored {
     RunProgress progress;
@@ -77,6 +79,7 @@ class Checkpointer {
   checkpoint::AtPoint at_;
   int part_ = 0;
   int parts_ = 1;
+  World* tensor_group_ = nullptr;
   std::string session_;  // of several parts, told by rank 0
   std::int64_t attempts_ = 0;
   std::unique_ptr<checkpoint::Writer> writer_;  // from the first save on

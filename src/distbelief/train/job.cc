@@ -21,6 +21,11 @@ int chunks_of(const ParallelConfig& parallel) {
   return parallel.schedule == "interleaved" ? kInterleavedChunks : 1;
 }
 
+std::int64_t default_lanes(const ParallelConfig& parallel, std::int64_t workers) {
+  const std::int64_t groups = std::max<std::int64_t>(1, workers / parallel.tensor);
+  return parallel.pipeline > 1 ? groups * kLanesPerStage : groups * parallel.threads;
+}
+
 strategy::PipelineShape shape_of(const PipelinePlan& plan, std::int64_t lanes) {
   return {.pipeline = plan.mesh.pipeline, .chunks = plan.chunks, .lanes = lanes / plan.mesh.data};
 }
@@ -59,6 +64,24 @@ void require_stages(const Config& config, int blocks) {
     strategy::given_cuts(firsts, std::vector<strategy::BlockCost>(std::size_t(blocks)), int(stages), {});
 }
 
+// Makes every block once as the first of a tensor group would.
+void require_slices(const Config& config, const model::Blueprint& blueprint) {
+  class Absent final : public model::TensorGroup {
+   public:
+    using TensorGroup::TensorGroup;
+    void start_sum(const torch::Tensor&) override {}
+    torch::Tensor finish_sum() override { return {}; }
+  } group(0, int(config.parallel.tensor));
+  bool sliced = false;
+  for (int block = 0; block < int(blueprint.size()); ++block)
+    sliced |= model::Network(blueprint, {block, block + 1}, config.train.seed, &group).is_sliced();
+  if (!sliced)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model '{}' has no layers that parallel.tensor {} can slice; use gpt, mlp or a "
+                            "resnet, or parallel.pipeline",
+                            config.model.name, config.parallel.tensor));
+}
+
 }  // namespace
 
 PreparedJob prepare_job(const Config& config) {
@@ -69,10 +92,9 @@ PreparedJob prepare_job(const Config& config) {
     throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
   job.shape = shape_of(job.data.train->spec());
   job.blueprint = model::model_blueprint(config.model, job.shape);
-  if (config.parallel.pipeline > 1) {
-    require_stages(config, int(job.blueprint.size()));
-    return job;
-  }
+  if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
+  if (config.parallel.tensor > 1) require_slices(config, job.blueprint);
+  if (config.parallel.pipeline * config.parallel.tensor > 1) return job;
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;
@@ -86,11 +108,12 @@ NetworkOutline outline_of(const PreparedJob& job) {
 
 PipelinePlan pipeline_plan(const Config& config, int workers) {
   const ParallelConfig& parallel = config.parallel;
-  const strategy::MeshChange change =
-      strategy::replan({.data = 1, .pipeline = int(parallel.pipeline), .tensor = 1}, workers);
+  const strategy::MeshChange change = strategy::replan(
+      {.data = 1, .pipeline = int(parallel.pipeline), .tensor = int(parallel.tensor)}, workers);
   PipelinePlan plan;
   plan.mesh = change.mesh;
-  if (plan.mesh.pipeline != parallel.pipeline) plan.reason = change.reason;
+  if (plan.mesh.pipeline != parallel.pipeline || plan.mesh.tensor != parallel.tensor)
+    plan.reason = change.reason;
   if (plan.mesh.pipeline == 1) return plan;
   plan.schedule = strategy::parse_pipeline_schedule(parallel.schedule);
   plan.chunks = chunks_of(parallel);
@@ -109,9 +132,10 @@ PipelinePlan pipeline_plan(const Config& config, int workers) {
 
 void require_mesh(const Config& config, int workers) {
   const ParallelConfig& parallel = config.parallel;
-  if (parallel.pipeline == 1 && parallel.data == 0) return;
+  if (parallel.pipeline == 1 && parallel.tensor == 1 && parallel.data == 0) return;
   const strategy::Mesh mesh = strategy::resolve_mesh(
-      {.data = int(parallel.data), .pipeline = int(parallel.pipeline), .tensor = 1}, workers);
+      {.data = int(parallel.data), .pipeline = int(parallel.pipeline), .tensor = int(parallel.tensor)},
+      workers);
   if (mesh.pipeline == 1) return;
   if (parallel.schedule != "interleaved" && chunks_of(parallel) > 1)
     throw Error(ErrorCode::kBadInput,
@@ -124,9 +148,7 @@ void require_mesh(const Config& config, int workers) {
 
 void resolve_for_workers(Config& config, int workers) {
   config.parallel.workers = workers;
-  if (config.parallel.lanes == 0)
-    config.parallel.lanes =
-        config.parallel.pipeline > 1 ? workers * kLanesPerStage : workers * config.parallel.threads;
+  if (config.parallel.lanes == 0) config.parallel.lanes = default_lanes(config.parallel, workers);
   config.parallel.lanes *= config.train.accumulate;  // a micro-batch is a lane
   config.train.accumulate = 1;
   if (config.parallel.overlap == "auto") {
@@ -135,6 +157,10 @@ void resolve_for_workers(Config& config, int workers) {
     config.parallel.overlap = needs_norms ? "reduce" : "update";
   }
   if (config.parallel.algorithm == "auto") config.parallel.algorithm = "direct";
+}
+
+std::int64_t most_workers(const ParallelConfig& parallel) {
+  return parallel.lanes / parallel.threads * parallel.pipeline * parallel.tensor;
 }
 
 strategy::AllreduceGroup::Options group_options(const Config& config) {

@@ -42,6 +42,9 @@ PipelinePlan pipeline_plan(const Config& config, int workers);
 // Throws Error(kBadInput), with what would do, when so many workers cannot begin the job.
 void require_mesh(const Config& config, int workers);
 
+// How many workers a resolved job's lanes can keep busy.
+std::int64_t most_workers(const ParallelConfig& parallel);
+
 // What the whole network holds, without its weights.
 NetworkOutline outline_of(const PreparedJob& job);
 

@@ -8,6 +8,17 @@
 
 namespace distbelief::train {
 
+namespace {
+
+// Workers that hold slices or stages of one replica hold it once between them.
+std::vector<int> replicas(const Config& config, std::vector<int> workers_per_host) {
+  const int each = int(config.parallel.pipeline * config.parallel.tensor);
+  for (int& workers : workers_per_host) workers = (workers + each - 1) / each;
+  return workers_per_host;
+}
+
+}  // namespace
+
 std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host) {
   auto options = group_options(job.config);
   const NetworkOutline outline = outline_of(job);
@@ -15,7 +26,8 @@ std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>&
   options.lane_values = outline.buffers + kNoteFloats;
   std::size_t bytes = 0;
   if (workers_per_host[0] > 1)  // one worker alone shares nothing
-    bytes += strategy::AllreduceGroup::bytes_needed(parameters, options, workers_per_host, 0) +
+    bytes += strategy::AllreduceGroup::bytes_needed(parameters, options,
+                                                    replicas(job.config, workers_per_host), 0) +
              comm::HostCommunicator::staging_bytes(workers_per_host[0]);
   if (job.config.elastic.standby) bytes *= 2;
   if (job.config.checkpoint.snapshots && workers_per_host.size() == 1)

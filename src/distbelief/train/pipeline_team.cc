@@ -255,7 +255,8 @@ double PipelineTeam::squared_norm() {
   for (const auto& part : parts_)
     if (speaks_for_replicas()) {
       const std::span<const double> own = part->stage.group->sharing(0).squared_norms();
-      std::copy(own.begin(), own.end(), norms.begin() + std::ptrdiff_t(part->stage.outline->first_parameter));
+      for (std::size_t i = 0; i < own.size(); ++i)
+        if (part->stage.speaks_for(i)) norms[part->stage.outline->first_parameter + i] = own[i];
     }
   options_.world->communicator().allreduce(comm::view(norms.data(), norms.size()), comm::ReduceOp::kSum);
   return std::accumulate(norms.begin(), norms.end(), 0.0);
@@ -280,6 +281,7 @@ LaneNotes PipelineTeam::meet_notes() {
     const std::span<const float> mean = part->stage.group->sharing(0).mean_buffers();
     for (std::size_t i = 0; i < kNoteFloats; ++i) values[i] += mean[part->buffers.size() + i];
   }
+  if (!part_of_group_leads()) values[offsetof(LaneNotes, loss) / sizeof(float)] = 0;  // it is the leader's
   options_.world->communicator().allreduce(comm::view(values.data(), values.size()), comm::ReduceOp::kSum);
   LaneNotes notes;
   std::memcpy(static_cast<void*>(&notes), values.data(), sizeof(notes));
@@ -310,10 +312,12 @@ Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data
       tensors = as_tensors(batch);
     }
     if (!is_first(*part)) tensors.input = receive(*part->streams.activations_in, tag);
-    if (is_last(*part))
+    if (is_last(*part)) {
       score = options_.task->score(*part->stage.network, tensors);
-    else
+      if (!part_of_group_leads()) score = {};
+    } else {
       send(*part->streams.activations_out, part->stage.network->forward(tensors.input), tag);
+    }
   }
   return score;
 }

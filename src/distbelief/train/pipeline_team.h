@@ -71,7 +71,8 @@ class PipelineTeam final : public Team {
               std::chrono::steady_clock::time_point begin);
   bool is_first(const Part& part) const;
   bool is_last(const Part& part) const;
-  bool speaks_for_replicas() const { return place_.data == 0 && place_.tensor == 0; }
+  bool speaks_for_replicas() const { return place_.data == 0; }
+  bool part_of_group_leads() const { return place_.tensor == 0; }
 
   Options options_;
   strategy::MeshPlace place_;

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -39,17 +40,8 @@ SnapshotMemory::Shape shape_for(const Parameters& parameters, const strategy::Al
   const auto states = compute::make_optimizer(group.optimizer)->state_names();
   return {.state_bytes = (layout.size() * (1 + states.size()) + buffers) * sizeof(float),
           .text_bytes = 4096 + 24 * parameters.size(),
+          .pieces = 4096 + 256 * parameters.size(),
           .fingerprint = fingerprint(layout, states)};
-}
-
-// The part of [0, bytes) that belongs to one of `all`, cut at cache lines.
-std::pair<std::size_t, std::size_t> part_of(std::size_t bytes, int all, int index) {
-  constexpr std::size_t kLine = 64;
-  const std::size_t lines = bytes / kLine;
-  const auto cut = [&](int at) {
-    return at == all ? bytes : lines * std::size_t(at) / std::size_t(all) * kLine;
-  };
-  return {cut(index), cut(index + 1)};
 }
 
 }  // namespace
@@ -108,14 +100,10 @@ std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& paramet
 void Snapshotter::restore(std::span<const Stage> stages, const World& peers) {
   for (const Stage& stage : stages) {
     strategy::AllreduceGroup& group = *stage.group;
-    const std::size_t place = stage.outline->arena_begin * sizeof(float);
-    const auto [begin, end] =
-        part_of(stage.outline->arena_size * sizeof(float), peers.local_size(), peers.local_rank());
-    for (std::size_t i = 0; restored_ != nullptr && i < 1 + states_; ++i) {
-      float* array = i == 0 ? group.parameters() : group.state(int(i) - 1);
-      std::memcpy(reinterpret_cast<std::byte*>(array) + begin, restored_ + i * arena_bytes_ + place + begin,
-                  end - begin);
-    }
+    const std::vector<StageRuns> runs = arena_runs(stage, peers, Which::kAll);
+    for (std::size_t i = 0; restored_ != nullptr && i < 1 + states_; ++i)
+      copy_runs(runs, reinterpret_cast<const float*>(restored_ + i * arena_bytes_),
+                i == 0 ? group.parameters() : group.state(int(i) - 1));
     group.barrier();
     group.spread_state(source_host_);
   }
@@ -128,19 +116,27 @@ bool Snapshotter::due(Clock::time_point now) const {
 // This worker's part of a stage: a slice of each array, and of one worker the running statistics.
 void Snapshotter::add_pieces(const Stage& stage, const World& peers) {
   const strategy::AllreduceGroup& group = *stage.group;
-  const std::size_t place = stage.outline->arena_begin * sizeof(float);
-  const auto [begin, end] =
-      part_of(stage.outline->arena_size * sizeof(float), peers.local_size(), peers.local_rank());
-  for (std::size_t i = 0; i < 1 + states_; ++i) {
-    const float* array = i == 0 ? group.parameters() : group.state(int(i) - 1);
-    pieces_.push_back(
-        {i * arena_bytes_ + place + begin, end - begin, reinterpret_cast<const std::byte*>(array) + begin});
-  }
+  const auto add = [&](std::size_t array_at, const float* array, const StageRuns& runs) {
+    static constexpr std::array<float, compute::kBlock> kZeros{};
+    SnapshotMemory::Piece piece;
+    piece.at = array_at + runs.whole * sizeof(float);
+    piece.bytes = runs.count * sizeof(float);
+    piece.runs = runs.runs;
+    piece.stride = runs.stride * sizeof(float);
+    piece.from = reinterpret_cast<const std::byte*>(runs.local == StageRuns::kNowhere ? kZeros.data()
+                                                                                      : array + runs.local);
+    pieces_.push_back(piece);
+  };
+  const std::vector<StageRuns> runs = arena_runs(stage, peers, Which::kSpokenFor);
+  for (std::size_t i = 0; i < 1 + states_; ++i)
+    for (const StageRuns& each : runs)
+      add(i * arena_bytes_, i == 0 ? group.parameters() : group.state(int(i) - 1), each);
   if (peers.local_rank() != 0 || stage.outline->buffers == 0) return;
-  std::vector<float>& buffers = buffers_.emplace_back(stage.outline->buffers);
-  compute::BufferSet(*stage.network).read(buffers);
-  pieces_.push_back({(1 + states_) * arena_bytes_ + stage.outline->first_buffer * sizeof(float),
-                     buffers.size() * sizeof(float), reinterpret_cast<const std::byte*>(buffers.data())});
+  const compute::BufferSet own(*stage.network);
+  std::vector<float>& buffers = buffers_.emplace_back(own.size());
+  own.read(buffers);
+  for (const StageRuns& each : buffer_runs(stage, Which::kSpokenFor))
+    add((1 + states_) * arena_bytes_, buffers.data(), each);
 }
 
 // No barrier is needed on one host: nobody changes parameters or state before all workers, this one

@@ -1,5 +1,7 @@
 #include "distbelief/train/stage.h"
 
+#include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "distbelief/compute/buffers.h"
@@ -8,15 +10,11 @@
 namespace distbelief::train {
 namespace {
 
-// Parameters begin on blocks, so that a stage's arena is a run of the whole one's.
 void place_stages(NetworkOutline& outline) {
   const compute::Layout whole(outline.parameters, 1);
-  for (StageOutline& stage : outline.stages) {
-    if (stage.parameters.empty()) continue;
-    const std::size_t last = stage.first_parameter + stage.parameters.size() - 1;
-    stage.arena_begin = whole.entries()[last].offset;
-    stage.arena_size = compute::Layout(stage.parameters, 1).size();
-  }
+  for (StageOutline& stage : outline.stages)
+    for (std::size_t i = 0; i < stage.parameters.size(); ++i)
+      stage.offsets.push_back(whole.entries()[stage.first_parameter + i].offset);
 }
 
 // The parameters of one more stage, whose blocks hold these.
@@ -66,12 +64,92 @@ NetworkOutline outline_of(const model::Blueprint& blueprint, std::span<const int
   return outline;
 }
 
+Stage make_stage(int index, const StageOutline& outline, std::shared_ptr<model::Network> network,
+                 const model::TensorGroup* group) {
+  Stage stage{.index = index, .outline = &outline, .network = std::move(network)};
+  stage.leads_group = group == nullptr || group->part() == 0;
+  const auto tensors = stage.network->named_parameters();
+  for (const compute::Layout::Parameter& parameter : outline.parameters) {
+    const torch::Tensor& tensor = tensors[parameter.name];
+    stage.parameters.push_back({parameter.name, tensor.sizes().vec()});
+    stage.slices.push_back(stage.network->sliced(tensor).slice);
+  }
+  return stage;
+}
+
+namespace {
+
+StageRuns runs_of(const model::Slice& slice, std::size_t local, std::size_t whole) {
+  const auto row = std::size_t(slice.count * slice.inner);
+  return {.local = local,
+          .whole = whole + std::size_t(slice.begin * slice.inner),
+          .count = row,
+          .runs = std::size_t(slice.outer),
+          .stride = std::size_t(slice.whole * slice.inner)};
+}
+
+std::size_t padded(std::size_t count) {
+  return (count + compute::kBlock - 1) / compute::kBlock * compute::kBlock;
+}
+
+// A stage without slices lies in the whole arena as it does here.
+StageRuns contiguous_runs(const Stage& stage, const World& peers) {
+  const std::size_t all = stage.group->layout().size();
+  const compute::Span part = compute::slice_of({0, all}, peers.local_size(), peers.local_rank());
+  const std::size_t first = stage.outline->offsets.empty() ? 0 : stage.outline->offsets.back();
+  return {.local = part.begin, .whole = first + part.begin, .count = part.size()};
+}
+
+}  // namespace
+
+std::vector<StageRuns> arena_runs(const Stage& stage, const World& peers, Which which) {
+  if (!stage.network->is_sliced() && stage.leads_group) return {contiguous_runs(stage, peers)};
+  std::vector<StageRuns> found;
+  std::vector<std::size_t> taken(std::size_t(peers.local_size()));  // elements, by each of the peers
+  const std::vector<compute::Entry>& entries = stage.group->layout().entries();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto least = std::min_element(taken.begin(), taken.end());
+    *least += entries[i].count;
+    if (least - taken.begin() != peers.local_rank()) continue;
+    if (which == Which::kAll || stage.speaks_for(i))
+      found.push_back(runs_of(stage.slices[i], entries[i].offset, stage.outline->offsets[i]));
+    const auto whole = std::size_t(element_count(stage.outline->parameters[i].shape));
+    if (which == Which::kSpokenFor && stage.leads_group && padded(whole) > whole)
+      found.push_back({.local = StageRuns::kNowhere,
+                       .whole = stage.outline->offsets[i] + whole,
+                       .count = padded(whole) - whole});
+  }
+  return found;
+}
+
+std::vector<StageRuns> buffer_runs(const Stage& stage, Which which) {
+  std::vector<StageRuns> found;
+  std::size_t local = 0, whole = stage.outline->first_buffer;
+  for (const auto& item : stage.network->named_buffers()) {
+    const model::SlicedTensor buffer = stage.network->sliced(item.value());
+    model::Slice slice = buffer.slice;
+    slice.inner *= item.value().scalar_type() == torch::kInt64 ? 2 : 1;  // floats, as BufferSet has them
+    if (which == Which::kAll || stage.leads_group || !slice.is_whole())
+      found.push_back(runs_of(slice, local, whole));
+    local += std::size_t(slice.elements());
+    whole += std::size_t(slice.outer * slice.whole * slice.inner);
+  }
+  return found;
+}
+
+void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local) {
+  for (const StageRuns& each : runs)
+    for (std::size_t run = 0; run < each.runs; ++run)
+      std::memcpy(local + each.local + run * each.count, whole + each.whole + run * each.stride,
+                  each.count * sizeof(float));
+}
+
 std::vector<std::int64_t> update_counts(std::span<const Stage> stages, const NetworkOutline& outline,
                                         World& world, const World& peers) {
   std::vector<std::int64_t> counts(outline.parameters.size());
   for (const Stage& stage : stages) {
     const std::vector<std::int64_t>& own = stage.group->sharing(0).update_counts();
-    if (peers.rank() == 0 || outline.stages.size() == 1)
+    if ((peers.rank() == 0 && stage.leads_group) || outline.stages.size() == 1)
       std::copy(own.begin(), own.end(), counts.begin() + std::ptrdiff_t(stage.outline->first_parameter));
   }
   if (outline.stages.size() > 1)

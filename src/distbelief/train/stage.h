@@ -19,8 +19,7 @@ struct StageOutline {
   std::size_t first_parameter = 0;  // among those of the whole network
   std::size_t first_buffer = 0;     // in floats of running statistics
   std::size_t buffers = 0;
-  std::size_t arena_begin = 0;  // where its arena lies in that of the whole network, in elements
-  std::size_t arena_size = 0;
+  std::vector<std::size_t> offsets{};  // of each parameter in the arena of the whole network, in elements
 };
 
 // A network and its stages, the same in every process.
@@ -36,13 +35,40 @@ NetworkOutline outline_of(const model::Network& network);
 // Of one that is cut: stage s ends before block ends[s]. Makes the blocks one after another and forgets them.
 NetworkOutline outline_of(const model::Blueprint& blueprint, std::span<const int> ends, std::uint64_t seed);
 
-// A stage that this worker holds, and how those who hold the same one share its training.
+// A stage that this worker holds, or its slices of one, and how those who hold the same share its training.
 struct Stage {
   int index = 0;  // of all stages
   const StageOutline* outline = nullptr;
   std::shared_ptr<model::Network> network;  // its parameters are the group's, but for tied ones
-  std::unique_ptr<strategy::AllreduceGroup> group;
+  std::unique_ptr<strategy::AllreduceGroup> group{};
+  // Of the outline's parameters, what is here.
+  std::vector<compute::Layout::Parameter> parameters{};
+  std::vector<model::Slice> slices{};
+  // Of a tensor that is not sliced the first of a tensor group speaks for all.
+  bool leads_group = true;
+
+  bool speaks_for(std::size_t parameter) const { return leads_group || !slices[parameter].is_whole(); }
 };
+Stage make_stage(int index, const StageOutline& outline, std::shared_ptr<model::Network> network,
+                 const model::TensorGroup* group);
+
+// Where floats of a stage lie in the same array of the whole network: runs that follow one another here and
+// are `stride` apart there.
+struct StageRuns {
+  static constexpr std::size_t kNowhere = std::size_t(-1);
+  std::size_t local = 0;  // kNowhere: zeros between two parameters
+  std::size_t whole = 0;
+  std::size_t count = 0;  // of one run
+  std::size_t runs = 1;
+  std::size_t stride = 0;
+};
+enum class Which { kAll, kSpokenFor };
+// Of the arena, those that `peers`, who hold the same, leave to this worker.
+std::vector<StageRuns> arena_runs(const Stage& stage, const World& peers, Which which);
+// Of the running statistics, as compute::BufferSet has them.
+std::vector<StageRuns> buffer_runs(const Stage& stage, Which which);
+// Copies them out of an array of the whole network.
+void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local);
 
 // How many updates each parameter of the whole network has had. Collective over all workers where the network
 // is cut; `peers` are those who hold the same stages.

@@ -51,11 +51,10 @@ TEST(Stage, OutlinesOfAllCutsDescribeTheWholeNetwork) {
         EXPECT_EQ(stage.first_parameter, next);
         next += stage.parameters.size();
         const compute::Layout own(stage.parameters, 4096);
-        EXPECT_EQ(own.size(), stage.arena_size);
         for (std::size_t i = 0; i < stage.parameters.size(); ++i) {
           const compute::Entry& entry = layout.entries()[stage.first_parameter + i];
           EXPECT_EQ(stage.parameters[i].name, entry.name);
-          EXPECT_EQ(stage.arena_begin + own.entries()[i].offset, entry.offset);
+          EXPECT_EQ(stage.offsets[i], entry.offset);
         }
       }
       EXPECT_EQ(next, whole.parameters.size());

@@ -61,19 +61,51 @@ void load_model(torch::nn::Module& module, const std::filesystem::path& path) {
   load_tensors(module, checkpoint::SafetensorsFile(path).index(), "");
 }
 
+void require_same(const checkpoint::TensorIndex& tensors, const TensorView& found, ElementType type,
+                  const Shape& shape) {
+  if (found.shape == shape && found.type == type) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("{}: tensor '{}' is {} {}, the model wants {} {}; is it a checkpoint of another model?",
+                  tensors.origin().string(), found.name, to_string(found.type), to_string(found.shape),
+                  to_string(type), to_string(shape)));
+}
+
+void copy_slice(const model::Slice& slice, std::size_t bytes, const std::byte* whole, std::byte* local) {
+  model::for_each_run(slice, [&](const model::SliceRun& run) {
+    std::memcpy(local + bytes * std::size_t(run.local), whole + bytes * std::size_t(run.whole),
+                bytes * std::size_t(run.count));
+  });
+}
+
+void copy_whole(const model::Slice& slice, std::size_t bytes, const std::byte* local, std::byte* whole) {
+  model::for_each_run(slice, [&](const model::SliceRun& run) {
+    std::memcpy(whole + bytes * std::size_t(run.whole), local + bytes * std::size_t(run.local),
+                bytes * std::size_t(run.count));
+  });
+}
+
+void load_slices(model::Network& network, const checkpoint::TensorIndex& tensors, const std::string& prefix) {
+  const auto visit = [&](const auto& act) {
+    for (const auto& items : {network.named_parameters(), network.named_buffers()})
+      for (const auto& item : items) act(tensors.tensor(prefix + item.key()), network.sliced(item.value()));
+  };
+  visit([&](const TensorView& found, const model::SlicedTensor& wanted) {
+    require_same(tensors, found, element_type(wanted.tensor, found.name), wanted.whole);
+  });
+  visit([&](const TensorView& found, const model::SlicedTensor& wanted) {
+    copy_slice(wanted.slice, element_size(found.type), found.data,
+               static_cast<std::byte*>(wanted.tensor.data_ptr()));
+  });
+}
+
 void load_tensors(torch::nn::Module& module, const checkpoint::TensorIndex& tensors,
                   const std::string& prefix) {
   std::vector<TensorView> wanted = parameter_views(module);
   const std::vector<TensorView> buffers = buffer_views(module);
   wanted.insert(wanted.end(), buffers.begin(), buffers.end());
   for (const TensorView& view : wanted) {
-    const TensorView& found = tensors.tensor(prefix + view.name);
-    if (found.shape != view.shape || found.type != view.type)
-      throw Error(
-          ErrorCode::kBadInput,
-          fmt::format("{}: tensor '{}' is {} {}, the model wants {} {}; is it a checkpoint of another model?",
-                      tensors.origin().string(), found.name, to_string(found.type), to_string(found.shape),
-                      to_string(view.type), to_string(view.shape)));
+    require_same(tensors, tensors.tensor(prefix + view.name), view.type, view.shape);
   }
   if (prefix.empty() && tensors.all().size() != wanted.size())
     for (const TensorView& found : tensors.all())

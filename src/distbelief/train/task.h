@@ -38,7 +38,9 @@ class Task {
   virtual Score score(model::Network& network, const TensorBatch& batch) const = 0;
 };
 
-// Classification of samples or of each token (language models).
-std::unique_ptr<Task> make_classification(const TrainConfig& config, const data::SampleSpec& spec);
+// Classification of samples or of each token (language models). Of a network that a tensor group, which
+// outlives it, computes together each worker may have the outputs of some classes only.
+std::unique_ptr<Task> make_classification(const TrainConfig& config, const data::SampleSpec& spec,
+                                          model::TensorGroup* group = nullptr);
 
 }  // namespace distbelief::train

@@ -108,7 +108,9 @@ class Trainer {
   void write_trace();
   void write_model(const report::Summary& summary);
   bool is_root() const { return world_.rank() == 0; }
-  bool is_cut() const { return mesh_plan_.mesh.pipeline > 1; }
+  // The network lies on several workers.
+  bool is_cut() const { return mesh_plan_.mesh.pipeline * mesh_plan_.mesh.tensor > 1; }
+  void add_up_layers(const Stage& stage, std::span<double> norms);
   // Those who hold the same stages.
   World& peers() { return peers_ ? *peers_ : world_; }
   strategy::AllreduceGroup& group() const { return *stages_[0].group; }
@@ -119,6 +121,8 @@ class Trainer {
   Start start_;
   PipelinePlan mesh_plan_;
   std::optional<World> peers_;
+  std::optional<World> tensor_world_;  // those who hold slices of the same stages for the same lanes
+  std::unique_ptr<model::TensorGroup> tensor_group_;
   NetworkOutline outline_;
   std::size_t array_bytes_ = 0;  // of the largest array between two stages
   std::unique_ptr<Task> task_;

@@ -73,7 +73,6 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
     : world_(world),
       job_(std::move(job)),
       options_(std::move(options)),
-      task_(make_classification(job_.config.train, job_.data.train->spec())),
       plan_{job_.data.train->size(), std::uint64_t(job_.config.train.batch_size),
             std::uint64_t(job_.config.parallel.lanes)},
       train_batches_(*job_.data.train, batch_options(job_.config)),
@@ -90,6 +89,7 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
                                .origin = Clock::now()});
   }
   lay_out();
+  task_ = make_classification(job_.config.train, job_.data.train->spec(), tensor_group_.get());
   build_groups();
 }
 
@@ -127,9 +127,12 @@ void Trainer::restore() {
   const std::int64_t saved = newest_checkpoint(world_, options_.run_dir);
   if (snapshot && snapshot->progress.step >= saved) {
     snapshotter_->restore(stages_, peers());
-    for (const Stage& stage : stages_)
-      compute::BufferSet(*stage.network)
-          .write(std::span(snapshot->buffers).subspan(stage.outline->first_buffer, stage.outline->buffers));
+    for (const Stage& stage : stages_) {
+      compute::BufferSet buffers(*stage.network);
+      std::vector<float> values(buffers.size());
+      copy_runs(buffer_runs(stage, Which::kAll), snapshot->buffers.data(), values.data());
+      buffers.write(values);
+    }
     begin_at(snapshot->progress, snapshot->update_counts, snapshot->build);
   } else if (saved >= 0) {
     const Checkpointer::Restored restored = checkpointer_.open(stages_, peers());
@@ -173,13 +176,14 @@ strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) co
 void Trainer::build_groups() {
   for (Stage& stage : stages_) {
     strategy::AllreduceGroup::Options options = group_settings(stage);
+    if (tensor_group_)
+      options.join_layers = [this, &stage](std::span<double> norms) { add_up_layers(stage, norms); };
     for (int t = 0; trace_ && t <= options.threads; ++t) {
       trace_->name_thread(t, t < options.threads ? fmt::format("lanes {}", t) : "between hosts");
       observers_.push_back(std::make_unique<StepTrace>(*trace_, t));
       options.observers.push_back(observers_.back().get());
     }
-    stage.group =
-        std::make_unique<strategy::AllreduceGroup>(peers(), stage.outline->parameters, std::move(options));
+    stage.group = std::make_unique<strategy::AllreduceGroup>(peers(), stage.parameters, std::move(options));
     if (peers().local_rank() == 0)
       compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
     stage.group->barrier();
@@ -188,7 +192,7 @@ void Trainer::build_groups() {
 
 const data::Batch& Trainer::next_batch(data::Loader& loader) {
   const data::Batch& batch = loader.next();
-  if (audit_ && stages_[0].index == 0) audit_->add(progress_.step, batch);
+  if (audit_ && stages_[0].index == 0 && stages_[0].leads_group) audit_->add(progress_.step, batch);
   return batch;
 }
 

@@ -5,6 +5,7 @@
 #include "distbelief/strategy/cuts.h"
 #include "distbelief/train/block_costs.h"
 #include "distbelief/train/pipeline_team.h"
+#include "distbelief/train/tensor_sums.h"
 #include "distbelief/train/trainer.h"
 
 // How the network is cut over the workers: the part of Trainer that knows of stages.
@@ -17,32 +18,42 @@ void Trainer::lay_out() {
     if (!job_.network)
       job_.network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
     outline_ = outline_of(*job_.network);
-    stages_.push_back(
-        {.index = 0, .outline = &outline_.stages[0], .network = job_.network, .group = nullptr});
+    stages_.push_back(make_stage(0, outline_.stages[0], job_.network, nullptr));
     return;
   }
-  const int pipeline = mesh_plan_.mesh.pipeline;
-  const int place = strategy::place_of(mesh_plan_.mesh, world_.rank()).pipeline;
-  peers_.emplace(world_.split(place));
+  const strategy::Mesh& mesh = mesh_plan_.mesh;
+  const int pipeline = mesh.pipeline;
+  const strategy::MeshPlace own = strategy::place_of(mesh, world_.rank());
+  const int place = own.pipeline;
+  peers_.emplace(world_.split(place * mesh.tensor + own.tensor));
+  if (mesh.tensor > 1) {
+    tensor_world_.emplace(world_.split(own.data * pipeline + place));
+    tensor_group_ =
+        make_tensor_group(*tensor_world_, world_,
+                          job_.config.parallel.split_features ? model::TensorGroup::Input::kSliced
+                                                              : model::TensorGroup::Input::kWhole);
+  }
   outline_ =
       outline_of(job_.blueprint, choose_stage_ends(pipeline * mesh_plan_.chunks), job_.config.train.seed);
   for (int chunk = 0; chunk < mesh_plan_.chunks; ++chunk) {
     const int index = chunk * pipeline + place;
     const StageOutline& outline = outline_.stages[std::size_t(index)];
     stages_.push_back(
-        {.index = index,
-         .outline = &outline,
-         .network = std::make_shared<model::Network>(job_.blueprint, outline.blocks, job_.config.train.seed),
-         .group = nullptr});
-    spdlog::info("stage {} of {}: blocks {} to {}", index, outline_.stages.size(), outline.blocks.begin,
-                 outline.blocks.end - 1);
+        make_stage(index, outline,
+                   std::make_shared<model::Network>(job_.blueprint, outline.blocks, job_.config.train.seed,
+                                                    tensor_group_.get()),
+                   tensor_group_.get()));
+    spdlog::info("stage {} of {}: blocks {} to {}, part {} of {}", index, outline_.stages.size(),
+                 outline.blocks.begin, outline.blocks.end - 1, own.tensor, mesh.tensor);
   }
   array_bytes_ = largest_array();
-  checkpointer_.set_part(place, pipeline);
+  checkpointer_.set_part(place * mesh.tensor + own.tensor, pipeline * mesh.tensor,
+                         tensor_world_ ? &*tensor_world_ : nullptr);
 }
 
 // The first worker measures for all. Cuts leave the bits alone, so another measurement may choose others.
 std::vector<int> Trainer::choose_stage_ends(int stages) {
+  if (stages == 1) return {int(job_.blueprint.size())};
   std::vector<std::int64_t> ends(std::size_t(stages), 0);
   std::string failure;
   if (is_root()) try {
@@ -77,7 +88,8 @@ std::size_t Trainer::largest_array() {
     const int owner = strategy::rank_at(
         mesh_plan_.mesh, {.data = 0, .pipeline = int(s) % mesh_plan_.mesh.pipeline, .tensor = 0});
     std::vector<std::int64_t> sizes(1 + kDimensions);
-    if (world_.rank() == owner) {
+    const strategy::MeshPlace place = strategy::place_of(mesh_plan_.mesh, world_.rank());
+    if (place.data == 0 && rank_at(mesh_plan_.mesh, {0, place.pipeline, 0}) == owner) {  // a tensor group
       model::Network& network = *stages_[s / std::size_t(mesh_plan_.mesh.pipeline)].network;
       network.eval();
       const torch::Tensor output =
@@ -92,6 +104,16 @@ std::size_t Trainer::largest_array() {
     largest = std::max(largest, std::size_t(element_count(shape)) * sizeof(float));
   }
   return largest;
+}
+
+// The norms of a layer whose slices the tensor group holds. Every other layer is whole on all of it.
+void Trainer::add_up_layers(const Stage& stage, std::span<double> norms) {
+  std::vector<double> sliced(norms.begin(), norms.end());
+  for (std::size_t i = 0; i < sliced.size(); ++i)
+    if (stage.slices[i].is_whole()) sliced[i] = 0;
+  tensor_world_->communicator().allreduce(comm::view(sliced.data(), sliced.size()), comm::ReduceOp::kSum);
+  for (std::size_t i = 0; i < sliced.size(); ++i)
+    if (!stage.slices[i].is_whole()) norms[i] = sliced[i];
 }
 
 std::unique_ptr<Team> Trainer::make_pipeline_team() {

@@ -79,6 +79,7 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.threads = job_.config.parallel.threads;
   summary.data = mesh_plan_.mesh.data;
   summary.pipeline = mesh_plan_.mesh.pipeline;
+  summary.tensor = mesh_plan_.mesh.tensor;
   for (std::size_t i = 1; i < outline_.stages.size(); ++i)
     summary.cuts.push_back(outline_.stages[i].blocks.begin);
   for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
