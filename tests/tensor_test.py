@@ -6,7 +6,7 @@ import signal
 import program
 import read_safetensors
 from pipeline_test import DEEP_MLP, LAMB_RESNET, NOISY_GPT, TIED_GPT, LayoutsTest, PipelineTest
-from program import ENDLESS, settings
+from program import ENDLESS, RESNET, settings
 
 TP2 = (2, {"parallel.tensor": 2})
 TP4 = (4, {"parallel.tensor": 4})
@@ -58,6 +58,11 @@ class TensorTest(PipelineTest):
 class NearTest(TensorTest):
     def test_mlp_with_dropout(self):
         self.assert_near({**DEEP_MLP, **PLAIN}, TP2, TP4, DP2_TP2, TP2_PP2)
+
+    def test_mlp_whose_workers_read_only_their_columns(self):
+        job = {**DEEP_MLP, **PLAIN, "data.channels": 3}
+        split = {"parallel.split_features": True}
+        self.assert_near(job, (2, {**TP2[1], **split}), (4, {**TP4[1], **split}), (4, {**TP2_PP2[1], **split}))
 
     def test_gpt_with_dropout_and_clipping(self):
         self.assert_near({**NOISY_GPT, **PLAIN}, TP2, TP4, TP2_PP2)
@@ -130,8 +135,8 @@ class FaultsTest(TensorTest):
 
 
 class RefusalTest(TensorTest):
-    def refused(self, changes, workers):
-        outcome = self.distbelief("train", "--run-dir", "run", *settings({**DEEP_MLP, **changes}), "--workers", workers,
+    def refused(self, changes, workers, job=DEEP_MLP):
+        outcome = self.distbelief("train", "--run-dir", "run", *settings({**job, **changes}), "--workers", workers,
                                   code=2)
         self.assertFalse((self.scratch / "run").exists())
         return outcome.err
@@ -146,6 +151,13 @@ class RefusalTest(TensorTest):
 
     def test_workers_that_it_does_not_divide(self):
         self.assertRegex(self.refused({"parallel.tensor": 2}, 3), r"2 or 4 workers")
+
+    def test_columns_without_a_group_of_readers_or_of_a_model_that_needs_all(self):
+        split = {"parallel.split_features": True}
+        self.assertIn("parallel.tensor", self.refused(split, 2))
+        self.assertIn("data.augment", self.refused({**split, **TP2[1], "data.augment": ["flip"]}, 2))
+        said = self.refused({**split, **TP2[1]}, 2, job=RESNET)
+        self.assertRegex(said, "resnet18.*whole samples")
 
     def test_threads(self):
         self.assertIn("parallel.threads", self.refused({"parallel.tensor": 2, "parallel.threads": 2}, 2))

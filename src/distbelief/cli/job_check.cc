@@ -172,8 +172,19 @@ MaybeFault not_yet(const Config& config) {
   if (parallel.zero_inside_host) return refused("parallel.zero_inside_host");
   if (!parallel.state_dir.empty()) return refused("parallel.state_dir");
   if (parallel.mesh != "given") return refused("parallel.mesh");
-  if (parallel.split_features) return refused("parallel.split_features");
   return std::nullopt;
+}
+
+MaybeFault features_for_a_tensor_group(const Config& config) {
+  if (!config.parallel.split_features) return std::nullopt;
+  if (config.parallel.tensor == 1)
+    return Fault{"parallel.split_features",
+                 "parallel.split_features shares columns out over a tensor group, but parallel.tensor is 1; "
+                 "raise it, or leave split_features out"};
+  if (config.data.augment.empty()) return std::nullopt;
+  return Fault{"data.augment",
+               "data.augment moves pixels between columns, which parallel.split_features gives to "
+               "different workers; leave one of them out"};
 }
 
 MaybeFault cuts_for_all_stages(const Config& config) {
@@ -308,9 +319,9 @@ std::vector<Fault> impossible_mixes(const Config& config) {
   for (auto rule :
        {an_end, not_yet, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
         stopping_needs_validation, a_cut_network_has_one_thread, a_cut_network_does_not_scale_itself,
-        cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes, early_update_needs_no_norms,
-        ring_is_not_reproducible, scaling_needs_snapshots, min_below_max, workers_within_bounds,
-        lanes_for_elastic_bounds}) {
+        features_for_a_tensor_group, cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes,
+        early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots, min_below_max,
+        workers_within_bounds, lanes_for_elastic_bounds}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
   return faults;

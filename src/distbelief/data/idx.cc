@@ -151,8 +151,13 @@ IdxSource::IdxSource(const std::filesystem::path& images, const std::filesystem:
 }
 
 void IdxSource::read(std::uint64_t index, std::byte* input, std::int64_t* target) const {
-  DISTBELIEF_INVARIANT(index < size());
-  std::memcpy(input, images_.elements.data() + index * image_bytes_, image_bytes_);
+  read_columns(index, 0, image_bytes_, input, target);
+}
+
+void IdxSource::read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
+                             std::int64_t* target) const {
+  DISTBELIEF_INVARIANT(index < size() && begin + count <= image_bytes_);
+  std::memcpy(input, images_.elements.data() + index * image_bytes_ + begin, count);
   *target = labels_.elements[index];
 }
 

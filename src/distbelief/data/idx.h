@@ -37,6 +37,8 @@ class IdxSource : public Source {
 
   std::uint64_t size() const override { return labels_.elements.size(); }
   void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override;
+  void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
+                    std::int64_t* target) const override;
   void expect(std::uint64_t index) const override;
 
  private:

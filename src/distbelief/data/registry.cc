@@ -27,6 +27,11 @@ class LimitedSource : public Source {
     DISTBELIEF_INVARIANT(index < size_);
     whole_->read(index, input, target);
   }
+  void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
+                    std::int64_t* target) const override {
+    DISTBELIEF_INVARIANT(index < size_);
+    whole_->read_columns(index, begin, count, input, target);
+  }
   void expect(std::uint64_t index) const override { whole_->expect(index); }
 
  private:

@@ -30,6 +30,10 @@ class Source {
   // element_count(target_shape) int64 to `target`. Does not allocate on the fast path.
   virtual void read(std::uint64_t index, std::byte* input, std::int64_t* target) const = 0;
 
+  // The same of the input's elements [begin, begin + count) alone: a source that can reads no others.
+  virtual void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
+                            std::int64_t* target) const;
+
   // A hint that read(index) comes soon: a source in memory fetches it into the cache.
   virtual void expect(std::uint64_t) const {}
 

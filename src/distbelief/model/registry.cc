@@ -21,7 +21,8 @@ ModelEntry resnet_entry() {
           DataShape{.tokens = false, .input = {3, 32, 32}, .classes = 10},
           [](const OptionMap& options, const DataShape& shape) {
             return resnet_blueprint(kDepth, options, shape);
-          }};
+          },
+          false};
 }
 
 }  // namespace
@@ -30,15 +31,16 @@ const std::vector<ModelEntry>& models() {
   static const DataShape digits{.tokens = false, .input = {1, 28, 28}, .classes = 10};
   static const DataShape text{.tokens = true, .input = {128}, .classes = 256};
   static const std::vector<ModelEntry> table = {
-      {"mlp", "fully connected layers", mlp_options(), digits, digits, mlp_blueprint},
+      {"mlp", "fully connected layers", mlp_options(), digits, digits, mlp_blueprint, true},
       {"cnn", "convolutions and max-pools, then fully connected layers", cnn_options(), digits, digits,
-       cnn_blueprint},
+       cnn_blueprint, false},
       resnet_entry<18>(),
       resnet_entry<34>(),
       resnet_entry<50>(),
       resnet_entry<101>(),
       resnet_entry<152>(),
-      {"gpt", "decoder of pre-norm transformer blocks, for tokens", gpt_options(), text, text, gpt_blueprint},
+      {"gpt", "decoder of pre-norm transformer blocks, for tokens", gpt_options(), text, text, gpt_blueprint,
+       false},
   };
   return table;
 }

@@ -21,6 +21,7 @@ struct ModelEntry {
   // `options` are resolved ones. Throws Error(kBadInput) when the data's shape does not fit, saying what
   // would.
   Blueprint (*blueprint)(const OptionMap& options, const DataShape& shape);
+  bool splits_features = false;  // workers of a tensor group may each have some of a sample's features
 };
 
 // All models known by name.

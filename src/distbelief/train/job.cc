@@ -6,6 +6,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/data/columns.h"
 #include "distbelief/data/sampling.h"
 #include "distbelief/strategy/cuts.h"
 
@@ -71,7 +72,12 @@ void require_slices(const Config& config, const model::Blueprint& blueprint) {
     using TensorGroup::TensorGroup;
     void start_sum(const torch::Tensor&) override {}
     torch::Tensor finish_sum() override { return {}; }
-  } group(0, int(config.parallel.tensor));
+  } group(0, int(config.parallel.tensor), input_of(config.parallel));
+  if (config.parallel.split_features && !model::find_model(config.model.name).splits_features)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("model '{}' needs whole samples; parallel.split_features is for mlp, leave it out",
+                    config.model.name));
   bool sliced = false;
   for (int block = 0; block < int(blueprint.size()); ++block)
     sliced |= model::Network(blueprint, {block, block + 1}, config.train.seed, &group).is_sliced();
@@ -83,6 +89,10 @@ void require_slices(const Config& config, const model::Blueprint& blueprint) {
 }
 
 }  // namespace
+
+model::TensorGroup::Input input_of(const ParallelConfig& parallel) {
+  return parallel.split_features ? model::TensorGroup::Input::kSliced : model::TensorGroup::Input::kWhole;
+}
 
 PreparedJob prepare_job(const Config& config) {
   PreparedJob job;
@@ -98,6 +108,15 @@ PreparedJob prepare_job(const Config& config) {
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;
+}
+
+void keep_own_columns(PreparedJob& job, const model::TensorGroup& group) {
+  if (group.input() == model::TensorGroup::Input::kWhole) return;
+  const model::SliceRange range =
+      model::share_of(element_count(job.shape.input), group.part(), group.parts());
+  for (std::unique_ptr<data::Source>* source : {&job.data.train, &job.data.test})
+    *source = std::make_unique<data::Columns>(std::move(*source), std::uint64_t(range.begin),
+                                              std::uint64_t(range.count));
 }
 
 NetworkOutline outline_of(const PreparedJob& job) {

@@ -28,6 +28,11 @@ PreparedJob prepare_job(const Config& config);
 
 model::DataShape shape_of(const data::SampleSpec& spec);
 
+// What the workers of a tensor group get of each sample.
+model::TensorGroup::Input input_of(const ParallelConfig& parallel);
+// Where that is a slice: the job's data are this worker's columns from now on.
+void keep_own_columns(PreparedJob& job, const model::TensorGroup& group);
+
 // Fills in what depends on the number of workers: lanes, overlap. A job's lanes are then fixed for its life.
 void resolve_for_workers(Config& config, int workers);
 

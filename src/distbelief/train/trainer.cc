@@ -215,7 +215,7 @@ void Trainer::end_epoch() {
   if (last || (every > 0 && progress_.epoch % every == 0)) {
     const auto begin = Clock::now();
     show("validating");
-    const Evaluation evaluation = team_->evaluate(test_batches_, job_.data.test->size());
+    const Evaluation evaluation = team_->evaluate(*test_batches_, job_.data.test->size());
     show(working_state());
     verdict = judge(job_.config.train, evaluation, progress_);
     if (is_root())

@@ -127,8 +127,8 @@ class Trainer {
   std::size_t array_bytes_ = 0;  // of the largest array between two stages
   std::unique_ptr<Task> task_;
   data::EpochPlan plan_;
-  data::BatchMaker train_batches_;
-  data::BatchMaker test_batches_;
+  std::optional<data::BatchMaker> train_batches_;
+  std::optional<data::BatchMaker> test_batches_;
   Checkpointer checkpointer_;
   std::optional<Faults> faults_;
   std::unique_ptr<Snapshotter> snapshotter_;

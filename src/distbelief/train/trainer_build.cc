@@ -75,8 +75,6 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
       options_(std::move(options)),
       plan_{job_.data.train->size(), std::uint64_t(job_.config.train.batch_size),
             std::uint64_t(job_.config.parallel.lanes)},
-      train_batches_(*job_.data.train, batch_options(job_.config)),
-      test_batches_(*job_.data.test, test_options(job_.config)),
       checkpointer_(world, options_.run_dir, std::size_t(job_.config.checkpoint.keep),
                     build_name(options_.isa)),
       lane_samples_(std::size_t(job_.config.parallel.lanes)),
@@ -89,6 +87,8 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
                                .origin = Clock::now()});
   }
   lay_out();
+  train_batches_.emplace(*job_.data.train, batch_options(job_.config));
+  test_batches_.emplace(*job_.data.test, test_options(job_.config));
   task_ = make_classification(job_.config.train, job_.data.train->spec(), tensor_group_.get());
   build_groups();
 }
@@ -102,7 +102,7 @@ void Trainer::warm_up() {
   const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
   data::Batch batch;
   const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
-  train_batches_.eval_batch({0, std::max<std::uint64_t>(1, size)}, batch);
+  train_batches_->eval_batch({0, std::max<std::uint64_t>(1, size)}, batch);
   for (int i = 0; i < 2; ++i) task_->loss_sum(*network, as_tensors(batch)).backward();
 }
 
@@ -198,17 +198,17 @@ const data::Batch& Trainer::next_batch(data::Loader& loader) {
 
 data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
   loaders_.push_back(std::make_unique<data::Loader>(
-      train_batches_, data::Loader::Options{.plan = plan_,
-                                            .seed = job_.config.train.seed,
-                                            .first_lane = std::uint64_t(carrier.first_lane),
-                                            .end_lane = std::uint64_t(carrier.end_lane),
-                                            .epoch = std::uint64_t(progress_.epoch),
-                                            .step = std::uint64_t(progress_.step_in_epoch),
-                                            .threads = int(job_.config.data.loader_threads),
-                                            .prefetch = int(job_.config.data.prefetch),
-                                            .own_below = own_below(world_, group().threads()),
-                                            .deadline = std::chrono::milliseconds(
-                                                std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
+      *train_batches_, data::Loader::Options{.plan = plan_,
+                                             .seed = job_.config.train.seed,
+                                             .first_lane = std::uint64_t(carrier.first_lane),
+                                             .end_lane = std::uint64_t(carrier.end_lane),
+                                             .epoch = std::uint64_t(progress_.epoch),
+                                             .step = std::uint64_t(progress_.step_in_epoch),
+                                             .threads = int(job_.config.data.loader_threads),
+                                             .prefetch = int(job_.config.data.prefetch),
+                                             .own_below = own_below(world_, group().threads()),
+                                             .deadline = std::chrono::milliseconds(std::int64_t(
+                                                 1e3 * job_.config.parallel.deadline_seconds))}));
   return *loaders_.back();
 }
 

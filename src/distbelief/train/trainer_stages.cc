@@ -28,10 +28,8 @@ void Trainer::lay_out() {
   peers_.emplace(world_.split(place * mesh.tensor + own.tensor));
   if (mesh.tensor > 1) {
     tensor_world_.emplace(world_.split(own.data * pipeline + place));
-    tensor_group_ =
-        make_tensor_group(*tensor_world_, world_,
-                          job_.config.parallel.split_features ? model::TensorGroup::Input::kSliced
-                                                              : model::TensorGroup::Input::kWhole);
+    tensor_group_ = make_tensor_group(*tensor_world_, world_, input_of(job_.config.parallel));
+    keep_own_columns(job_, *tensor_group_);
   }
   outline_ =
       outline_of(job_.blueprint, choose_stage_ends(pipeline * mesh_plan_.chunks), job_.config.train.seed);
@@ -80,7 +78,7 @@ std::size_t Trainer::largest_array() {
   constexpr std::size_t kDimensions = 8;
   const torch::NoGradGuard no_grad;
   const std::uint64_t lane = plan_.lane_range(0, 0).size();
-  Shape shape = job_.shape.input;
+  Shape shape = job_.data.train->spec().input_shape;  // of this worker
   shape.insert(shape.begin(), std::int64_t(std::max<std::uint64_t>(lane, kEvaluationChunk)));
   bool tokens = job_.shape.tokens;
   std::size_t largest = 0;
