@@ -4,10 +4,12 @@ import re
 import subprocess
 
 import program
+import read_safetensors
 from program import MPIEXEC, SOURCE
 
 BUILD = os.environ.get("DISTBELIEF_BUILD_DIR", "")
 OWN_LOOP = os.environ.get("DISTBELIEF_OWN_LOOP", "")
+PIPELINE_LOOP = os.environ.get("DISTBELIEF_PIPELINE_LOOP", "")
 LINE = re.compile(r"epoch (\d) rank (\d) samples (\d+) loss ([\d.]+) weights (\w+)")
 
 
@@ -52,8 +54,6 @@ class ConsumerTest(LibraryTest):
         self.assertIn("jemalloc", self.libraries(program.PROGRAM), "our program has its own")
         self.assertNotIn("grpc", self.libraries(consumer), "only distbelief::elastic needs gRPC")
         self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
-
-
         self.elastic_goes_on(folder / "elastic_consumer")
 
     def elastic_goes_on(self, consumer):
@@ -81,6 +81,21 @@ class OwnLoopTest(LibraryTest):
             self.assertLess(losses[-1], losses[0])
             self.assertTrue((self.scratch / "own_loop.safetensors").exists())
             (self.scratch / "own_loop.safetensors").unlink()
+
+
+class PipelineLoopTest(LibraryTest):
+    def test_a_list_of_modules_in_stages_and_replicas_ends_with_the_bits_of_one_worker(self):
+        source = (SOURCE / "examples" / "pipeline_loop.cc").read_text().splitlines()
+        self.assertLess(len(source), 80)
+        alone = self.command(PIPELINE_LOOP).out
+        losses = [float(value) for value in re.findall(r"loss ([\d.]+)", alone)]
+        self.assertEqual(len(losses), 3, alone)
+        self.assertLess(losses[-1], 0.5 * losses[0])
+        tensors, metadata = read_safetensors.read(self.scratch / "pipeline_loop.safetensors")
+        self.assertIn("0.weight", tensors)
+        self.assertIn("1.running_mean", metadata["buffers"])
+        for workers, stages in ((2, 2), (3, 3), (4, 2)):
+            self.assertEqual(self.under_mpi(workers, PIPELINE_LOOP, stages), alone, (workers, stages))
 
 
 if __name__ == "__main__":

@@ -82,6 +82,18 @@ Trial measure(model::Network& network, const torch::Tensor& input, bool is_first
 
 }  // namespace
 
+std::vector<strategy::BlockCost> measure_blocks(const model::Blueprint& blueprint, std::uint64_t seed,
+                                                torch::Tensor input) {
+  std::vector<strategy::BlockCost> costs;
+  for (int block = 0; block < int(blueprint.size()); ++block) {
+    model::Network network(blueprint, {block, block + 1}, seed);
+    const Trial trial = measure(network, input, block == 0);
+    costs.push_back(trial.cost);
+    input = trial.output;
+  }
+  return costs;
+}
+
 std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const BlockMeasurement& measurement) {
   const std::string of = fingerprint(job, measurement.samples);
   if (!measurement.kept_in.empty())
@@ -89,14 +101,9 @@ std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const Bl
       return kept;
   Shape shape = job.shape.input;
   shape.insert(shape.begin(), measurement.samples);
-  torch::Tensor input = job.shape.tokens ? torch::zeros(shape, torch::kInt64) : torch::rand(shape);
-  std::vector<strategy::BlockCost> costs;
-  for (int block = 0; block < int(job.blueprint.size()); ++block) {
-    model::Network network(job.blueprint, {block, block + 1}, job.config.train.seed);
-    const Trial trial = measure(network, input, block == 0);
-    costs.push_back(trial.cost);
-    input = trial.output;
-  }
+  const std::vector<strategy::BlockCost> costs =
+      measure_blocks(job.blueprint, job.config.train.seed,
+                     job.shape.tokens ? torch::zeros(shape, torch::kInt64) : torch::rand(shape));
   if (!measurement.kept_in.empty()) keep_costs(measurement.kept_in, of, costs);
   return costs;
 }

@@ -17,5 +17,8 @@ struct BlockMeasurement {
 // What each block of a network costs this process: time forward and backward of one lane, and memory. Makes
 // the blocks one after another and forgets them, so it needs room for the largest. Takes a few steps' time.
 std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const BlockMeasurement& measurement);
+// The same of any blocks, with this input of one lane.
+std::vector<strategy::BlockCost> measure_blocks(const model::Blueprint& blueprint, std::uint64_t seed,
+                                                torch::Tensor input);
 
 }  // namespace distbelief::train

@@ -21,19 +21,6 @@ strategy::AllreduceGroup::Options group_options(const DataParallel::Options& opt
   return group;
 }
 
-// Rank 0's values, wherever they lie.
-void broadcast_module(World& world, torch::nn::Module& module) {
-  const torch::NoGradGuard no_grad;
-  const auto share = [&](torch::Tensor& tensor) {
-    torch::Tensor values = tensor.contiguous();
-    world.communicator().broadcast(comm::view(static_cast<std::byte*>(values.data_ptr()), values.nbytes()),
-                                   0);
-    if (!values.is_same(tensor)) tensor.copy_(values);
-  };
-  for (torch::Tensor& parameter : module.parameters()) share(parameter);
-  for (torch::Tensor& buffer : module.buffers()) share(buffer);
-}
-
 float weight(BatchShare share, int workers) {
   if (share.global_samples == 0) return float(1.0 / workers);
   return float(double(share.samples) / double(share.global_samples));
@@ -70,6 +57,18 @@ struct Exchange {
 };
 
 }  // namespace
+
+void broadcast_module(World& world, torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  const auto share = [&](torch::Tensor& tensor) {
+    torch::Tensor values = tensor.contiguous();
+    world.communicator().broadcast(comm::view(static_cast<std::byte*>(values.data_ptr()), values.nbytes()),
+                                   0);
+    if (!values.is_same(tensor)) tensor.copy_(values);
+  };
+  for (torch::Tensor& parameter : module.parameters()) share(parameter);
+  for (torch::Tensor& buffer : module.buffers()) share(buffer);
+}
 
 struct DataParallel::State {
   State(World& world, const std::shared_ptr<torch::nn::Module>& module, const Options& options)

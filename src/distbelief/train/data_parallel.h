@@ -20,6 +20,9 @@ struct BatchShare {
   std::int64_t global_samples = 0;  // of all workers together; 0: every worker has as many
 };
 
+// Rank 0's parameters and buffers, wherever they lie, in every worker's module. Collective.
+void broadcast_module(World& world, torch::nn::Module& module);
+
 // A module trained by all workers together, with an optimizer of ours: gradients are exchanged while
 // backward runs, and each host keeps the parameters and the optimizer's state once. The module's
 // parameters become views into shared memory; they start as rank 0's. Collective; one thread.

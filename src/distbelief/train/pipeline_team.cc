@@ -155,9 +155,8 @@ void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wis
 
 void PipelineTeam::take_batch(Part& part, Flight& flight) {
   if (!is_first(part) && !is_last(part)) return;
-  const data::Batch& batch = options_.next_batch();  // lent until the next one
-  if (batch.size == 0) return;
-  const TensorBatch tensors = as_tensors(batch);
+  const TensorBatch tensors = options_.next_batch();
+  if (tensors.size == 0) return;
   if (is_first(part)) flight.input = tensors.input.clone();
   if (is_last(part)) flight.target = tensors.target.clone();
 }

@@ -34,8 +34,9 @@ class PipelineTeam final : public Team {
     std::int64_t first_lane = 0;  // of this replica
     std::int64_t end_lane = 1;
     const Task* task = nullptr;
-    std::function<const data::Batch&()> next_batch;  // on workers of the first and the last stage
-    std::function<void()> in_backward;               // at the first gradient of each lane; may be empty
+    // On workers of the first and the last stage; lent until the next one.
+    std::function<TensorBatch()> next_batch;
+    std::function<void()> in_backward;  // at the first gradient of each lane; may be empty
     double clip_norm = 0;
     std::uint64_t seed = 0;
     report::Trace* trace = nullptr;

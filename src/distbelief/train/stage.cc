@@ -144,6 +144,32 @@ void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local
                   each.count * sizeof(float));
 }
 
+std::size_t largest_array(std::span<const Stage> stages, const strategy::Mesh& mesh, World& world,
+                          const torch::Tensor& input) {
+  constexpr std::size_t kDimensions = 8;
+  const torch::NoGradGuard no_grad;
+  const strategy::MeshPlace place = strategy::place_of(mesh, world.rank());
+  const int count = mesh.pipeline * int(stages.size());
+  torch::Tensor array = input;
+  std::size_t largest = 0;
+  for (int s = 0; s + 1 < count; ++s) {
+    std::vector<std::int64_t> sizes(1 + kDimensions);
+    if (place.data == 0 && place.pipeline == s % mesh.pipeline) {  // all of a tensor group
+      model::Network& network = *stages[std::size_t(s / mesh.pipeline)].network;
+      network.eval();
+      const torch::Tensor output = network.forward(array);
+      network.train();
+      sizes[0] = output.dim();
+      std::copy(output.sizes().begin(), output.sizes().end(), sizes.begin() + 1);
+    }
+    world.communicator().broadcast(comm::view(sizes.data(), sizes.size()),
+                                   strategy::rank_at(mesh, {0, s % mesh.pipeline, 0}));
+    array = torch::zeros(Shape(sizes.begin() + 1, sizes.begin() + 1 + sizes[0]));
+    largest = std::max(largest, std::size_t(array.nbytes()));
+  }
+  return largest;
+}
+
 std::vector<std::int64_t> update_counts(std::span<const Stage> stages, const NetworkOutline& outline,
                                         World& world, const World& peers) {
   std::vector<std::int64_t> counts(outline.parameters.size());

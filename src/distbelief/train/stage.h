@@ -8,6 +8,7 @@
 #include "distbelief/compute/layout.h"
 #include "distbelief/model/network.h"
 #include "distbelief/strategy/allreduce_group.h"
+#include "distbelief/strategy/mesh.h"
 
 namespace distbelief::train {
 
@@ -69,6 +70,11 @@ std::vector<StageRuns> arena_runs(const Stage& stage, const World& peers, Which 
 std::vector<StageRuns> buffer_runs(const Stage& stage, Which which);
 // Copies them out of an array of the whole network.
 void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local);
+
+// Bytes of the largest array that goes from stage to stage, found out by an input that goes through all of
+// them. Collective; leaves the networks in training mode.
+std::size_t largest_array(std::span<const Stage> stages, const strategy::Mesh& mesh, World& world,
+                          const torch::Tensor& input);
 
 // How many updates each parameter of the whole network has had. Collective over all workers where the network
 // is cut; `peers` are those who hold the same stages.

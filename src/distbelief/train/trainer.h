@@ -61,7 +61,6 @@ class Trainer {
   void open_recorder();
   void lay_out();
   std::vector<int> choose_stage_ends(int stages);
-  std::size_t largest_array();
   strategy::AllreduceGroup::Options group_settings(const Stage& stage) const;
   void show(const char* state);
   void restore();

@@ -44,7 +44,11 @@ void Trainer::lay_out() {
     spdlog::info("stage {} of {}: blocks {} to {}, part {} of {}", index, outline_.stages.size(),
                  outline.blocks.begin, outline.blocks.end - 1, own.tensor, mesh.tensor);
   }
-  array_bytes_ = largest_array();
+  const std::uint64_t samples = std::max<std::uint64_t>(plan_.lane_range(0, 0).size(), kEvaluationChunk);
+  Shape shape = job_.data.train->spec().input_shape;  // of this worker
+  shape.insert(shape.begin(), std::int64_t(samples));
+  array_bytes_ = largest_array(stages_, mesh, world_,
+                               torch::zeros(shape, job_.shape.tokens ? torch::kInt64 : torch::kFloat32));
   checkpointer_.set_part(place * mesh.tensor + own.tensor, pipeline * mesh.tensor,
                          tensor_world_ ? &*tensor_world_ : nullptr);
 }
@@ -73,37 +77,6 @@ std::vector<int> Trainer::choose_stage_ends(int stages) {
   return {ends.begin(), ends.end()};
 }
 
-// What goes from stage to stage, found out by one batch of zeros that goes through all of them. Collective.
-std::size_t Trainer::largest_array() {
-  constexpr std::size_t kDimensions = 8;
-  const torch::NoGradGuard no_grad;
-  const std::uint64_t lane = plan_.lane_range(0, 0).size();
-  Shape shape = job_.data.train->spec().input_shape;  // of this worker
-  shape.insert(shape.begin(), std::int64_t(std::max<std::uint64_t>(lane, kEvaluationChunk)));
-  bool tokens = job_.shape.tokens;
-  std::size_t largest = 0;
-  for (std::size_t s = 0; s + 1 < outline_.stages.size(); ++s) {
-    const int owner = strategy::rank_at(
-        mesh_plan_.mesh, {.data = 0, .pipeline = int(s) % mesh_plan_.mesh.pipeline, .tensor = 0});
-    std::vector<std::int64_t> sizes(1 + kDimensions);
-    const strategy::MeshPlace place = strategy::place_of(mesh_plan_.mesh, world_.rank());
-    if (place.data == 0 && rank_at(mesh_plan_.mesh, {0, place.pipeline, 0}) == owner) {  // a tensor group
-      model::Network& network = *stages_[s / std::size_t(mesh_plan_.mesh.pipeline)].network;
-      network.eval();
-      const torch::Tensor output =
-          network.forward(torch::zeros(shape, tokens ? torch::kInt64 : torch::kFloat32));
-      network.train();
-      sizes[0] = output.dim();
-      std::copy(output.sizes().begin(), output.sizes().end(), sizes.begin() + 1);
-    }
-    world_.communicator().broadcast(comm::view(sizes.data(), sizes.size()), owner);
-    shape.assign(sizes.begin() + 1, sizes.begin() + 1 + sizes[0]);
-    tokens = false;
-    largest = std::max(largest, std::size_t(element_count(shape)) * sizeof(float));
-  }
-  return largest;
-}
-
 // The norms of a layer whose slices the tensor group holds. Every other layer is whole on all of it.
 void Trainer::add_up_layers(const Stage& stage, std::span<double> norms) {
   std::vector<double> sliced(norms.begin(), norms.end());
@@ -130,7 +103,7 @@ std::unique_ptr<Team> Trainer::make_pipeline_team() {
       .first_lane = carrier.first_lane,
       .end_lane = carrier.end_lane,
       .task = task_.get(),
-      .next_batch = [this, loader]() -> const data::Batch& { return next_batch(*loader); },
+      .next_batch = [this, loader] { return as_tensors(next_batch(*loader)); },
       .in_backward = options_.faults.empty() ? std::function<void()>()
                                              : [this] { faults_->pass("mid-bucket", progress_.step); },
       .clip_norm = job_.config.train.clip_norm,
