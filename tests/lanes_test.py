@@ -136,6 +136,13 @@ class HostsTest(LanesTest):
                 self.assertEqual(summary["weights_sha256"], reference)
                 self.assertEqual(summary["pipeline"], pipeline)
 
+    def test_slices_of_layers_on_two_hosts(self):
+        reference = self.sha(NOISY_GPT, 2, parallel__tensor=2)
+        for hosts in ("host0:1,host1:1", "host0:2,host1:2"):  # one group over both hosts, a group on each
+            summary = self.train_on_hosts(f"slices{hosts[6]}", hosts, {**NOISY_GPT, "parallel.tensor": 2})
+            self.assertEqual(summary["weights_sha256"], reference)
+            self.assertEqual(summary["tensor"], 2)
+
     def test_resnet18_direct_and_central(self):
         job = {**AUGMENTED_RESNET, "train.epochs": 1}
         self.assert_as_on_one_host(job, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "direct"),

@@ -209,6 +209,10 @@ std::string build_name(const std::string& isa) {
 Reproducibility reproducibility(const Config& config, int hosts) {
   if (config.parallel.algorithm == "ring" && hosts > 1)
     return {false, "parallel.algorithm = \"ring\" adds in ring order, which depends on the number of hosts"};
+  if (config.parallel.tensor > 1)
+    return {true, fmt::format("same bits for any data and pipeline with parallel.tensor {}, these lanes, this "
+                              "instruction set and libtorch; another tensor adds in another order",
+                              config.parallel.tensor)};
   return {
       true,
       "same bits for any number of workers and hosts with these lanes, this instruction set and libtorch"};
