@@ -112,6 +112,7 @@ class Head final : public Block {
     weight_ = tok->named_parameters()["weight"];
     if (held == Held::kHere) register_module("tok", tok);
   }
+  std::vector<torch::Tensor> borrowed() const override { return {weight_}; }
 
   torch::Tensor forward(torch::Tensor input) override {
     return torch::linear(ln_(input), weight_).flatten(0, 1);

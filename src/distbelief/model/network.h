@@ -16,6 +16,17 @@ namespace distbelief::model {
 class Block : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(torch::Tensor input) = 0;
+  // Parameters that it reads and another block of the same network holds.
+  virtual std::vector<torch::Tensor> borrowed() const { return {}; }
+};
+
+// Told when a block is about to run and when it has run; gives what goes on in place of what it got. Runs on
+// the thread that runs the network.
+class BlockWatch {
+ public:
+  virtual ~BlockWatch() = default;
+  virtual torch::Tensor enter(int block, torch::Tensor input) = 0;
+  virtual torch::Tensor leave(int block, torch::Tensor output) = 0;
 };
 
 // A block that is a plain list of layers, under their own names.
@@ -60,19 +71,24 @@ void seed_block(std::uint64_t seed, int block);
 // which blocks are held. Each block draws its randomness from a stream of its own (model/random.h).
 class Network final : public torch::nn::Module {
  public:
-  // Reseeds torch's default generator.
-  Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed);
+  // Reseeds torch's default generator. `made` is called after each block, with its number: who moves its
+  // parameters elsewhere needs memory for one block at a time.
+  using Made = std::function<void(Network&, int block)>;
+  Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed, const Made& made = {});
 
   torch::Tensor forward(torch::Tensor input);
   // One block; `block` is its number in the whole network.
   torch::Tensor forward(int block, torch::Tensor input);
   Block& block(int block) { return *blocks_[std::size_t(block - range_.begin)]; }
   const BlockRange& range() const { return range_; }
+  // Borrowed, until another is given or null.
+  void watch(BlockWatch* watch) { watch_ = watch; }
 
  private:
   void hold(const std::string& path, Block& block);
 
   BlockRange range_;
+  BlockWatch* watch_ = nullptr;
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 

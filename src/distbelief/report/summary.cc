@@ -41,6 +41,7 @@ Json surroundings(const Summary& summary) {
           {"threads", summary.threads},
           {"data", summary.data},
           {"pipeline", summary.pipeline},
+          {"zero", summary.zero},
           {"cuts", summary.cuts},
           {"generations", summary.generations},
           {"recoveries", summary.recoveries},

@@ -41,6 +41,7 @@ struct Summary {
   std::int64_t threads = 1;
   std::int64_t data = 1;           // replicas of the network
   std::int64_t pipeline = 1;       // workers that each is cut over
+  std::int64_t zero = 1;           // what replicas share out: 1 state, 2 gradients too, 3 parameters too
   std::vector<std::int64_t> cuts;  // first block of every stage but the first
   std::int64_t parameters = 0;
   std::string weights_sha256;

@@ -48,6 +48,7 @@ TEST(Summary, HoldsEveryPromisedKey) {
                           "threads",
                           "data",
                           "pipeline",
+                          "zero",
                           "cuts",
                           "parameters",
                           "weights_sha256",

@@ -69,10 +69,8 @@ PreparedJob prepare_job(const Config& config) {
     throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
   job.shape = shape_of(job.data.train->spec());
   job.blueprint = model::model_blueprint(config.model, job.shape);
-  if (config.parallel.pipeline > 1) {
-    require_stages(config, int(job.blueprint.size()));
-    return job;
-  }
+  if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
+  if (config.parallel.pipeline > 1 || config.parallel.zero_inside_host) return job;
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;
@@ -142,6 +140,9 @@ strategy::AllreduceGroup::Options group_options(const Config& config) {
   strategy::AllreduceGroup::Options options;
   options.lanes = config.parallel.lanes;
   options.threads = int(config.parallel.threads);
+  options.zero = int(config.parallel.zero);
+  options.zero_inside_host = config.parallel.zero_inside_host;
+  options.state_dir = config.parallel.state_dir;
   options.optimizer = config.train.optimizer;
   options.clip_norm = config.train.clip_norm;
   options.overlap = config.parallel.overlap == "update"   ? Overlap::kUpdate
