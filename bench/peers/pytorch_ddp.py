@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -117,6 +118,7 @@ def main():
     ap.add_argument("--batch", type=int, default=32, help="per rank")
     ap.add_argument("--steps", type=int, default=100)
     ap.add_argument("--optimizer", default="sgd", choices=["sgd", "adam"])
+    ap.add_argument("--zero", action="store_true", help="shares out Adam's state: ZeroRedundancyOptimizer")
     args = ap.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -124,6 +126,7 @@ def main():
     net, x, y = build(args.model, args.batch)
     ddp = DistributedDataParallel(net, gradient_as_bucket_view=True)
     opt = (torch.optim.SGD(net.parameters(), 0.01, momentum=0.9) if args.optimizer == "sgd"
+           else ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=1e-3) if args.zero
            else torch.optim.Adam(net.parameters(), 1e-3))
     times = []
     for i in range(args.steps + 3):

@@ -44,6 +44,17 @@ void Writer::save(const Snapshot& snapshot, Kind kind) {
   wait();
   snapshot_ = snapshot;
   snapshot_.tensors = copy_.assign(snapshot.tensors);
+  start(kind);
+}
+
+void Writer::save_in_place(const Snapshot& snapshot, Kind kind) {
+  wait();
+  snapshot_ = snapshot;
+  start(kind);
+  wait();
+}
+
+void Writer::start(Kind kind) {
   kind_ = kind;
   {
     const std::lock_guard lock(mutex_);

@@ -40,6 +40,8 @@ class Writer {
   // another part than 0, the mark as the best and pruning. One save is in flight: when the one before is
   // still being written, this waits for it. Throws only when there is no memory for the copy.
   void save(const Snapshot& snapshot, Kind kind);
+  // The same without a copy, where there is no memory for one: returns when all is done.
+  void save_in_place(const Snapshot& snapshot, Kind kind);
 
   // How a save ended.
   struct Outcome {
@@ -55,6 +57,7 @@ class Writer {
   void wait();
 
  private:
+  void start(Kind kind);
   void run(std::stop_token stop);
   Outcome perform();
 

@@ -34,6 +34,7 @@ int check(const CheckFlags& flags) {
   const auto parameters = train::outline_of(prepared).parameters;
   const std::size_t shared = train::shared_memory_needed(prepared, {workers});
   comm::require_shared_memory(shared, fmt::format("{} with {} workers", job.config.model.name, workers));
+  train::require_state_room(prepared);
   std::int64_t count = 0;
   for (const auto& parameter : parameters) count += element_count(parameter.shape);
   if (flags.json) {

@@ -44,6 +44,7 @@ std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_
   // This machine stands for all; each looks again when it starts.
   comm::require_shared_memory(train::shared_memory_needed(prepared, workers_per_host),
                               fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
+  train::require_state_room(prepared);
   return prepared.total_steps();
 }
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_set>
 
@@ -54,6 +55,29 @@ void copy_parameters(const torch::nn::Module& module, const Layout& layout, floa
     const Entry& entry = layout.entries()[i];
     const torch::Tensor values = parameters[i].second.detach().contiguous();
     std::memcpy(arena + entry.offset, values.data_ptr<float>(), entry.count * sizeof(float));
+  }
+}
+
+void move_parameters(const torch::nn::Module& part, const torch::nn::Module& whole, const Layout& layout,
+                     const ArenaPlace& place) {
+  const torch::NoGradGuard no_grad;
+  std::unordered_set<const c10::TensorImpl*> moved;
+  for (const torch::Tensor& tensor : part.parameters()) moved.insert(tensor.unsafeGetTensorImpl());
+  for (auto& [name, tensor] : trainable(whole)) {
+    if (!moved.contains(tensor.unsafeGetTensorImpl())) continue;
+    const auto& entries = layout.entries();
+    const auto entry = std::find_if(entries.begin(), entries.end(),
+                                    [&name = name](const Entry& each) { return each.name == name; });
+    if (entry == entries.end()) continue;
+    const torch::Tensor values = tensor.detach().contiguous();
+    for (const Span& span : place.owned) {
+      const std::size_t begin = std::max(span.begin, entry->offset);
+      const std::size_t end = std::min(span.end, entry->offset + entry->count);
+      if (begin < end)
+        std::memcpy(place.arena + begin, values.data_ptr<float>() + (begin - entry->offset),
+                    (end - begin) * sizeof(float));
+    }
+    tensor.set_data(torch::from_blob(place.arena + entry->offset, entry->shape, torch::kFloat32));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "distbelief/compute/layout.h"
@@ -16,6 +17,15 @@ std::vector<Layout::Parameter> trainable_parameters(const torch::nn::Module& mod
 
 // Copies a module's parameters into an arena: those that the layout names.
 void copy_parameters(const torch::nn::Module& module, const Layout& layout, float* arena);
+
+// Makes the parameters of `part`, a part of `whole`, views into an arena: those that the layout names, under
+// their names in `whole`. Their values go there only where the arena is `owned`.
+struct ArenaPlace {
+  float* arena = nullptr;
+  std::span<const Span> owned;
+};
+void move_parameters(const torch::nn::Module& part, const torch::nn::Module& whole, const Layout& layout,
+                     const ArenaPlace& place);
 
 // A module whose parameters are views into an arena, and whose gradients are handed on one by one as
 // backward finishes them; it keeps no gradients itself. The arena outlives it. The module stays usable

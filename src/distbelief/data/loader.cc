@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 Loader::Options checked(const Loader::Options& options) {
   DISTBELIEF_INVARIANT(options.first_lane < options.end_lane && options.end_lane <= options.plan.lanes);
+  for (const std::uint64_t lane : options.lanes) DISTBELIEF_INVARIANT(lane < options.plan.lanes);
   if (options.plan.samples == 0 || options.plan.batch == 0) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("training needs at least one sample and a batch size of at least 1, there are {} "
@@ -223,11 +224,12 @@ void Loader::Ring::publish(std::uint64_t number, std::chrono::nanoseconds took) 
 
 void Loader::Ring::fill(std::uint64_t number, Batch& batch) const {
   const EpochPlan& plan = options_.plan;
-  const std::uint64_t lanes = options_.end_lane - options_.first_lane;
+  const bool chosen = !options_.lanes.empty();
+  const std::uint64_t lanes = chosen ? options_.lanes.size() : options_.end_lane - options_.first_lane;
   const std::uint64_t steps_done = options_.step + number / lanes;
   const std::uint64_t epoch = options_.epoch + steps_done / plan.steps();
   batch.step = steps_done % plan.steps();
-  batch.lane = options_.first_lane + number % lanes;
+  batch.lane = chosen ? options_.lanes[number % lanes] : options_.first_lane + number % lanes;
   // Made anew for each batch: it costs less than sharing one between threads.
   const Permutation order(plan.samples, options_.seed, epoch);
   maker_.train_batch(order, epoch, plan.lane_range(batch.step, batch.lane), batch);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "distbelief/data/batch.h"
 #include "distbelief/data/sampling.h"
@@ -21,9 +22,10 @@ class Loader {
     std::uint64_t seed = 0;
     std::uint64_t first_lane = 0;
     std::uint64_t end_lane = 1;
-    std::uint64_t epoch = 0;  // where to start
-    std::uint64_t step = 0;   // plan.steps() means the next epoch's first
-    int threads = 1;          // 0: next() fills its batch on the caller's thread
+    std::vector<std::uint64_t> lanes{};  // these instead, in this order, when there are any
+    std::uint64_t epoch = 0;             // where to start
+    std::uint64_t step = 0;              // plan.steps() means the next epoch's first
+    int threads = 1;                     // 0: next() fills its batch on the caller's thread
     int prefetch = 8;
     // A batch that as a rule takes less than this is filled by next() itself and the threads sleep: where
     // every core computes, waking another thread costs more than the batch.

@@ -153,6 +153,7 @@ class Head final : public Block {
     register_module("tok", tok);
     if (group_) keep_slice(weight_, 0, share_of(weight_.size(0), group_->part(), group_->parts()));
   }
+  std::vector<torch::Tensor> borrowed() const override { return {weight_}; }
 
   // The logits of the words that are here.
   torch::Tensor forward(torch::Tensor input) override {

@@ -48,13 +48,15 @@ void seed_block(std::uint64_t seed, int block) {
   torch::manual_seed(derive_seed({seed, kWeightStream, std::uint64_t(block)}));
 }
 
-Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed, TensorGroup* group)
+Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed, TensorGroup* group,
+                 const Made& made)
     : range_(range) {
   for (int i = range.begin; i < range.end; ++i) {
     const BlockRecipe& recipe = blueprint[std::size_t(i)];
     seed_block(seed, i);
     blocks_.push_back(recipe.make({.network = *this, .seed = seed, .group = group}));
     hold(recipe.path, *blocks_.back());
+    if (made) made(*this, i);
   }
 }
 
@@ -83,7 +85,8 @@ torch::Tensor Network::forward(torch::Tensor input) {
 
 torch::Tensor Network::forward(int block, torch::Tensor input) {
   begin_stream(std::uint64_t(block));
-  return this->block(block).forward(std::move(input));
+  if (watch_ == nullptr) return this->block(block).forward(std::move(input));
+  return watch_->leave(block, this->block(block).forward(watch_->enter(block, std::move(input))));
 }
 
 }  // namespace distbelief::model

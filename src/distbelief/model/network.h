@@ -25,6 +25,8 @@ struct SlicedTensor {
 class Block : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(torch::Tensor input) = 0;
+  // Parameters that it reads and another block of the same network holds.
+  virtual std::vector<torch::Tensor> borrowed() const { return {}; }
   const std::vector<SlicedTensor>& slices() const { return slices_; }
 
  protected:
@@ -37,6 +39,15 @@ class Block : public torch::nn::Module {
 
  private:
   std::vector<SlicedTensor> slices_;
+};
+
+// Told when a block is about to run and when it has run; gives what goes on in place of what it got. Runs on
+// the thread that runs the network.
+class BlockWatch {
+ public:
+  virtual ~BlockWatch() = default;
+  virtual torch::Tensor enter(int block, torch::Tensor input) = 0;
+  virtual torch::Tensor leave(int block, torch::Tensor output) = 0;
 };
 
 // A block that is a plain list of layers, under their own names.
@@ -82,8 +93,11 @@ void seed_block(std::uint64_t seed, int block);
 // which blocks are held. Each block draws its randomness from a stream of its own (model/random.h).
 class Network final : public torch::nn::Module {
  public:
-  // Reseeds torch's default generator. `group`, which outlives it, may be null.
-  Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed, TensorGroup* group = nullptr);
+  // Reseeds torch's default generator. `group`, which outlives it, may be null. `made` is called after each
+  // block, with its number: who moves its parameters elsewhere needs memory for one block at a time.
+  using Made = std::function<void(Network&, int block)>;
+  Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed, TensorGroup* group = nullptr,
+          const Made& made = {});
 
   torch::Tensor forward(torch::Tensor input);
   // One block; `block` is its number in the whole network.
@@ -93,11 +107,14 @@ class Network final : public torch::nn::Module {
   // What this process has of a parameter or buffer; a tensor that is not sliced is its own whole.
   SlicedTensor sliced(const torch::Tensor& tensor) const;
   bool is_sliced() const;
+  // Borrowed, until another is given or null.
+  void watch(BlockWatch* watch) { watch_ = watch; }
 
  private:
   void hold(const std::string& path, Block& block);
 
   BlockRange range_;
+  BlockWatch* watch_ = nullptr;
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 

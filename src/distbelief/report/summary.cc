@@ -42,6 +42,7 @@ Json surroundings(const Summary& summary) {
           {"data", summary.data},
           {"pipeline", summary.pipeline},
           {"tensor", summary.tensor},
+          {"zero", summary.zero},
           {"cuts", summary.cuts},
           {"generations", summary.generations},
           {"recoveries", summary.recoveries},

@@ -49,6 +49,7 @@ TEST(Summary, HoldsEveryPromisedKey) {
                           "data",
                           "pipeline",
                           "tensor",
+                          "zero",
                           "cuts",
                           "parameters",
                           "weights_sha256",

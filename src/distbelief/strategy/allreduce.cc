@@ -51,8 +51,10 @@ int AllreduceSharing::norm_rounds(const compute::Optimizer& optimizer, double cl
 }
 
 bool AllreduceSharing::keeps_sums(const Options& options) {
-  return options.plan->hosts.size() > 1 || options.overlap == Overlap::kReduce ||
-         norm_rounds(*options.optimizer, options.clip_norm) > 0;
+  // Through a window sums are made while backward runs: only an early update can use them at once.
+  const bool wait =
+      options.windowed ? options.overlap != Overlap::kUpdate : options.overlap == Overlap::kReduce;
+  return options.plan->hosts.size() > 1 || wait || norm_rounds(*options.optimizer, options.clip_norm) > 0;
 }
 
 AllreduceSharing::AllreduceSharing(Options options)
@@ -77,7 +79,9 @@ AllreduceSharing::AllreduceSharing(Options options)
   std::size_t most = 1;
   for (const HostNode& node : host().nodes) most = std::max(most, node.sources.size());
   scratch_.resize(kBlock * (most + 1));
-  if (fused_) {
+  if (options_.windowed) {
+    make_window();
+  } else if (fused_) {
     sources_ = host().nodes[0].sources;
     merges_ = host().nodes[0].merges;
   }
@@ -89,6 +93,15 @@ const Carrier& AllreduceSharing::carrier() const {
 
 std::uint32_t AllreduceSharing::count_of(int buckets) const {
   return std::uint32_t(round_ * buckets_ + buckets);
+}
+
+std::uint32_t AllreduceSharing::count_of_items(std::int64_t items) const {
+  return std::uint32_t(round_ * window_->items() + items);
+}
+
+const float* AllreduceSharing::sum_of(int bucket) const {
+  if (!several_hosts()) return options_.state->sum(0, bucket);
+  return options_.state->world_sum() + options_.layout->buckets()[std::size_t(bucket)].span.begin;
 }
 
 Span AllreduceSharing::own_slice(Span span) const {
@@ -117,17 +130,21 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
   gradient_scale_ = 1;
   in_backward_ = true;
   if (options_.exchange) options_.exchange->start_step(round_, step_.step);
-  if (!has_lanes()) own().ready.raise(count_of(buckets_));  // nobody waits for gradients from here
+  if (window_) window_->begin_step();
+  added_ = 0;
+  if (has_lanes()) return;  // else nobody waits for gradients from here
+  own().ready.raise(window_ ? count_of_items(window_->items()) : count_of(buckets_));
 }
 
 void AllreduceSharing::begin_lane(std::int64_t lane) {
   lane_ = lane;
+  std::fill(seen_.begin(), seen_.end(), 0);
+  if (window_) return window_->begin_lane();
   const Carrier& me = carrier();
   lane_slot_ = 0;
   for (std::int64_t before = me.first_lane; before < lane; ++before)
     lane_slot_ += 1 - me.program.merges[std::size_t(before - me.first_lane)];
   lane_merges_ = me.program.merges[std::size_t(lane - me.first_lane)];
-  std::fill(seen_.begin(), seen_.end(), 0);
 }
 
 std::span<float> AllreduceSharing::lane_buffers() {
@@ -135,9 +152,10 @@ std::span<float> AllreduceSharing::lane_buffers() {
 }
 
 void AllreduceSharing::gradient(int parameter, const float* values) {
-  store(parameter, values);
   seen_[std::size_t(parameter)] = 1;
   options_.state->touched(options_.domain->member(), round_)[parameter] = 1;
+  if (window_) return window_->put(parameter, values);
+  store(parameter, values);
   filled(parameter);
 }
 
@@ -179,6 +197,11 @@ void AllreduceSharing::filled(int parameter) {
 void AllreduceSharing::end_lane() {
   static constexpr std::size_t kZeros = std::size_t{1} << 16;
   std::vector<float> zeros;
+  if (window_) {  // in the order of buckets, so that nothing has to be set aside
+    for (std::size_t p = seen_.size(); p-- > 0;)
+      if (!seen_[p]) window_->put(int(p), nullptr);
+    return;
+  }
   for (std::size_t p = 0; p < seen_.size(); ++p) {
     if (seen_[p]) continue;
     zeros.resize(std::max({zeros.size(), kZeros, options_.layout->entries()[p].count}));
@@ -225,6 +248,11 @@ void AllreduceSharing::finish_step(double squared_norm) {
 
 // Does what can be done with the buckets that are ready, in their order; kBlock: with all.
 void AllreduceSharing::advance(Mode mode) {
+  if (window_) {
+    while (added_ < window_->items() && take_item(mode)) {
+    }
+    return update_early(buckets_, mode);
+  }
   if (fused_) {
     for (; updated_ < buckets_; ++updated_) {
       if (!early_update_ && mode == Mode::kPoll) return;
@@ -239,8 +267,13 @@ void AllreduceSharing::advance(Mode mode) {
     reduce_bucket(reduced_);
     own().reduced.raise(count_of(reduced_ + 1));
   }
+  update_early(buckets_, mode);
+}
+
+// With several hosts: what is summed over all of them while backward still runs.
+void AllreduceSharing::update_early(int end_bucket, Mode mode) {
   if (!early_update_ || !several_hosts()) return;
-  for (; updated_ < buckets_; ++updated_) {
+  for (; updated_ < end_bucket; ++updated_) {
     if (!enter_host(&HostSignals::exchanged, count_of(updated_ + 1), "exchange gradients", mode)) return;
     update_bucket(updated_);
     own().updated.raise(count_of(updated_ + 1));
@@ -276,6 +309,7 @@ bool AllreduceSharing::enter_host(comm::Signal HostSignals::*signal, std::uint32
 void AllreduceSharing::reduce_bucket(int bucket) {
   const Timed timed(times_.updating, options_.observer, "reduce", bucket);
   const Span slice = reduce_slice(bucket);
+  const std::size_t begin = options_.layout->buckets()[std::size_t(bucket)].span.begin;
   for (std::size_t n = 0; n < host().nodes.size(); ++n) {
     const HostNode& node = host().nodes[n];
     inputs_.resize(node.sources.size());
@@ -283,7 +317,7 @@ void AllreduceSharing::reduce_bucket(int bucket) {
       for (std::size_t i = 0; i < inputs_.size(); ++i)
         inputs_[i] = options_.state->gradients(node.sources[i].carrier, node.sources[i].slot) + at;
       const float* sum = tree_sum<float>(inputs_, node.merges, kBlock, scratch_.data());
-      std::memcpy(options_.state->sums(int(n)) + at, sum, kBlock * sizeof(float));
+      std::memcpy(options_.state->sum(int(n), bucket) + (at - begin), sum, kBlock * sizeof(float));
     }
   }
 }
@@ -292,12 +326,11 @@ void AllreduceSharing::update_bucket(int bucket) {
   const Timed timed(times_.updating, options_.observer, "update", bucket);
   const Span slice = update_slice(bucket);
   inputs_.resize(sources_.size());
-  const float* sums = several_hosts() ? options_.state->world_sum()
-                      : fused_        ? nullptr
-                                      : options_.state->sums(0);
+  const std::size_t begin = options_.layout->buckets()[std::size_t(bucket)].span.begin;
+  const float* sums = fused_ ? nullptr : sum_of(bucket);
   for (std::size_t at = slice.begin; at < slice.end; at += kBlock) {
     if (sums) {
-      update_block(at, at + kBlock, sums + at);
+      update_block(at, at + kBlock, sums + (at - begin));
       continue;
     }
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -356,12 +389,14 @@ void AllreduceSharing::for_each_segment(int bucket, const Visit& visit) const {
 }
 
 void AllreduceSharing::measure_gradients() {
-  const float* sums = several_hosts() ? options_.state->world_sum() : options_.state->sums(0);
-  for (int b = 0; b < buckets_; ++b)
+  for (int b = 0; b < buckets_; ++b) {
+    const float* sum = sum_of(b);
+    const std::size_t begin = options_.layout->buckets()[std::size_t(b)].span.begin;
     for_each_segment(b, [&](std::size_t i, const Segment& segment) {
       options_.state->norms(kGradientNorms)[i] =
-          compute::sum_of_squares(sums + segment.span.begin, segment.span.size());
+          compute::sum_of_squares(sum + (segment.span.begin - begin), segment.span.size());
     });
+  }
   meet_measures("measure the gradient's norm");
   squared_norms_.assign(options_.layout->entries().size(), 0.0);
   for (std::size_t i = 0; i < options_.layout->segments().size(); ++i) {
@@ -372,12 +407,13 @@ void AllreduceSharing::measure_gradients() {
 }
 
 void AllreduceSharing::measure_layers() {
-  const float* sums = several_hosts() ? options_.state->world_sum() : options_.state->sums(0);
   std::vector<double> parameter_sum(trust_.size()), direction_sum(trust_.size());
   for (int b = 0; b < buckets_; ++b)
     for_each_segment(b, [&](std::size_t i, const Segment& segment) {
       if (!touched(segment.parameter)) return;
-      std::memcpy(scratch_.data(), sums + segment.span.begin, segment.span.size() * sizeof(float));
+      const std::size_t begin = options_.layout->buckets()[std::size_t(b)].span.begin;
+      std::memcpy(scratch_.data(), sum_of(b) + (segment.span.begin - begin),
+                  segment.span.size() * sizeof(float));
       if (gradient_scale_ != 1) scale(scratch_.data(), gradient_scale_, segment.span.size());
       const compute::Norms norms = layerwise_->measure(range_of(segment, scratch_.data()));
       options_.state->norms(kParameterNorms)[i] = norms.parameters;

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "distbelief/comm/host/domain.h"
 #include "distbelief/compute/layout.h"
 #include "distbelief/compute/optimizer.h"
+#include "distbelief/strategy/gradient_window.h"
 #include "distbelief/strategy/host_exchange.h"
 #include "distbelief/strategy/observer.h"
 #include "distbelief/strategy/shared_state.h"
@@ -39,6 +41,7 @@ class AllreduceSharing final : public Sharing {
     double clip_norm = 0;
     Overlap overlap = Overlap::kOff;
     std::size_t buffers = 0;
+    bool windowed = false;  // no carrier keeps its gradients whole; the plan deals lanes in rounds
     Observer* observer = nullptr;
     // Adds up what other groups have of the same layers: squared norms per parameter; may be empty.
     std::function<void(std::span<double>)> join_layers = {};
@@ -85,6 +88,13 @@ class AllreduceSharing final : public Sharing {
   void store(int parameter, const float* values);
   void filled(int parameter);
   void advance(Mode mode);
+  void make_window();
+  bool take_item(Mode mode);
+  bool has_room_for_sum(int bucket, Mode mode);
+  void update_early(int end_bucket, Mode mode);
+  void free_item(std::int64_t item);
+  void items_filled(std::int64_t items);
+  void add_item(std::int64_t item);
   bool enter(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what, Mode mode);
   bool enter_host(comm::Signal HostSignals::*signal, std::uint32_t wanted, const char* what, Mode mode);
   void reduce_bucket(int bucket);
@@ -102,9 +112,11 @@ class AllreduceSharing final : public Sharing {
   compute::Span reduce_slice(int bucket) const;
   compute::Span update_slice(int bucket) const;
   std::uint32_t count_of(int buckets) const;
+  std::uint32_t count_of_items(std::int64_t items) const;
+  const float* sum_of(int bucket) const;  // from the bucket's first element on
   CarrierSignals& own() const { return options_.state->carrier(options_.domain->member()); }
   const Carrier& carrier() const;
-  bool has_lanes() const { return carrier().first_lane < carrier().end_lane; }
+  bool has_lanes() const { return !carrier().lanes.empty(); }
   compute::Span own_slice(compute::Span span) const;
   const Host& host() const { return options_.plan->hosts[std::size_t(options_.host)]; }
   bool several_hosts() const { return options_.plan->hosts.size() > 1; }
@@ -119,6 +131,8 @@ class AllreduceSharing final : public Sharing {
   comm::Waiter resting_waiter_;      // of a carrier without lanes
   std::vector<NodeSource> sources_;  // fused: everything to add
   std::vector<int> merges_;
+  std::optional<GradientWindow> window_;  // when windowed
+  std::int64_t added_ = 0;                // items of this step
 
   std::int64_t round_ = -1;  // steps taken by this object
   StepPlan step_;

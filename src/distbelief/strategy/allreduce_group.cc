@@ -1,6 +1,7 @@
 #include "distbelief/strategy/allreduce_group.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace distbelief::strategy {
@@ -13,9 +14,10 @@ std::int64_t lanes_or_default(const AllreduceGroup::Options& options,
 }
 
 LanePlan plan_for(const AllreduceGroup::Options& options, const std::vector<int>& workers_per_host) {
+  const Dealing dealing = options.zero > 1 ? Dealing::kRounds : Dealing::kRuns;
   if (!options.lanes_of_workers.empty())
-    return plan_lanes(options.lanes_of_workers, workers_per_host, options.threads);
-  return plan_lanes(lanes_or_default(options, workers_per_host), workers_per_host, options.threads);
+    return plan_lanes(options.lanes_of_workers, workers_per_host, options.threads, dealing);
+  return plan_lanes(lanes_or_default(options, workers_per_host), workers_per_host, options.threads, dealing);
 }
 
 SharedState::Shape shape_of(const compute::Layout& layout, const LanePlan& plan,
@@ -26,12 +28,15 @@ SharedState::Shape shape_of(const compute::Layout& layout, const LanePlan& plan,
   sharing.optimizer = &optimizer;
   sharing.clip_norm = options.clip_norm;
   sharing.overlap = options.overlap;
+  sharing.windowed = options.zero > 1;
   return {.layout = &layout,
           .plan = &plan,
           .host = host,
           .states = int(optimizer.state_names().size()),
           .buffers = options.lane_values,
-          .keeps_sums = AllreduceSharing::keeps_sums(sharing)};
+          .keeps_sums = AllreduceSharing::keeps_sums(sharing),
+          .states_apart = !options.state_dir.empty() && !optimizer.state_names().empty(),
+          .windowed = sharing.windowed};
 }
 
 Observer* observer_at(const AllreduceGroup::Options& options, int index) {
@@ -49,6 +54,13 @@ std::size_t AllreduceGroup::bytes_needed(const std::vector<compute::Layout::Para
       shape_of(layout, plan, *compute::make_optimizer(options.optimizer), options, host));
 }
 
+std::size_t AllreduceGroup::state_bytes(const std::vector<compute::Layout::Parameter>& parameters,
+                                        const Options& options) {
+  const compute::Layout layout(parameters, options.bucket_bytes);
+  const std::size_t states = compute::make_optimizer(options.optimizer)->state_names().size();
+  return SharedState::state_bytes({.layout = &layout, .plan = nullptr, .states = int(states)});
+}
+
 AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::Parameter>& parameters,
                                Options options)
     : world_(world),
@@ -57,9 +69,14 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
       plan_(plan_for(options_, world.workers_per_host())),
       optimizer_(compute::make_optimizer(options_.optimizer)) {
   const SharedState::Shape shape = this->shape();
+  comm::SharedSegment states;
+  if (shape.states_apart)
+    states = comm::SharedSegment::map_file_together(world.host_group().transport(),
+                                                    SharedState::state_bytes(shape), options_.state_dir);
   state_ = std::make_unique<SharedState>(
       shape,
-      comm::SharedSegment::map_together(world.host_group().transport(), SharedState::bytes_needed(shape)));
+      comm::SharedSegment::map_together(world.host_group().transport(), SharedState::bytes_needed(shape)),
+      std::move(states));
   const int members = world.local_size() * options_.threads;
   const int first_rank = world.name(world.rank() - world.local_rank());
   const bool several_hosts = world.hosts() > 1;
@@ -74,6 +91,7 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
                                          .clip_norm = options_.clip_norm,
                                          .overlap = options_.overlap,
                                          .buffers = options_.lane_values,
+                                         .windowed = options_.zero > 1,
                                          .observer = nullptr,
                                          .join_layers = options_.join_layers};
   for (int t = 0; t < options_.threads; ++t) {
@@ -107,9 +125,33 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
     sharing.observer = observer_at(options_, t);
     sharings_.push_back(std::make_unique<AllreduceSharing>(std::move(sharing)));
   }
+  if (shares_out_parameters()) touch_owned();
 }
 
 AllreduceGroup::~AllreduceGroup() = default;
+
+// A page of shared memory is charged to the process that touches it first: each worker does that to its own.
+void AllreduceGroup::touch_owned() {
+  for (const compute::Span& span : owned_spans()) {
+    std::memset(parameters() + span.begin, 0, span.size() * sizeof(float));
+    for (int i = 0; i < int(state_names().size()); ++i)
+      std::memset(state(i) + span.begin, 0, span.size() * sizeof(float));
+  }
+  barrier();
+}
+
+std::vector<compute::Span> AllreduceGroup::owned_spans() const {
+  std::vector<compute::Span> spans;
+  for (int t = 0; t < options_.threads; ++t)
+    for (const compute::Bucket& bucket : layout_.buckets()) {
+      const compute::Span chunk =
+          host_chunk(bucket.span, world_.options().algorithm, world_.hosts(), world_.host());
+      const SliceShare share = slice_share(plan_, world_.host(), domains_[std::size_t(t)]->member());
+      if (share.member != share.members)
+        spans.push_back(compute::slice_of(chunk, share.members, share.member));
+    }
+  return spans;
+}
 
 SharedState::Shape AllreduceGroup::shape() const {
   return shape_of(layout_, plan_, *optimizer_, options_, world_.host());
@@ -147,26 +189,27 @@ void AllreduceGroup::set_update_counts(const std::vector<std::int64_t>& counts) 
 
 std::size_t AllreduceGroup::parameters_held() const {
   std::size_t count = 0;
-  for (int t = 0; t < options_.threads; ++t)
-    for (const compute::Bucket& bucket : layout_.buckets()) {
-      const compute::Span chunk =
-          host_chunk(bucket.span, world_.options().algorithm, world_.hosts(), world_.host());
-      const SliceShare share = slice_share(plan_, world_.host(), domains_[std::size_t(t)]->member());
-      if (share.member == share.members) continue;
-      const compute::Span slice = compute::slice_of(chunk, share.members, share.member);
-      const std::size_t end = layout_.first_segment(slice.end / compute::kBlock);
-      for (std::size_t i = layout_.first_segment(slice.begin / compute::kBlock); i < end; ++i)
-        count += layout_.segments()[i].span.size();
-    }
+  for (const compute::Span& slice : owned_spans()) {
+    const std::size_t end = layout_.first_segment(slice.end / compute::kBlock);
+    for (std::size_t i = layout_.first_segment(slice.begin / compute::kBlock); i < end; ++i)
+      count += layout_.segments()[i].span.size();
+  }
   return count;
 }
 
-// Its own gradients, and its slices of parameters, state and sums.
+// Its own gradients, or its window; its slices of parameters, state, sums and partial sums.
 std::size_t AllreduceGroup::bytes_held() const {
-  std::size_t arrays = 1 + state_names().size() + (shape().keeps_sums ? 1 : 0);
-  std::size_t gradients = 0;
-  for (int t = 0; t < options_.threads; ++t)
-    gradients += std::size_t(carrier(t).program.depth) * layout_.size();
+  const SharedState::Shape shape = this->shape();
+  const std::size_t arrays = 1 + state_names().size() + (shape.keeps_sums ? 1 : 0) +
+                             std::size_t(shape.windowed ? SharedState::partial_sums(shape) : 0);
+  std::size_t largest = 0, gradients = 0;
+  for (const compute::Bucket& bucket : layout_.buckets()) largest = std::max(largest, bucket.span.size());
+  for (int t = 0; t < options_.threads; ++t) {
+    if (!shape.windowed)
+      gradients += std::size_t(carrier(t).program.depth) * layout_.size();
+    else if (!carrier(t).lanes.empty())
+      gradients += SharedState::kWindowSlots * largest;
+  }
   return (gradients + arrays * parameters_held()) * sizeof(float);
 }
 

@@ -19,6 +19,10 @@ class AllreduceGroup {
     std::int64_t lanes = 0;                        // 0: one for every carrier
     std::vector<std::int64_t> lanes_of_workers{};  // empty: as even as can be
     int threads = 1;                               // carriers per worker
+    int zero = 1;  // what is shared out: 1 the optimizer's state, 2 gradients too, 3 parameters too
+    bool zero_inside_host =
+        false;              // with 3: workers of a host, too, have parameters only while they use them
+    std::string state_dir;  // folder of a file that holds the optimizer's state; empty: shared memory does
     OptimizerConfig optimizer;
     double clip_norm = 0;
     Overlap overlap = Overlap::kOff;
@@ -35,6 +39,10 @@ class AllreduceGroup {
   static std::size_t bytes_needed(const std::vector<compute::Layout::Parameter>& parameters,
                                   const Options& options, const std::vector<int>& workers_per_host, int host);
 
+  // Bytes of the optimizer's state, which are not in these when options.state_dir names a folder. Pure.
+  static std::size_t state_bytes(const std::vector<compute::Layout::Parameter>& parameters,
+                                 const Options& options);
+
   const compute::Layout& layout() const { return layout_; }
   const LanePlan& plan() const { return plan_; }
   AllreduceSharing& sharing(int thread) { return *sharings_[std::size_t(thread)]; }
@@ -42,6 +50,15 @@ class AllreduceGroup {
   const Carrier& carrier(int thread) const;
 
   float* parameters() const { return state_->parameters(); }
+  // Whether a worker is to have parameters only while it uses them: it then reads them with
+  // read_parameters(), whose pages do not become its own, and touches in parameters() what it updates.
+  bool shares_out_parameters() const { return shares_out_parameters(options_, world_.local_size()); }
+  static bool shares_out_parameters(const Options& options, int workers_of_host) {
+    return options.zero == 3 && options.zero_inside_host && workers_of_host > 1;
+  }
+  void read_parameters(compute::Span span, float* into) const { state_->read_parameters(span, into); }
+  // What this worker updates, in the order of buckets.
+  std::vector<compute::Span> owned_spans() const;
   std::vector<std::string> state_names() const { return optimizer_->state_names(); }
   float* state(int index) const { return state_->state(index); }
   // Collective; nothing to do on one host. The first host then has all of the optimizer's state.
@@ -63,6 +80,7 @@ class AllreduceGroup {
 
  private:
   SharedState::Shape shape() const;
+  void touch_owned();
 
   World& world_;
   Options options_;

@@ -84,13 +84,30 @@ TEST_P(SameBits, WithAnyNumberOfCarriers) {
   }
 }
 
+TEST_P(SameBits, WhenGradientsPassThroughAWindow) {
+  for (std::int64_t lanes : {4, 7, 8}) {
+    TrainingJob alone = job();
+    alone.lanes = lanes;
+    alone.overlap = Overlap::kOff;
+    const TrainingOutcome reference = train_on_threads(alone, {1});
+    TrainingJob shared = job();
+    shared.lanes = lanes;
+    shared.zero = 2;
+    for (int carriers = 1; carriers <= 4; ++carriers)
+      EXPECT_EQ(train_on_threads(shared, {carriers}), reference) << lanes << " lanes on " << carriers;
+  }
+}
+
 TEST_P(SameBits, WhenSomeCarriersHaveNoLanes) {
   const TrainingOutcome reference = train_on_threads(job(), {1});
   TrainingJob shared = job();
   for (const std::vector<std::int64_t>& lanes :
        {std::vector<std::int64_t>{0, 4, 0}, {0, 1, 3}, {4, 0, 0}, {2, 0, 2}}) {
     shared.lanes_of_carriers = lanes;
-    EXPECT_EQ(train_on_threads(shared, {3}), reference);
+    for (const int zero : {1, 2}) {
+      shared.zero = zero;
+      EXPECT_EQ(train_on_threads(shared, {3}), reference) << "zero " << zero;
+    }
   }
 }
 
@@ -117,7 +134,11 @@ TEST_P(SameBits, WhenALaneIsEmptyAndAParameterGetsNoGradientFromSome) {
   };
   const TrainingOutcome reference = train_on_threads(given, {1});
   EXPECT_EQ(reference.update_counts, (std::vector<std::int64_t>{4, 4, 2, 4, 4, 4}));
-  for (int carriers = 2; carriers <= 4; ++carriers) EXPECT_EQ(train_on_threads(given, {carriers}), reference);
+  for (const int zero : {1, 2}) {
+    given.zero = zero;
+    for (int carriers = 2; carriers <= 4; ++carriers)
+      EXPECT_EQ(train_on_threads(given, {carriers}), reference) << "zero " << zero;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Allreduce, SameBits,

@@ -173,6 +173,7 @@ void HostExchange::sum_bucket(int bucket, std::int64_t round) {
 void HostExchange::sum_in_tree_order(int bucket) {
   Link& link = options_.leaders->link();
   const Span mine = chunk(bucket, host_);
+  const std::size_t begin = options_.layout->buckets()[std::size_t(bucket)].span.begin;
   std::size_t foreign_nodes = 0;
   for (int h = 0; h < hosts_; ++h)
     foreign_nodes += h == host_ ? 0 : options_.plan->hosts[std::size_t(h)].nodes.size();
@@ -185,7 +186,7 @@ void HostExchange::sum_in_tree_order(int bucket) {
     const auto nodes = options_.plan->hosts[std::size_t(h)].nodes.size();
     for (std::size_t node = 0; node < nodes; ++node) {
       if (h == host_) {
-        inputs.push_back(options_.state->sums(int(node)) + mine.begin);
+        inputs.push_back(options_.state->sum(int(node), bucket) + (mine.begin - begin));
         continue;
       }
       inputs.push_back(place);
@@ -194,8 +195,9 @@ void HostExchange::sum_in_tree_order(int bucket) {
       place += mine.size();
     }
     for (std::size_t node = 0; h != host_ && theirs.size() > 0 && node < own().nodes.size(); ++node)
-      requests.push_back(link.start_send(bytes(options_.state->sums(int(node)) + theirs.begin),
-                                         theirs.size() * sizeof(float), h, kSumTag));
+      requests.push_back(
+          link.start_send(bytes(options_.state->sum(int(node), bucket) + (theirs.begin - begin)),
+                          theirs.size() * sizeof(float), h, kSumTag));
   }
   link.wait(requests, "sum gradients between hosts");
   scratch_.resize(kSumBlock * inputs.size());
@@ -210,13 +212,13 @@ void HostExchange::sum_in_tree_order(int bucket) {
 
 void HostExchange::sum_round_the_ring(int bucket) {
   const Span span = options_.layout->buckets()[std::size_t(bucket)].span;
-  float* sum = options_.state->sums(0) + span.begin;
+  float* sum = options_.state->sum(0, bucket);
   if (own().nodes.empty()) std::memset(sum, 0, span.size() * sizeof(float));  // a host without lanes
   for (std::size_t node = 1; node < own().nodes.size(); ++node)
-    add(sum, sum, options_.state->sums(int(node)) + span.begin, span.size());
+    add(sum, sum, options_.state->sum(int(node), bucket), span.size());
   comm::ring_reduce_scatter(options_.leaders->link(), comm::view(sum, span.size()), parts(bucket));
   const Span mine = chunk(bucket, host_);
-  std::memcpy(options_.state->world_sum() + mine.begin, options_.state->sums(0) + mine.begin,
+  std::memcpy(options_.state->world_sum() + mine.begin, sum + (mine.begin - span.begin),
               mine.size() * sizeof(float));
 }
 
@@ -288,13 +290,10 @@ void HostExchange::exchange_buffers(std::int64_t round) {
   if (options_.buffers == 0) return;
   for (int h = 0; h < hosts_; ++h) {
     const Host& host = options_.plan->hosts[std::size_t(h)];
-    const std::int64_t first = options_.plan->carriers[std::size_t(host.first_carrier)].first_lane;
-    const std::int64_t end =
-        options_.plan->carriers[std::size_t(host.first_carrier + host.carriers - 1)].end_lane;
-    comm::broadcast(
-        options_.leaders->link(),
-        comm::view(options_.state->lane_buffers(first, round), std::size_t(end - first) * options_.buffers),
-        h);
+    comm::broadcast(options_.leaders->link(),
+                    comm::view(options_.state->lane_buffers(host.first_lane, round),
+                               std::size_t(host.end_lane - host.first_lane) * options_.buffers),
+                    h);
   }
 }
 

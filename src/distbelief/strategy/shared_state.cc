@@ -10,11 +10,22 @@ constexpr int kNormArrays = 3;
 
 std::size_t round_up(std::size_t value) { return (value + kPage - 1) / kPage * kPage; }
 
+std::size_t largest_bucket(const compute::Layout& layout) {
+  std::size_t largest = 0;
+  for (const compute::Bucket& bucket : layout.buckets()) largest = std::max(largest, bucket.span.size());
+  return largest;
+}
+
+bool passes_sums_on(const SharedState::Shape& shape) {
+  return shape.windowed && shape.plan->hosts.size() > 1;
+}
+
 }  // namespace
 
 struct SharedState::Places {
   std::size_t end = 0;
   std::size_t domain, signals, host_signals, touched, norms, buffers, parameters, states, sums, world_sum;
+  std::size_t partials;
   std::vector<std::size_t> gradients;
 
   std::size_t take(std::size_t bytes) {
@@ -37,20 +48,39 @@ SharedState::Places SharedState::places(const Shape& shape) {
   p.norms = p.take(kNormArrays * shape.layout->segments().size() * sizeof(double));
   p.buffers = p.take(2 * std::size_t(shape.plan->lanes) * shape.buffers * sizeof(float));
   p.parameters = p.take(array);
-  p.states = p.take(std::size_t(shape.states) * array);
-  p.sums = p.take(shape.keeps_sums ? std::max<std::size_t>(1, host.nodes.size()) * array : 0);
+  p.states = p.take(shape.states_apart ? 0 : std::size_t(shape.states) * array);
+  const std::size_t bucket = round_up(largest_bucket(*shape.layout) * sizeof(float));
+  p.sums = p.take(shape.keeps_sums ? std::max<std::size_t>(1, host.nodes.size()) *
+                                         (passes_sums_on(shape) ? kSumSlots * bucket : array)
+                                   : 0);
   p.world_sum = p.take(several_hosts ? array : 0);
-  for (int c = 0; c < host.carriers; ++c)
+  p.partials = p.take(std::size_t(partial_sums(shape)) * array);
+  for (int c = 0; c < host.carriers; ++c) {
+    const Carrier& carrier = shape.plan->carriers[std::size_t(host.first_carrier + c)];
+    const bool passes = shape.windowed && !carrier.lanes.empty();
     p.gradients.push_back(
-        p.take(std::size_t(shape.plan->carriers[std::size_t(host.first_carrier + c)].program.depth) * array));
+        p.take(passes ? kWindowSlots * bucket : std::size_t(carrier.program.depth) * array));
+  }
   return p;
 }
 
 std::size_t SharedState::bytes_needed(const Shape& shape) { return places(shape).end; }
 
-SharedState::SharedState(const Shape& shape, comm::SharedSegment segment)
+int SharedState::partial_sums(const Shape& shape) {
+  int most = 0;
+  const std::vector<Round>& rounds = shape.plan->hosts[std::size_t(shape.host)].rounds;
+  for (std::size_t r = 0; r + 1 < rounds.size(); ++r) most = std::max(most, rounds[r].after);
+  return most;
+}
+
+std::size_t SharedState::state_bytes(const Shape& shape) {
+  return std::size_t(shape.states) * round_up(shape.layout->size() * sizeof(float));
+}
+
+SharedState::SharedState(const Shape& shape, comm::SharedSegment segment, comm::SharedSegment states)
     : shape_(shape),
       segment_(std::move(segment)),
+      states_apart_(std::move(states)),
       padded_(round_up(shape.layout->size() * sizeof(float)) / sizeof(float)) {
   Places p = places(shape);
   domain_ = p.domain;
@@ -63,7 +93,14 @@ SharedState::SharedState(const Shape& shape, comm::SharedSegment segment)
   states_ = p.states;
   sums_ = p.sums;
   world_sum_ = p.world_sum;
+  partials_ = p.partials;
+  largest_bucket_ = round_up(largest_bucket(*shape.layout) * sizeof(float)) / sizeof(float);
   gradients_ = std::move(p.gradients);
+}
+
+float* SharedState::state(int index) const {
+  float* first = shape_.states_apart ? reinterpret_cast<float*>(states_apart_.data()) : floats(states_);
+  return first + std::size_t(index) * padded_;
 }
 
 CarrierSignals& SharedState::carrier(int local) const {
@@ -74,8 +111,24 @@ HostSignals& SharedState::host() const {
   return *reinterpret_cast<HostSignals*>(segment_.data() + host_signals_);
 }
 
+void SharedState::read_parameters(compute::Span span, float* into) const {
+  segment_.read(parameters_ + span.begin * sizeof(float), reinterpret_cast<std::byte*>(into),
+                span.size() * sizeof(float));
+}
+
 float* SharedState::gradients(int local_carrier, int slot) const {
   return floats(gradients_[std::size_t(local_carrier)]) + std::size_t(slot) * padded_;
+}
+
+float* SharedState::window(int local_carrier, std::int64_t item) const {
+  return floats(gradients_[std::size_t(local_carrier)]) + std::size_t(item % kWindowSlots) * largest_bucket_;
+}
+
+float* SharedState::sum(int node, int bucket) const {
+  if (passes_sums_on(shape_))
+    return floats(sums_) + std::size_t(node * kSumSlots + bucket % kSumSlots) * largest_bucket_;
+  return floats(sums_) + std::size_t(node) * padded_ +
+         shape_.layout->buckets()[std::size_t(bucket)].span.begin;
 }
 
 double* SharedState::norms(int which) const {

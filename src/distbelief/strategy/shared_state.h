@@ -14,6 +14,7 @@ namespace distbelief::strategy {
 // What one carrier tells the others of its host; each counts buckets over the whole run.
 struct CarrierSignals {
   comm::Signal ready;     // my gradients are in the window
+  comm::Signal consumed;  // what I own of them is added up (counts items of the window)
   comm::Signal reduced;   // my slice of the host's sum is there
   comm::Signal measured;  // my slices' norms are there (counts rounds of norms)
   comm::Signal updated;   // my slice of the parameters is new
@@ -35,21 +36,35 @@ class SharedState {
     const compute::Layout* layout = nullptr;
     const LanePlan* plan = nullptr;
     int host = 0;
-    int states = 0;           // optimizer arrays
-    std::size_t buffers = 0;  // floats of running statistics
-    bool keeps_sums = false;  // reduced gradients are kept (norms, several hosts), not consumed at once
+    int states = 0;             // optimizer arrays
+    std::size_t buffers = 0;    // floats of running statistics
+    bool keeps_sums = false;    // reduced gradients are kept (norms, several hosts), not consumed at once
+    bool states_apart = false;  // the optimizer's arrays are a segment of their own
+    bool windowed = false;      // gradients pass through a window; the plan deals lanes in rounds
   };
+  // Slots of the window of a carrier, and of the sums that wait for the exchange between hosts: one is
+  // filled while others are read.
+  static constexpr int kWindowSlots = 2;
+  static constexpr int kSumSlots = 3;
 
   static std::size_t bytes_needed(const Shape& shape);
-  SharedState(const Shape& shape, comm::SharedSegment segment);
+  // Partial sums that the owners of slices keep from round to round.
+  static int partial_sums(const Shape& shape);
+  // `states`: the optimizer's arrays, where they are apart.
+  SharedState(const Shape& shape, comm::SharedSegment segment, comm::SharedSegment states = {});
+  static std::size_t state_bytes(const Shape& shape);
 
   std::byte* domain() const { return segment_.data() + domain_; }
   CarrierSignals& carrier(int local) const;
   HostSignals& host() const;
   float* parameters() const { return floats(parameters_); }
-  float* state(int index) const { return floats(states_) + std::size_t(index) * padded_; }
+  // Copies parameters without mapping them (SharedSegment::read).
+  void read_parameters(compute::Span span, float* into) const;
+  float* state(int index) const;
   float* gradients(int local_carrier, int slot) const;
-  float* sums(int node) const { return floats(sums_) + std::size_t(node) * padded_; }
+  float* window(int local_carrier, std::int64_t item) const;
+  float* partial(int level) const { return floats(partials_) + std::size_t(level) * padded_; }
+  float* sum(int node, int bucket) const;  // of that bucket's first element
   float* world_sum() const { return floats(world_sum_); }
   double* norms(int which) const;  // per segment: 0 gradients, 1 parameters, 2 directions
   // Which parameters got a gradient from a carrier; two sets take turns by step.
@@ -65,9 +80,11 @@ class SharedState {
 
   Shape shape_;
   comm::SharedSegment segment_;
+  comm::SharedSegment states_apart_;
   std::size_t padded_ = 0;
   std::size_t domain_ = 0, signals_ = 0, host_signals_ = 0, touched_ = 0, norms_ = 0, buffers_ = 0;
-  std::size_t parameters_ = 0, states_ = 0, sums_ = 0, world_sum_ = 0;
+  std::size_t parameters_ = 0, states_ = 0, sums_ = 0, world_sum_ = 0, partials_ = 0;
+  std::size_t largest_bucket_ = 0;
   std::vector<std::size_t> gradients_;  // per local carrier
 };
 

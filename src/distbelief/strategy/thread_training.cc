@@ -15,6 +15,12 @@ float noise(std::initializer_list<std::uint64_t> words) {
   return float(SplitMix64(derive_seed(words)).uniform() * 2 - 1);
 }
 
+LanePlan plan_for(const TrainingJob& job, const std::vector<int>& carriers_per_host) {
+  const Dealing dealing = job.zero > 1 ? Dealing::kRounds : Dealing::kRuns;
+  if (job.lanes_of_carriers.empty()) return plan_lanes(job.lanes, carriers_per_host, 1, dealing);
+  return plan_lanes(job.lanes_of_carriers, carriers_per_host, 1, dealing);
+}
+
 // What all hosts have in common.
 struct World {
   const TrainingJob& job;
@@ -27,8 +33,7 @@ struct World {
   World(const TrainingJob& given, const std::vector<int>& carriers_per_host)
       : job(given),
         layout(training_parameters(), given.bucket_bytes),
-        plan(given.lanes_of_carriers.empty() ? plan_lanes(given.lanes, carriers_per_host, 1)
-                                             : plan_lanes(given.lanes_of_carriers, carriers_per_host, 1)),
+        plan(plan_for(given, carriers_per_host)),
         optimizer(compute::make_optimizer(given.optimizer)),
         failures(plan.carriers.size()) {}
 };
@@ -43,6 +48,7 @@ AllreduceSharing::Options sharing_options(World& world, int host) {
   options.clip_norm = world.job.clip_norm;
   options.overlap = world.job.overlap;
   options.buffers = world.job.buffers;
+  options.windowed = world.job.zero > 1;
   return options;
 }
 
@@ -98,7 +104,8 @@ class TrainingHost {
             .host = index_,
             .states = int(world_.optimizer->state_names().size()),
             .buffers = world_.job.buffers,
-            .keeps_sums = AllreduceSharing::keeps_sums(sharing_options(world_, index_))};
+            .keeps_sums = AllreduceSharing::keeps_sums(sharing_options(world_, index_)),
+            .windowed = world_.job.zero > 1};
   }
   comm::SharedSegment segment() const {
     return comm::SharedSegment::map_private(SharedState::bytes_needed(shape()));
@@ -142,7 +149,7 @@ class TrainingHost {
       samples.push_back(world_.job.occupied(step, lane));
     sharing.begin_step({.step = step, .lr = kTrainingRate, .lane_samples = samples});
     const Carrier& lanes = world_.plan.carriers[std::size_t(plan().first_carrier + carrier)];
-    for (std::int64_t lane = lanes.first_lane; lane < lanes.end_lane; ++lane) {
+    for (const std::int64_t lane : lanes.lanes) {
       sharing.begin_lane(lane);
       if (samples[std::size_t(lane)] > 0) run_lane(sharing, step, lane);
       sharing.end_lane();

@@ -21,6 +21,7 @@ struct TrainingJob {
   comm::Algorithm algorithm = comm::Algorithm::kDirect;
   std::int64_t lanes = 4;
   std::vector<std::int64_t> lanes_of_carriers;  // empty: as even as can be
+  int zero = 1;
   std::int64_t steps = 4;
   std::size_t buffers = 3;
   std::size_t bucket_bytes = 4096;

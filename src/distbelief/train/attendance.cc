@@ -68,8 +68,6 @@ void Attendance::take(const comm::WorkerOrder& order) {
 
 comm::WorkerReport Attendance::report() const {
   const Vitals& vitals = *options_.vitals;
-  std::vector<std::int64_t> lanes;
-  for (std::int64_t lane = vitals.first_lane; lane < vitals.end_lane; ++lane) lanes.push_back(lane);
   return {.generation = options_.cohort,
           .rank = options_.rank,
           .pid = getpid(),
@@ -86,7 +84,7 @@ comm::WorkerReport Attendance::report() const {
           .loss = vitals.loss,
           .samples_per_second = vitals.samples_per_second,
           .epoch = vitals.epoch,
-          .lanes = lanes,
+          .lanes = vitals.lanes.shown(),
           .message = {},
           .leaving = options_.leaving && options_.leaving->load()};
 }

@@ -21,6 +21,27 @@ std::string state_name(const std::string& state, const std::string& parameter) {
   return "optimizer." + state + "." + parameter;
 }
 
+std::vector<TensorView> weight_views(const Stage& stage) {
+  return parameter_views(*stage.network, stage.group->layout(), stage.group->parameters());
+}
+
+// A stage's part of a checkpoint into where its parameters and buffers live.
+void load_stage(const Stage& stage, const checkpoint::TensorIndex& tensors) {
+  const auto visit = [&](const auto& act) {
+    const auto parameters = stage.network->named_parameters(), buffers = stage.network->named_buffers();
+    for (const TensorView& view : weight_views(stage)) act(view, parameters[view.name]);
+    for (const TensorView& view : buffer_views(*stage.network)) act(view, buffers[view.name]);
+  };
+  visit([&](const TensorView& view, const torch::Tensor& tensor) {
+    require_same(tensors, tensors.tensor(kModelPrefix + view.name), view.type,
+                 stage.network->sliced(tensor).whole);
+  });
+  visit([&](const TensorView& view, const torch::Tensor& tensor) {
+    copy_slice(stage.network->sliced(tensor).slice, element_size(view.type),
+               tensors.tensor(kModelPrefix + view.name).data, const_cast<std::byte*>(view.data));
+  });
+}
+
 // What a checkpoint holds; the first `weights` are those that weights_sha256 is over. The common prefix
 // leaves their order by name as it is in the network.
 struct StateViews {
@@ -41,8 +62,7 @@ StateViews state_views(std::span<const Stage> stages) {
       views.tensors.push_back(std::move(view));
     }
   };
-  for (const Stage& stage : stages)
-    add(parameter_views(*stage.network), stage.network->named_parameters(), stage);
+  for (const Stage& stage : stages) add(weight_views(stage), stage.network->named_parameters(), stage);
   views.weights = views.tensors.size();
   for (const Stage& stage : stages) add(buffer_views(*stage.network), stage.network->named_buffers(), stage);
   for (const Stage& stage : stages) {
@@ -148,7 +168,7 @@ Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const W
         spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
       });
       if (!loaded) throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
-      for (const Stage& stage : stages) load_slices(*stage.network, loaded->tensors, kModelPrefix);
+      for (const Stage& stage : stages) load_stage(stage, loaded->tensors);
       message = {{"step", loaded->entry.step}, {"progress", loaded->progress()}};
     } catch (const Error& error) {
       message["failure"] = error.message();
@@ -159,8 +179,7 @@ Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const W
   if (peers.rank() == 0) {
     if (!loaded) loaded = load(message.at("step"));
     for (const Stage& stage : stages) {
-      load_slices(*stage.network, loaded->tensors, kModelPrefix);
-      compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
+      load_stage(stage, loaded->tensors);
       restore_optimizer(stage, loaded->tensors);
     }
   }
@@ -215,7 +234,10 @@ void Checkpointer::save(std::span<const Stage> stages, const World& peers, const
   if (!writer_)
     writer_ = std::make_unique<checkpoint::Writer>(checkpoint::Writer::Options{
         .folder = folder_, .keep = keep_, .store = {.may_commit = may_commit_, .at = at_}});
-  writer_->save(snapshot, kind);
+  if (stages[0].group->shares_out_parameters())
+    writer_->save_in_place(snapshot, kind);
+  else
+    writer_->save(snapshot, kind);
 }
 
 std::optional<Checkpointer::Outcome> Checkpointer::take_outcome() {

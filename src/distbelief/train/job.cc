@@ -104,7 +104,7 @@ PreparedJob prepare_job(const Config& config) {
   job.blueprint = model::model_blueprint(config.model, job.shape);
   if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
   if (config.parallel.tensor > 1) require_slices(config, job.blueprint);
-  if (config.parallel.pipeline * config.parallel.tensor > 1) return job;
+  if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero_inside_host) return job;
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;
@@ -187,6 +187,9 @@ strategy::AllreduceGroup::Options group_options(const Config& config) {
   strategy::AllreduceGroup::Options options;
   options.lanes = config.parallel.lanes;
   options.threads = int(config.parallel.threads);
+  options.zero = int(config.parallel.zero);
+  options.zero_inside_host = config.parallel.zero_inside_host;
+  options.state_dir = config.parallel.state_dir;
   options.optimizer = config.train.optimizer;
   options.clip_norm = config.train.clip_norm;
   options.overlap = config.parallel.overlap == "update"   ? Overlap::kUpdate
@@ -210,9 +213,10 @@ Reproducibility reproducibility(const Config& config, int hosts) {
   if (config.parallel.algorithm == "ring" && hosts > 1)
     return {false, "parallel.algorithm = \"ring\" adds in ring order, which depends on the number of hosts"};
   if (config.parallel.tensor > 1)
-    return {true, fmt::format("same bits for any data and pipeline with parallel.tensor {}, these lanes, this "
-                              "instruction set and libtorch; another tensor adds in another order",
-                              config.parallel.tensor)};
+    return {true,
+            fmt::format("same bits for any data and pipeline with parallel.tensor {}, these lanes, this "
+                        "instruction set and libtorch; another tensor adds in another order",
+                        config.parallel.tensor)};
   return {
       true,
       "same bits for any number of workers and hosts with these lanes, this instruction set and libtorch"};

@@ -17,7 +17,7 @@ struct PreparedJob {
   data::DataSet data;
   model::DataShape shape;
   model::Blueprint blueprint;
-  std::shared_ptr<model::Network> network;  // initial weights; none when the network is to be cut
+  std::shared_ptr<model::Network> network;  // initial weights; none when no worker is to hold it whole
 
   std::int64_t steps_per_epoch() const;
   std::int64_t total_steps() const;  // max_steps respected

@@ -13,7 +13,8 @@ using report::Phase;
 
 LaneRunner::LaneRunner(Options options)
     : options_(std::move(options)),
-      replica_(options_.network, *options_.layout, options_.arena),
+      replica_(options_.network, *options_.layout,
+               options_.gather ? options_.gather->arena() : options_.arena),
       buffers_(*options_.network),
       step_buffers_(buffers_.size()),
       sink_([this](int parameter, const float* values) {
@@ -26,8 +27,7 @@ StepOutcome LaneRunner::step(const strategy::StepPlan& plan, const LaneNotes& wi
   buffers_.read(step_buffers_);
   options_.sharing->begin_step(plan);
   const double items = double(size.samples * options_.task->items_per_sample());
-  for (std::int64_t lane = options_.first_lane; lane < options_.end_lane; ++lane)
-    run_lane(lane, plan, wishes, items);
+  for (const std::int64_t lane : options_.lanes) run_lane(lane, plan, wishes, items);
   const auto begin = clock_.start(Phase::kExchange);
   options_.sharing->end_step();
   traced("exchange and update", begin, clock_.start(Phase::kOther));
@@ -67,6 +67,7 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
     traced("forward", begin, now);
     in_backward_ = false;
     replica_.backward(loss, float(1.0 / items), sink_);
+    if (options_.gather) options_.gather->finish();
     const auto end = clock_.start(Phase::kOther);
     traced("backward", now, end);
     lane_time_ = end - lane_begin;

@@ -9,6 +9,7 @@
 #include "distbelief/report/phases.h"
 #include "distbelief/report/trace.h"
 #include "distbelief/strategy/sharing.h"
+#include "distbelief/train/lane_gather.h"
 #include "distbelief/train/task.h"
 #include "distbelief/train/team.h"
 
@@ -22,14 +23,15 @@ class LaneRunner {
     std::shared_ptr<model::Network> network;
     const compute::Layout* layout = nullptr;
     float* arena = nullptr;
+    std::unique_ptr<LaneGather>
+        gather{};  // has parameters only while they are used, in its own arena; or null
     const Task* task = nullptr;
     strategy::Sharing* sharing = nullptr;
     std::function<const data::Batch&()> next_batch;
     std::function<double()>
         slowness;  // for fault injection: how many times as long a lane takes; may be empty
     std::function<void()> in_backward;  // called at the first gradient of each lane; may be empty
-    std::int64_t first_lane = 0;
-    std::int64_t end_lane = 1;
+    std::vector<std::int64_t> lanes{};  // in the order in which they are carried
     std::uint64_t seed = 0;
     report::Trace* trace = nullptr;
     int thread = 0;

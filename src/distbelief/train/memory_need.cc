@@ -19,6 +19,13 @@ std::vector<int> replicas(const Config& config, std::vector<int> workers_per_hos
 
 }  // namespace
 
+void require_state_room(const PreparedJob& job) {
+  if (job.config.parallel.state_dir.empty()) return;
+  comm::require_state_room(
+      job.config.parallel.state_dir,
+      strategy::AllreduceGroup::state_bytes(outline_of(job).parameters, group_options(job.config)));
+}
+
 std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host) {
   auto options = group_options(job.config);
   const NetworkOutline outline = outline_of(job);

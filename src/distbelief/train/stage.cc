@@ -68,6 +68,11 @@ Stage make_stage(int index, const StageOutline& outline, std::shared_ptr<model::
                  const model::TensorGroup* group) {
   Stage stage{.index = index, .outline = &outline, .network = std::move(network)};
   stage.leads_group = group == nullptr || group->part() == 0;
+  if (!stage.network) {
+    stage.parameters = outline.parameters;
+    for (const auto& parameter : outline.parameters) stage.slices.push_back(model::whole_of(parameter.shape));
+    return stage;
+  }
   const auto tensors = stage.network->named_parameters();
   for (const compute::Layout::Parameter& parameter : outline.parameters) {
     const torch::Tensor& tensor = tensors[parameter.name];

@@ -50,6 +50,7 @@ struct Stage {
 
   bool speaks_for(std::size_t parameter) const { return leads_group || !slices[parameter].is_whole(); }
 };
+// A null network is made later, whole.
 Stage make_stage(int index, const StageOutline& outline, std::shared_ptr<model::Network> network,
                  const model::TensorGroup* group);
 

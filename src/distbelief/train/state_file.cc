@@ -32,6 +32,14 @@ std::vector<TensorView> views_of(const Items& items) {
 std::vector<TensorView> parameter_views(const torch::nn::Module& module) {
   return views_of(module.named_parameters());
 }
+std::vector<TensorView> parameter_views(const torch::nn::Module& module, const compute::Layout& layout,
+                                        const float* arena) {
+  std::vector<TensorView> views = parameter_views(module);
+  for (TensorView& view : views)
+    for (const compute::Entry& entry : layout.entries())
+      if (entry.name == view.name) view.data = reinterpret_cast<const std::byte*>(arena + entry.offset);
+  return views;
+}
 std::vector<TensorView> buffer_views(const torch::nn::Module& module) {
   return views_of(module.named_buffers());
 }
@@ -42,8 +50,11 @@ std::string weights_sha256(const torch::nn::Module& module) {
 
 void save_model(const torch::nn::Module& module, const std::filesystem::path& path,
                 const checkpoint::Metadata& metadata) {
-  std::vector<TensorView> views = parameter_views(module);
-  const std::vector<TensorView> buffers = buffer_views(module);
+  save_model(parameter_views(module), buffer_views(module), path, metadata);
+}
+
+void save_model(std::vector<TensorView> views, const std::vector<TensorView>& buffers,
+                const std::filesystem::path& path, const checkpoint::Metadata& metadata) {
   views.insert(views.end(), buffers.begin(), buffers.end());
   std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   std::vector<std::string> names;
@@ -85,25 +96,16 @@ void copy_whole(const model::Slice& slice, std::size_t bytes, const std::byte* l
   });
 }
 
-void load_slices(model::Network& network, const checkpoint::TensorIndex& tensors, const std::string& prefix) {
-  const auto visit = [&](const auto& act) {
-    for (const auto& items : {network.named_parameters(), network.named_buffers()})
-      for (const auto& item : items) act(tensors.tensor(prefix + item.key()), network.sliced(item.value()));
-  };
-  visit([&](const TensorView& found, const model::SlicedTensor& wanted) {
-    require_same(tensors, found, element_type(wanted.tensor, found.name), wanted.whole);
-  });
-  visit([&](const TensorView& found, const model::SlicedTensor& wanted) {
-    copy_slice(wanted.slice, element_size(found.type), found.data,
-               static_cast<std::byte*>(wanted.tensor.data_ptr()));
-  });
-}
-
 void load_tensors(torch::nn::Module& module, const checkpoint::TensorIndex& tensors,
                   const std::string& prefix) {
   std::vector<TensorView> wanted = parameter_views(module);
   const std::vector<TensorView> buffers = buffer_views(module);
   wanted.insert(wanted.end(), buffers.begin(), buffers.end());
+  load_tensors(wanted, tensors, prefix);
+}
+
+void load_tensors(const std::vector<TensorView>& wanted, const checkpoint::TensorIndex& tensors,
+                  const std::string& prefix) {
   for (const TensorView& view : wanted) {
     require_same(tensors, tensors.tensor(prefix + view.name), view.type, view.shape);
   }

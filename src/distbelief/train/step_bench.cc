@@ -80,8 +80,7 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
                             .next_batch = [&batch]() -> const data::Batch& { return batch; },
                             .slowness = {},
                             .in_backward = {},
-                            .first_lane = group.carrier(t).first_lane,
-                            .end_lane = group.carrier(t).end_lane,
+                            .lanes = group.carrier(t).lanes,
                             .seed = config.train.seed,
                             .trace = nullptr,
                             .thread = t}));

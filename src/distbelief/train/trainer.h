@@ -67,6 +67,8 @@ class Trainer {
   void begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                 const std::string& build);
   void build_groups();
+  enum class Weights { kInitial, kPresent };  // what the group's parameters are to be afterwards
+  std::shared_ptr<model::Network> make_network(const Stage& stage, Weights weights);
   void build_team();
   std::unique_ptr<Team> make_pipeline_team();
   const data::Batch& next_batch(data::Loader& loader);
@@ -105,6 +107,7 @@ class Trainer {
   report::Summary summarise(double wall_seconds);
   std::string worker_summary();
   void write_trace();
+  std::vector<checkpoint::TensorView> weights() const;
   void write_model(const report::Summary& summary);
   bool is_root() const { return world_.rank() == 0; }
   // The network lies on several workers.

@@ -99,6 +99,7 @@ Trainer::~Trainer() = default;
 // randomness are not touched by what a copy of the network does.
 void Trainer::warm_up() {
   if (is_cut()) return;  // its blocks have already run once, to find out what goes from stage to stage
+  if (group().shares_out_parameters()) return;  // there is no room for a copy
   const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
   data::Batch batch;
   const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
@@ -168,7 +169,7 @@ void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64
 
 strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) const {
   strategy::AllreduceGroup::Options options = group_options(job_.config);
-  options.lane_values = lane_values(*stage.network);
+  options.lane_values = stage.outline->buffers + kNoteFloats;
   options.lanes_of_workers = lanes_of_workers_;
   return options;
 }
@@ -184,10 +185,29 @@ void Trainer::build_groups() {
       options.observers.push_back(observers_.back().get());
     }
     stage.group = std::make_unique<strategy::AllreduceGroup>(peers(), stage.parameters, std::move(options));
-    if (peers().local_rank() == 0)
+    if (!stage.network)
+      stage.network = make_network(stage, Weights::kInitial);
+    else if (peers().local_rank() == 0)
       compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
     stage.group->barrier();
   }
+}
+
+// Block by block, so that no process ever has all initial weights: each keeps of a block what it updates, or
+// on a host whose workers share the parameters the first keeps them.
+std::shared_ptr<model::Network> Trainer::make_network(const Stage& stage, Weights weights) {
+  const strategy::AllreduceGroup& group = *stage.group;
+  std::vector<compute::Span> kept;
+  if (weights == Weights::kInitial && group.shares_out_parameters())
+    kept = group.owned_spans();
+  else if (weights == Weights::kInitial && peers().local_rank() == 0)
+    kept = {{0, group.layout().size()}};
+  return std::make_shared<model::Network>(job_.blueprint, stage.outline->blocks, job_.config.train.seed,
+                                          nullptr, [&](model::Network& network, int block) {
+                                            compute::move_parameters(
+                                                network.block(block), network, group.layout(),
+                                                {.arena = group.parameters(), .owned = kept});
+                                          });
 }
 
 const data::Batch& Trainer::next_batch(data::Loader& loader) {
@@ -202,6 +222,7 @@ data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
                                              .seed = job_.config.train.seed,
                                              .first_lane = std::uint64_t(carrier.first_lane),
                                              .end_lane = std::uint64_t(carrier.end_lane),
+                                             .lanes = {carrier.lanes.begin(), carrier.lanes.end()},
                                              .epoch = std::uint64_t(progress_.epoch),
                                              .step = std::uint64_t(progress_.step_in_epoch),
                                              .threads = int(job_.config.data.loader_threads),
@@ -214,20 +235,26 @@ data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
 
 std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
   const strategy::Carrier& carrier = group().carrier(thread);
-  const bool has_lanes = carrier.first_lane < carrier.end_lane;
+  const bool has_lanes = !carrier.lanes.empty();
   data::Loader* loader = has_lanes ? &add_loader(carrier) : nullptr;
   std::shared_ptr<model::Network> network = stages_[0].network;
   if (thread > 0) {
-    network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
+    network = make_network(stages_[0], Weights::kPresent);
     compute::BufferSet from(*stages_[0].network), to(*network);
     std::vector<float> values(from.size());
     from.read(values);
     to.write(values);
   }
+  std::unique_ptr<LaneGather> gather;
+  if (group().shares_out_parameters())
+    gather = std::make_unique<LaneGather>(*network, group().layout(), [this](compute::Span from, float* to) {
+      group().read_parameters(from, to);
+    });
   return std::make_unique<LaneRunner>(LaneRunner::Options{
       .network = std::move(network),
       .layout = &group().layout(),
       .arena = group().parameters(),
+      .gather = std::move(gather),
       .task = task_.get(),
       .sharing = &group().sharing(thread),
       .next_batch = [this, loader]() -> const data::Batch& { return next_batch(*loader); },
@@ -235,8 +262,7 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
                                           : [this] { return faults_->slowness(progress_.step); },
       .in_backward = options_.faults.empty() ? std::function<void()>()
                                              : [this] { faults_->pass("mid-bucket", progress_.step); },
-      .first_lane = carrier.first_lane,
-      .end_lane = carrier.end_lane,
+      .lanes = carrier.lanes,
       .seed = job_.config.train.seed,
       .trace = trace_.get(),
       .thread = thread});
@@ -255,8 +281,10 @@ void Trainer::build_team() {
   speaker_ = workers_with_lanes()[0];
   if (!options_.vitals) return;
   team_->clock().show_in(&options_.vitals->phase);
-  options_.vitals->first_lane = group().carrier(0).first_lane;
-  options_.vitals->end_lane = group().carrier(group().threads() - 1).end_lane;
+  std::vector<std::int64_t> lanes;
+  for (int t = 0; t < group().threads(); ++t)
+    lanes.insert(lanes.end(), group().carrier(t).lanes.begin(), group().carrier(t).lanes.end());
+  options_.vitals->lanes.show(std::move(lanes));
 }
 
 // Everything that knows where lanes lie is made anew around the same weights, state and position.
@@ -266,7 +294,9 @@ void Trainer::rebuild() {
   loaders_.clear();
   observers_.clear();
   const std::unique_ptr<strategy::AllreduceGroup> old = std::move(stages_[0].group);
-  build_groups();  // takes the weights from the network, whose parameters still lie in the old one
+  // The network's parameters are views of memory that goes: they lie in the old group from here on.
+  compute::Replica(stages_[0].network, old->layout(), old->parameters());
+  build_groups();
   group().set_update_counts(old->sharing(0).update_counts());
   for (int i = 0; world_.local_rank() == 0 && i < int(group().state_names().size()); ++i)
     std::memcpy(group().state(i), old->state(i), group().layout().size() * sizeof(float));

@@ -69,7 +69,7 @@ std::vector<std::int64_t> Trainer::lanes_now() const {
     const auto replica = std::size_t(strategy::place_of(mesh_plan_.mesh, worker).data);
     for (std::size_t t = 0; t < threads; ++t) {
       const strategy::Carrier& carrier = group().plan().carriers[replica * threads + t];
-      lanes[std::size_t(worker)] += carrier.end_lane - carrier.first_lane;
+      lanes[std::size_t(worker)] += std::ssize(carrier.lanes);
     }
   }
   return lanes;

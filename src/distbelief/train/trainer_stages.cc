@@ -15,9 +15,7 @@ void Trainer::lay_out() {
   mesh_plan_ = pipeline_plan(job_.config, world_.size());
   if (!mesh_plan_.reason.empty()) spdlog::warn("{}", mesh_plan_.reason);
   if (!is_cut()) {
-    if (!job_.network)
-      job_.network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
-    outline_ = outline_of(*job_.network);
+    outline_ = outline_of(job_);
     stages_.push_back(make_stage(0, outline_.stages[0], job_.network, nullptr));
     return;
   }

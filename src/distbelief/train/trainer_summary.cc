@@ -35,14 +35,16 @@ report::PhaseSeconds Trainer::phases() {
 std::string Trainer::worker_summary() {
   std::vector<std::int64_t> lanes;
   for (int t = 0; t < group().threads(); ++t)
-    for (std::int64_t lane = group().carrier(t).first_lane; lane < group().carrier(t).end_lane; ++lane)
-      lanes.push_back(lane);
+    lanes.insert(lanes.end(), group().carrier(t).lanes.begin(), group().carrier(t).lanes.end());
   std::vector<std::int64_t> stages;
   std::size_t parameters = 0, bytes = 0;
   for (const Stage& stage : stages_) {
     stages.push_back(stage.index);
     parameters += stage.group->parameters_held();
     bytes += stage.group->bytes_held();
+    if (stage.group->shares_out_parameters())
+      bytes += std::size_t(stage.group->threads()) * sizeof(float) *
+               compute::GatheredArena::most_held(block_spans(*stage.network, stage.group->layout()));
   }
   const report::WorkerSummary worker{.rank = world_.rank(),
                                      .pid = getpid(),
@@ -54,6 +56,11 @@ std::string Trainer::worker_summary() {
                                      .peak_rss_bytes = report::peak_rss_bytes(),
                                      .phase_seconds = phases()};
   return report::to_json(worker).dump();
+}
+
+// Where they live for good, of a network that is not cut.
+std::vector<checkpoint::TensorView> Trainer::weights() const {
+  return parameter_views(*stages_[0].network, group().layout(), group().parameters());
 }
 
 report::Summary Trainer::summarise(double wall_seconds) {
@@ -80,10 +87,11 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.data = mesh_plan_.mesh.data;
   summary.pipeline = mesh_plan_.mesh.pipeline;
   summary.tensor = mesh_plan_.mesh.tensor;
+  summary.zero = job_.config.parallel.zero;
   for (std::size_t i = 1; i < outline_.stages.size(); ++i)
     summary.cuts.push_back(outline_.stages[i].blocks.begin);
   for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
-  if (!is_cut()) summary.weights_sha256 = weights_sha256(*stages_[0].network);
+  if (!is_cut() && is_root()) summary.weights_sha256 = checkpoint::sha256_by_name(weights());
   if (is_cut() && is_root() && status_ != "handed over")
     summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
   for (const auto& worker : summary.per_worker)

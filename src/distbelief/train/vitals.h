@@ -12,6 +12,23 @@ namespace distbelief::train {
 
 inline constexpr const char* kSaving = "saving";  // a state that may take its time
 
+// The lanes that a worker carries, for whoever asks.
+class LanesShown {
+ public:
+  void show(std::vector<std::int64_t> lanes) {
+    const std::lock_guard lock(mutex_);
+    lanes_ = std::move(lanes);
+  }
+  std::vector<std::int64_t> shown() const {
+    const std::lock_guard lock(mutex_);
+    return lanes_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::int64_t> lanes_;
+};
+
 // What a worker's training thread shows of itself while it works; any thread may read it.
 struct Vitals {
   std::atomic<const char*> state{"starting"};  // or ready, training, validating, paused, saving
@@ -19,7 +36,7 @@ struct Vitals {
   std::atomic<std::int64_t> step{-1};       // steps done
   std::atomic<std::int64_t> from_step{-1};  // where this generation began; -1: it has not
   std::atomic<std::int64_t> epoch{0};
-  std::atomic<std::int64_t> first_lane{0}, end_lane{0};  // that it carries
+  LanesShown lanes;  // that it carries
   std::atomic<std::int64_t> snapshot_step{-1};
   std::atomic<std::int64_t> checkpoint_step{-1};
   std::atomic<double> loss{0};

@@ -24,10 +24,16 @@ using Name = std::array<char, kNameBytes>;
   throw Error(ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(error)));
 }
 
+std::byte* map_shared(int file, std::size_t bytes) {
+  void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes", bytes), errno);
+  return static_cast<std::byte*>(place);
+}
+
 std::byte* map(int file, std::size_t bytes) {
   void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   const int error = errno;
-  close(file);
+  if (place == MAP_FAILED) close(file);
   if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes of shared memory", bytes), error);
   madvise(place, bytes,
           MADV_HUGEPAGE);  // a hint: refused where the system does not have them for shared memory
@@ -50,6 +56,17 @@ Name create_named(std::size_t bytes, int& file) {
     fail(fmt::format("cannot make a shared-memory segment of {} bytes", bytes), error);
   }
   fail("cannot find a free name in /dev/shm", EEXIST);
+}
+
+// A file that never has a name: whatever happens to its process, nothing stays.
+int create_unnamed(const std::string& folder, std::size_t bytes) {
+  const int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0)
+    fail(fmt::format("parallel.state_dir {}: cannot make a file without a name there", folder), errno);
+  const int error = posix_fallocate(file, 0, off_t(bytes));
+  if (error == 0) return file;
+  close(file);
+  fail(fmt::format("parallel.state_dir {}: no room for {} bytes of optimizer state", folder, bytes), error);
 }
 
 // Whether the first process succeeded, known to all before anyone goes on: nobody waits for a name
@@ -101,6 +118,48 @@ SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes)
          open_error);
   SharedSegment segment;
   segment.data_ = map(file, bytes);
+  segment.file_ = file;
+  segment.size_ = bytes;
+  return segment;
+}
+
+void require_state_room(const std::string& folder, std::size_t bytes) {
+  struct statvfs room {};
+  if (statvfs(folder.c_str(), &room) != 0)
+    fail(fmt::format("parallel.state_dir {}: cannot use this folder, make it or name another", folder),
+         errno);
+  if (room.f_bavail * room.f_frsize >= bytes) return;
+  throw Error(
+      ErrorCode::kUnavailable,
+      fmt::format("parallel.state_dir {} has {:.1f} MB free, the optimizer's state needs {:.1f} MB; name a "
+                  "folder with more room",
+                  folder, double(room.f_bavail * room.f_frsize) / 1e6, double(bytes) / 1e6));
+}
+
+// The others open the first one's file by the number that it has there.
+SharedSegment SharedSegment::map_file_together(Communicator& host, std::size_t bytes,
+                                               const std::string& folder) {
+  Invitation invitation;
+  int file = -1;
+  if (host.rank() == 0) {
+    try {
+      require_state_room(folder, bytes);
+      file = create_unnamed(folder, bytes);
+      fmt::format_to_n(invitation.name.data(), kNameBytes - 1, "/proc/{}/fd/{}", getpid(), file);
+    } catch (const Error& error) {
+      std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
+    }
+  }
+  host.broadcast(view(reinterpret_cast<std::byte*>(&invitation), sizeof(invitation)), 0);
+  if (invitation.failure[0] != '\0') throw Error(ErrorCode::kUnavailable, invitation.failure);
+  if (host.rank() != 0) file = open(invitation.name.data(), O_RDWR | O_CLOEXEC);
+  const int open_error = errno;
+  host.barrier();
+  if (file < 0)
+    fail(fmt::format("cannot open the optimizer's state at {}", invitation.name.data()), open_error);
+  SharedSegment segment;
+  segment.file_ = file;
+  segment.data_ = map_shared(file, bytes);
   segment.size_ = bytes;
   return segment;
 }
@@ -117,15 +176,33 @@ SharedSegment SharedSegment::map_private(std::size_t bytes) {
 
 SharedSegment::~SharedSegment() {
   if (data_ != nullptr) munmap(data_, size_);
+  if (file_ >= 0) close(file_);
+}
+
+void SharedSegment::read(std::size_t at, std::byte* into, std::size_t bytes) const {
+  if (file_ < 0) {
+    std::memcpy(into, data_ + at, bytes);
+    return;
+  }
+  while (bytes > 0) {
+    const ssize_t done = pread(file_, into, bytes, off_t(at));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) fail("cannot read the host's shared memory", errno);
+    at += std::size_t(done);
+    into += done;
+    bytes -= std::size_t(done);
+  }
 }
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      file_(std::exchange(other.file_, -1)) {}
 
 SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(file_, other.file_);
   return *this;
 }
 

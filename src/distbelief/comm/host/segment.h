@@ -19,18 +19,27 @@ class SharedSegment {
   // Collective over the processes of one host: every one of them maps the same zeroed `bytes`.
   // Throws Error(kUnavailable) when the host's shared memory has no room, saying how much is needed.
   static SharedSegment map_together(Communicator& host, std::size_t bytes);
+  // The same in a file of `folder` that has no name once all have mapped it: the kernel can write it back
+  // when memory is short. Throws Error(kUnavailable) when the folder is missing or has no room.
+  static SharedSegment map_file_together(Communicator& host, std::size_t bytes, const std::string& folder);
   // For one process alone.
   static SharedSegment map_private(std::size_t bytes);
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
+  // Copies bytes out without mapping them: they do not become this process's resident memory, as they would
+  // by looking at data().
+  void read(std::size_t at, std::byte* into, std::size_t bytes) const;
 
  private:
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  int file_ = -1;  // none: one process alone
 };
 
 std::size_t shared_memory_free();  // bytes in /dev/shm
+// Throws Error(kUnavailable) unless `folder`, which parallel.state_dir names, is there and has `bytes` free.
+void require_state_room(const std::string& folder, std::size_t bytes);
 // Throws Error(kUnavailable) unless /dev/shm has `bytes` free; `purpose` says what they are for.
 void require_shared_memory(std::size_t bytes, const std::string& purpose);
 

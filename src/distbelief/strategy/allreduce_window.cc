@@ -1,0 +1,75 @@
+#include <cstring>
+
+#include "distbelief/strategy/allreduce.h"
+
+// Gradients that pass through a window (parallel.zero 2 and 3): the part of AllreduceSharing that adds them
+// up item by item.
+//
+// Nobody waits in a circle. A carrier that wants a slot first adds up all that it owns of the items up to the
+// one in it, and for that waits for gradients only; then it waits until the others have done the same. Take
+// the smallest item that some carrier has not handed in: all smaller ones are handed in, so whoever waits for
+// gradients has added those up, and whoever waits for another to add up waits for one that has less to add
+// than itself, down to one that does not wait.
+namespace distbelief::strategy {
+
+using compute::kBlock;
+
+void AllreduceSharing::make_window() {
+  window_.emplace(GradientWindow::Options{.layout = options_.layout,
+                                          .plan = options_.plan,
+                                          .state = options_.state,
+                                          .host = options_.host,
+                                          .carrier = options_.domain->member(),
+                                          .free_item = [this](std::int64_t item) { free_item(item); },
+                                          .filled = [this](std::int64_t items) { items_filled(items); }});
+}
+
+void AllreduceSharing::items_filled(std::int64_t items) {
+  const bool is_last_lane = lane_ == carrier().lanes.back();
+  const bool is_whole = items % buckets_ == 0;
+  own().ready.raise(count_of_items(is_last_lane && is_whole ? window_->items() : items));
+  if (options_.overlap == Overlap::kOff || !in_backward_) return;
+  const auto begin = std::chrono::steady_clock::now();
+  advance(Mode::kPoll);
+  times_.early += std::chrono::steady_clock::now() - begin;
+}
+
+void AllreduceSharing::free_item(std::int64_t item) {
+  while (added_ <= item) take_item(Mode::kBlock);
+  enter(&CarrierSignals::consumed, count_of_items(item + 1), "add up gradients", Mode::kBlock);
+}
+
+// Adds up the next item. Whether it was there to be added.
+bool AllreduceSharing::take_item(Mode mode) {
+  if (!enter(&CarrierSignals::ready, count_of_items(added_ + 1), "compute gradients", mode)) return false;
+  const int bucket = window_->bucket_of(added_);
+  const bool is_final = window_->is_last_round(added_);
+  if (is_final && several_hosts() && !has_room_for_sum(bucket, mode)) return false;
+  add_item(added_);
+  own().consumed.raise(count_of_items(++added_));
+  if (is_final) (fused_ ? own().updated : own().reduced).raise(count_of(bucket + 1));
+  return true;
+}
+
+// The place of a bucket's sum is free when the hosts have exchanged the one that it held before. With early
+// update the exchange also waits for what this carrier has to update.
+bool AllreduceSharing::has_room_for_sum(int bucket, Mode mode) {
+  if (bucket < SharedState::kSumSlots) return true;
+  const int before = bucket - SharedState::kSumSlots + 1;
+  update_early(before, mode);
+  return enter_host(&HostSignals::exchanged, count_of(before), "exchange gradients", mode);
+}
+
+void AllreduceSharing::add_item(std::int64_t item) {
+  const int bucket = window_->bucket_of(item);
+  const compute::Span whole = options_.layout->buckets()[std::size_t(bucket)].span;
+  const std::size_t begin = whole.begin;
+  if (fused_ && window_->is_last_round(item)) ++updated_;
+  window_->add_up(item, reduce_slice(bucket), [&](std::size_t at, std::span<const float* const> nodes) {
+    if (fused_) return update_block(at, at + kBlock, nodes[0]);
+    for (std::size_t n = 0; n < nodes.size(); ++n)
+      std::memcpy(options_.state->sum(int(n), bucket) + (at - begin), nodes[n], kBlock * sizeof(float));
+  });
+}
+
+}  // namespace distbelief::strategy
