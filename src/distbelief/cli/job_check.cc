@@ -162,9 +162,22 @@ MaybeFault not_yet(const Config& config) {
   if (parallel.zero > 1) return refused("parallel.zero");
   if (parallel.zero_inside_host) return refused("parallel.zero_inside_host");
   if (!parallel.state_dir.empty()) return refused("parallel.state_dir");
-  if (parallel.mesh != "given") return refused("parallel.mesh");
   if (parallel.split_features) return refused("parallel.split_features");
   return std::nullopt;
+}
+
+// What the planner chooses is not given as well.
+MaybeFault auto_chooses_the_mesh(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.mesh != "auto") return std::nullopt;
+  const char* key = parallel.data > 0       ? "parallel.data"
+                    : parallel.pipeline > 1 ? "parallel.pipeline"
+                    : parallel.tensor > 1   ? "parallel.tensor"
+                    : parallel.chunks > 0   ? "parallel.chunks"
+                    : parallel.cuts.empty() ? nullptr
+                                            : "parallel.cuts";
+  if (key == nullptr) return std::nullopt;
+  return Fault{key, fmt::format("parallel.mesh = \"auto\" chooses {} itself; leave one of them out", key)};
 }
 
 MaybeFault cuts_for_all_stages(const Config& config) {
@@ -295,11 +308,12 @@ MaybeFault lanes_for_elastic_bounds(const Config& config) {
 
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
-  for (auto rule : {an_end, not_yet, nesterov_needs_momentum, smoothing_needs_cross_entropy, min_lr_below_lr,
-                    stopping_needs_validation, a_pipeline_has_one_thread, a_pipeline_does_not_scale_itself,
-                    cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes,
-                    early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots,
-                    min_below_max, workers_within_bounds, lanes_for_elastic_bounds}) {
+  for (auto rule :
+       {an_end, not_yet, auto_chooses_the_mesh, nesterov_needs_momentum, smoothing_needs_cross_entropy,
+        min_lr_below_lr, stopping_needs_validation, a_pipeline_has_one_thread,
+        a_pipeline_does_not_scale_itself, cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes,
+        early_update_needs_no_norms, ring_is_not_reproducible, scaling_needs_snapshots, min_below_max,
+        workers_within_bounds, lanes_for_elastic_bounds}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
   return faults;

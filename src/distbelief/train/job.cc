@@ -61,7 +61,7 @@ void require_stages(const Config& config, int blocks) {
 
 }  // namespace
 
-PreparedJob prepare_job(const Config& config) {
+PreparedJob prepare_blueprint(const Config& config) {
   PreparedJob job;
   job.config = config;
   job.data = data::open_data_set(config.data);
@@ -69,6 +69,11 @@ PreparedJob prepare_job(const Config& config) {
     throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
   job.shape = shape_of(job.data.train->spec());
   job.blueprint = model::model_blueprint(config.model, job.shape);
+  return job;
+}
+
+PreparedJob prepare_job(const Config& config) {
+  PreparedJob job = prepare_blueprint(config);
   if (config.parallel.pipeline > 1) {
     require_stages(config, int(job.blueprint.size()));
     return job;
