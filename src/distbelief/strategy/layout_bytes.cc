@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t kWindowBuckets = 4;   // zero 2: gradients wait in so many buckets to be added up
 constexpr std::size_t kBlocksGathered = 2;  // zero 3: one in use, the next on its way
-constexpr std::size_t kSnapshots = 2;       // the newest whole one and the next
+constexpr std::size_t kMeasuredAtOnce = std::size_t{256} << 20;
+constexpr std::size_t kSnapshots = 2;  // the newest whole one and the next
 
 class Ledger {
  public:
@@ -47,11 +48,15 @@ class Ledger {
     bytes.snapshots = in_.job.snapshots && hosts_ == 1 ? kSnapshots * (1 + states_) * all_parameters() /
                                                              std::size_t(layout_.mesh.workers())
                                                        : 0;
-    bytes.activations = activations(place);
+    bytes.activations = std::max(activations(place), validation(place));
     bytes.messages = messages(place);
     const bool reads = place == 0 || place + 1 == layout_.mesh.pipeline;
     bytes.batches = reads ? std::size_t(in_.job.prefetch) * in_.lane.input_bytes : 0;
     if (layout_.zero > 1) share_out(bytes, parameters, place);
+    if (layout_.mesh.pipeline > 1 && place == 0) {
+      const std::size_t later = bytes.total() - bytes.base;
+      bytes.start = std::max(measuring(), later) - later;
+    }
     // The others' part of the parameters; of the state, to save it; its slice of their gradients.
     bytes.mapped = parameters - parameters / near_ + states_ * (parameters / replicas_) * (near_ - 1) +
                    (layout_.zero == 1 ? parameters - parameters / near_ : 0);
@@ -127,6 +132,23 @@ class Ledger {
       beside = std::max(beside, working + (recomputed ? one : 0));
     }
     return kept + beside * std::size_t(in_.job.threads) + kept * std::size_t(in_.job.threads - 1);
+  }
+
+  std::size_t validation(int place) const {
+    std::size_t most = 0;
+    for (int stage = place; stage < stages(); stage += layout_.mesh.pipeline)
+      for (const BlockCost& block : blocks_of(stage)) most = std::max(most, block.forward_bytes);
+    return std::size_t(double(most) * double(in_.job.validated) / double(in_.lane.samples));
+  }
+
+  // The first worker measures all blocks before it holds its own; train/block_costs.h.
+  std::size_t measuring() const {
+    std::size_t kept = 0, working = 0;
+    for (const BlockCost& block : in_.blocks) {
+      kept += block.activation_bytes;
+      working = std::max(working, block.working_bytes);
+    }
+    return std::min(all_parameters(), kMeasuredAtOnce) + kept + working;
   }
 
   // Rings from which its stages receive: strategy and train/stage_streams.cc, pipeline + 1 slots each.

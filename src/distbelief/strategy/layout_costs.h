@@ -72,7 +72,8 @@ struct LayoutJob {
   bool overlaps = true;     // exchange between hosts goes on beside backward
   bool snapshots = false;   // in shared memory
   std::size_t bucket_bytes = 0;
-  std::int64_t prefetch = 0;  // batches kept ready
+  std::int64_t prefetch = 0;   // batches kept ready
+  std::int64_t validated = 0;  // samples of a batch of validation
 };
 
 struct StepSeconds {
@@ -86,10 +87,11 @@ struct StepSeconds {
 struct WorkerBytes {
   std::size_t base = 0, parameters = 0, state = 0, gradients = 0, sums = 0;
   std::size_t activations = 0, messages = 0, batches = 0, snapshots = 0, saving = 0;
+  std::size_t start = 0;  // what measuring the blocks for the cuts takes more than training
   // What it adds to its host: of what several share, its part.
   std::size_t total() const {
     return base + parameters + state + gradients + sums + activations + messages + batches + snapshots +
-           saving;
+           saving + start;
   }
   std::size_t mapped = 0;  // shared pages besides that it reads: counted in its resident size, too
 };

@@ -151,6 +151,7 @@ std::vector<BlockCost> split_blocks(const LaneCosts& lane, const std::vector<Ten
     block.parameter_bytes = std::size_t(double(block.parameter_bytes) * kept);
     block.activation_bytes = std::size_t(double(block.activation_bytes) * kept);
     block.working_bytes = std::size_t(double(block.working_bytes) * kept);
+    block.forward_bytes = std::size_t(double(block.forward_bytes) * kept);
   }
   return blocks;
 }

@@ -42,6 +42,7 @@ LaneCosts scaled(const LaneCosts& from, std::int64_t samples) {
     block.backward_seconds *= factor;
     block.activation_bytes = grown(block.activation_bytes);
     block.working_bytes = grown(block.working_bytes);
+    block.forward_bytes = grown(block.forward_bytes);
     block.output_bytes = grown(block.output_bytes);
   }
   return costs;

@@ -47,7 +47,8 @@ std::vector<strategy::BlockCost> read_costs(const std::filesystem::path& path, c
                      .parameter_bytes = block.at("parameter_bytes"),
                      .activation_bytes = block.at("activation_bytes"),
                      .output_bytes = block.at("output_bytes"),
-                     .working_bytes = block.value("working_bytes", std::size_t{0})});
+                     .working_bytes = block.value("working_bytes", std::size_t{0}),
+                     .forward_bytes = block.value("forward_bytes", std::size_t{0})});
   return costs;
 }
 
@@ -92,6 +93,20 @@ class BlockRun {
     result_ = outputs_.back().detach();
     torch::Tensor gradient = torch::ones_like(outputs_.back());
     for (std::size_t i = networks_.size(); i-- > 0;) gradient = backward(i, gradient, meter);
+  }
+
+  // The same without gradients, as in validation, for its memory alone.
+  void run_forward(const TensorBatch& batch) {
+    const torch::NoGradGuard no_grad;
+    const MemoryMeter meter;
+    torch::Tensor values = batch.input;
+    for (std::size_t i = 0; i < networks_.size(); ++i) {
+      const auto input_bytes = std::int64_t(values.nbytes());
+      const std::int64_t before = meter.held() - (i == 0 ? 0 : input_bytes);
+      meter.begin_peak();
+      values = networks_[i]->forward(values);
+      costs_[i].forward_bytes = std::size_t(meter.peak() - before + (i == 0 ? input_bytes : 0));
+    }
   }
 
   void forget_times() { times_.assign(times_.size(), {}); }
@@ -199,6 +214,7 @@ strategy::LaneCosts measure_lane(const PreparedJob& job, const BlockMeasurement&
   for (const model::BlockRange& range : runs_of(bytes)) {
     BlockRun run(job, range, *task);
     repeat(run, tensors, measurement.largest_of_all);
+    run.run_forward(tensors);
     std::ranges::copy(run.costs(), std::back_inserter(lane.blocks));
     tensors.input = run.result();
   }
@@ -224,7 +240,8 @@ void keep_costs(const std::filesystem::path& path, const PreparedJob& job, const
                       {"parameter_bytes", cost.parameter_bytes},
                       {"activation_bytes", cost.activation_bytes},
                       {"output_bytes", cost.output_bytes},
-                      {"working_bytes", cost.working_bytes}});
+                      {"working_bytes", cost.working_bytes},
+                      {"forward_bytes", cost.forward_bytes}});
   report::write_json_atomically(path, {{"of", fingerprint(job, lane.samples)}, {"blocks", blocks}});
 }
 

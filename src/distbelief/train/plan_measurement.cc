@@ -11,6 +11,7 @@
 #include "distbelief/report/memory.h"
 #include "distbelief/strategy/allreduce_group.h"
 #include "distbelief/train/block_costs.h"
+#include "distbelief/train/evaluation.h"
 
 namespace distbelief::train {
 namespace {
@@ -161,6 +162,7 @@ PlanMeasurement measure_for_plan(World& world, const Config& config, const PlanM
   PlanMeasurement measured;
   measured.machine.cores = int(std::max(1U, std::thread::hardware_concurrency()));
   measured.machine.base_bytes = std::size_t(largest(workers, double(base_bytes(job, options))));
+  measured.validated = std::int64_t(std::min(kEvaluationChunk, job.data.test->size()));
   std::size_t parameter_bytes = 0;
   for (const std::int64_t samples : options.lane_sizes) {
     measured.lanes.push_back(measure_lane(
@@ -187,7 +189,8 @@ Json to_json(const PlanMeasurement& measurement) {
                         {"parameter_bytes", block.parameter_bytes},
                         {"activation_bytes", block.activation_bytes},
                         {"output_bytes", block.output_bytes},
-                        {"working_bytes", block.working_bytes}});
+                        {"working_bytes", block.working_bytes},
+                        {"forward_bytes", block.forward_bytes}});
     lanes.push_back({{"samples", lane.samples},
                      {"data_seconds", lane.data_seconds},
                      {"input_bytes", lane.input_bytes},
@@ -195,6 +198,7 @@ Json to_json(const PlanMeasurement& measurement) {
   }
   return {{"cores", machine.cores},
           {"base_bytes", machine.base_bytes},
+          {"validated", measurement.validated},
           {"copy_bytes_per_second", machine.copy_bytes_per_second},
           {"sharing",
            {{"alone", machine.sharing.alone},
@@ -222,6 +226,7 @@ PlanMeasurement plan_measurement_from_json(const Json& json) {
                                   .meet_seconds = sharing.at("meet_seconds")},
                       .between_hosts = {.latency_seconds = link.at("latency_seconds"),
                                         .bytes_per_second = link.at("bytes_per_second")}};
+  measured.validated = json.at("validated");
   for (const Json& lane : json.at("lanes")) {
     measured.lanes.push_back({.samples = lane.at("samples"),
                               .data_seconds = lane.at("data_seconds"),
@@ -233,7 +238,8 @@ PlanMeasurement plan_measurement_from_json(const Json& json) {
                                               .parameter_bytes = block.at("parameter_bytes"),
                                               .activation_bytes = block.at("activation_bytes"),
                                               .output_bytes = block.at("output_bytes"),
-                                              .working_bytes = block.at("working_bytes")});
+                                              .working_bytes = block.at("working_bytes"),
+                                              .forward_bytes = block.at("forward_bytes")});
   }
   return measured;
 }

@@ -14,6 +14,7 @@ namespace distbelief::train {
 struct PlanMeasurement {
   strategy::MachineCosts machine;
   std::vector<strategy::LaneCosts> lanes;  // by size
+  std::int64_t validated = 0;              // samples of a batch of validation
 };
 
 struct PlanMeasurementOptions {

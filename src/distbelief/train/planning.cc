@@ -22,6 +22,20 @@ bool keeps_sums(const Config& resolved) {
   return strategy::AllreduceSharing::keeps_sums(sharing);
 }
 
+// What tensor parallelism exchanges, by how each model is split: a sum after each pair of layers forward, one
+// before it backward; attention and what follows it are two pairs.
+std::vector<strategy::TensorSplit> tensor_splits(const Config& config, const strategy::LaneCosts& lane) {
+  const bool two_pairs = config.model.name == "gpt" || config.model.name.starts_with("resnet");
+  std::vector<strategy::TensorSplit> splits;
+  for (std::size_t i = 0; i < lane.blocks.size(); ++i) {
+    const bool inner = i > 0 && i + 1 < lane.blocks.size();
+    splits.push_back({.share = lane.blocks[i].parameter_bytes > 0 ? 1.0 : 0.0,
+                      .exchanges = inner && two_pairs ? 4 : 1,
+                      .exchanged_bytes = lane.blocks[i].output_bytes});
+  }
+  return splits;
+}
+
 Json to_json(const strategy::MeshLayout& layout) {
   return {{"data", layout.mesh.data},
           {"pipeline", layout.mesh.pipeline},
@@ -55,11 +69,12 @@ strategy::Plan plan_job(const PlanRequest& request, const PlanMeasurement& measu
   strategy::PlanInput input{.job = layout_job(request.config, request.workers_per_host),
                             .machine = measured.machine,
                             .lanes = measured.lanes,
-                            .tensor_splits = {},
+                            .tensor_splits = tensor_splits(request.config, measured.lanes.at(0)),
                             .given_lanes = given_lanes(request.config),
                             .recompute = request.config.parallel.recompute,
                             .zero = int(request.config.parallel.zero),
                             .memory_limit = request.memory_limit};
+  input.job.validated = measured.validated;
   if (request.refused)
     input.refused = [&](const strategy::MeshLayout& layout) {
       return request.refused(with_layout(request.config, layout));
@@ -99,7 +114,7 @@ Json to_json(const strategy::PlannedLayout& planned) {
                    {"sums", bytes.sums},           {"activations", bytes.activations},
                    {"messages", bytes.messages},   {"batches", bytes.batches},
                    {"snapshots", bytes.snapshots}, {"saving", bytes.saving},
-                   {"mapped", bytes.mapped}};
+                   {"start", bytes.start},         {"mapped", bytes.mapped}};
   json["note"] = planned.note;
   return json;
 }

@@ -64,13 +64,13 @@ std::vector<int> Trainer::choose_stage_ends(int stages) {
   return {ends.begin(), ends.end()};
 }
 
-// What goes from stage to stage, found out by one batch of zeros that goes through all of them. Collective.
+// What goes from stage to stage, found out by one sample of zeros that goes through all of them. Collective.
 std::size_t Trainer::largest_array() {
   constexpr std::size_t kDimensions = 8;
   const torch::NoGradGuard no_grad;
-  const std::uint64_t lane = plan_.lane_range(0, 0).size();
+  const std::uint64_t samples = std::max<std::uint64_t>(plan_.lane_range(0, 0).size(), kEvaluationChunk);
   Shape shape = job_.shape.input;
-  shape.insert(shape.begin(), std::int64_t(std::max<std::uint64_t>(lane, kEvaluationChunk)));
+  shape.insert(shape.begin(), 1);
   bool tokens = job_.shape.tokens;
   std::size_t largest = 0;
   for (std::size_t s = 0; s + 1 < outline_.stages.size(); ++s) {
@@ -91,7 +91,7 @@ std::size_t Trainer::largest_array() {
     tokens = false;
     largest = std::max(largest, std::size_t(element_count(shape)) * sizeof(float));
   }
-  return largest;
+  return samples * largest;
 }
 
 std::unique_ptr<Team> Trainer::make_pipeline_team() {
