@@ -25,6 +25,8 @@ void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
 void add_check(CLI::App& app, const Invocation& invocation, Run& run);
 void add_models(CLI::App& app, const Invocation& invocation, Run& run);
 void add_datasets(CLI::App& app, const Invocation& invocation, Run& run);
+void add_plan(CLI::App& app, const Invocation& invocation, Run& run);
+void add_measure(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what plan starts
 void add_bench(CLI::App& app, const Invocation& invocation, Run& run);
 void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale, audit
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);

@@ -182,15 +182,6 @@ MaybeFault sharing_out_inside_a_host_is_of_parameters(const Config& config) {
                   config.parallel.zero)};
 }
 
-MaybeFault not_yet(const Config& config) {
-  const ParallelConfig& parallel = config.parallel;
-  const auto refused = [](const char* key) {
-    return Fault{key, fmt::format("{} is not there yet; leave it out", key)};
-  };
-  if (parallel.mesh != "given") return refused("parallel.mesh");
-  return std::nullopt;
-}
-
 MaybeFault features_for_a_tensor_group(const Config& config) {
   if (!config.parallel.split_features) return std::nullopt;
   if (config.parallel.tensor == 1)
@@ -201,6 +192,20 @@ MaybeFault features_for_a_tensor_group(const Config& config) {
   return Fault{"data.augment",
                "data.augment moves pixels between columns, which parallel.split_features gives to "
                "different workers; leave one of them out"};
+}
+
+// What the planner chooses is not given as well.
+MaybeFault auto_chooses_the_mesh(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.mesh != "auto") return std::nullopt;
+  const char* key = parallel.data > 0       ? "parallel.data"
+                    : parallel.pipeline > 1 ? "parallel.pipeline"
+                    : parallel.tensor > 1   ? "parallel.tensor"
+                    : parallel.chunks > 0   ? "parallel.chunks"
+                    : parallel.cuts.empty() ? nullptr
+                                            : "parallel.cuts";
+  if (key == nullptr) return std::nullopt;
+  return Fault{key, fmt::format("parallel.mesh = \"auto\" chooses {} itself; leave one of them out", key)};
 }
 
 MaybeFault cuts_for_all_stages(const Config& config) {
@@ -333,7 +338,7 @@ MaybeFault lanes_for_elastic_bounds(const Config& config) {
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
   for (auto rule : {an_end,
-                    not_yet,
+                    auto_chooses_the_mesh,
                     shared_out_networks_are_not_cut,
                     sharing_out_inside_a_host_is_of_parameters,
                     nesterov_needs_momentum,

@@ -84,6 +84,14 @@ TEST(Validate, RefusesNamesThatDoNotExist) {
   EXPECT_EQ(verdict({"data.name="}), "data.name must not be empty");
 }
 
+TEST(Validate, ThePlannerChoosesTheMeshOrTheJobDoes) {
+  EXPECT_EQ(verdict({"parallel.mesh=auto"}), "fine");
+  for (const std::string given : {"data=2", "pipeline=2", "chunks=2"})
+    EXPECT_EQ(verdict({"parallel.mesh=auto", "parallel." + given}),
+              "parallel.mesh = \"auto\" chooses parallel." + given.substr(0, given.find('=')) +
+                  " itself; leave one of them out");
+}
+
 TEST(Validate, RefusesWhatNoJobFileCouldSay) {
   Config config;
   config.train.seed = std::uint64_t{1} << 63;

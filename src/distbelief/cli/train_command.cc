@@ -13,10 +13,12 @@
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/launch_command.h"
+#include "distbelief/cli/plan_command.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/worker_command.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/comm/host/communicator.h"
+#include "distbelief/train/block_costs.h"
 #include "distbelief/train/memory_need.h"
 
 namespace distbelief::cli {
@@ -241,6 +243,31 @@ void check_faults(const std::vector<std::string>& faults, const Config& config) 
     train::parse_fault(fault, {.first = parallel.workers, .most = std::max(parallel.workers, most)});
 }
 
+// The layout of a job that leaves it to the planner. Gives what was measured for it; nothing for other jobs.
+std::optional<strategy::LaneCosts> plan_if_wanted(Job& job, const std::vector<cluster::HostSlots>& hosts,
+                                                  const Invocation& invocation) {
+  if (job.config.parallel.mesh != "auto") return std::nullopt;
+  check_named(job);
+  ChosenLayout chosen = choose_layout(job, hosts, invocation);
+  job.config = std::move(chosen.config);
+  validate(job);
+  return std::move(chosen.measured);
+}
+
+// The run then cuts its network as was planned.
+void keep_measured(const fs::path& run_dir, const Config& config,
+                   const std::optional<strategy::LaneCosts>& measured) {
+  if (!measured || measured->blocks.empty() || config.parallel.pipeline == 1) return;
+  train::keep_costs(run_dir / "blocks.json", train::prepare_blueprint(config), *measured);
+}
+
+void refuse_planning_under_launcher(const Config& config) {
+  if (config.parallel.mesh != "auto") return;
+  throw Error(ErrorCode::kBadInput,
+              "parallel.mesh = \"auto\" starts workers to measure, which cannot be under mpirun or srun; let "
+              "distbelief train start the workers, or give the numbers that distbelief plan prints");
+}
+
 int train(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& fault : flags.inject) train::parse_fault(fault);
   Job job = flags.job.read();
@@ -255,6 +282,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                   fmt::format("--workers {} under a launcher that started {}; leave --workers out",
                               flags.workers, cluster::launcher_place().size));
     job.config.parallel.workers = cluster::launcher_place().size;
+    refuse_planning_under_launcher(job.config);
     validate(job);
     if (flags.run_dir.empty())
       throw Error(ErrorCode::kBadInput,
@@ -262,6 +290,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
     return train_launched(std::move(job), flags.run_dir, false, invocation);
   }
   validate(job);
+  const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   train::require_mesh(job.config, int(job.config.parallel.workers));
   check_faults(flags.inject, job.config);
@@ -270,6 +299,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   if (invocation.interrupted->load()) return 130;
   const fs::path run_dir = make_run_dir(flags.run_dir, run_name(job.config));
   write_job(run_dir, job.config);
+  keep_measured(run_dir, job.config, measured);
   return supervise(
       job.config, hosts, isa,
       {.run_dir = run_dir, .resume = false, .snapshots = {}, .inject = flags.inject, .control = {}},
@@ -309,16 +339,19 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   if (invocation.interrupted->load()) return 130;
   if (cluster::launcher_place().launched) {
     job.config.parallel.workers = cluster::launcher_place().size;
+    refuse_planning_under_launcher(job.config);
     validate(job);
     return train_launched(std::move(job), run_dir, true, invocation);
   }
   validate(job);
+  const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   const std::int64_t total_steps = check_before_start(job, workers_per_host(job.config, hosts));
   if (is_finished(run_dir, job.config, total_steps)) return 0;
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   write_job(run_dir, job.config);
+  keep_measured(run_dir, job.config, measured);
   return supervise(
       job.config, hosts, isa,
       {.run_dir = run_dir, .resume = true, .snapshots = {}, .inject = flags.inject, .control = {}},

@@ -31,6 +31,10 @@ std::uint64_t peak_rss_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
+std::uint64_t rss_bytes() { return kilobyte_field("/proc/self/status", "VmRSS:"); }
+
 std::uint64_t pss_bytes() { return kilobyte_field("/proc/self/smaps_rollup", "Pss:"); }
+
+std::uint64_t available_bytes() { return kilobyte_field("/proc/meminfo", "MemAvailable:"); }
 
 }  // namespace distbelief::report

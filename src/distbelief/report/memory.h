@@ -8,8 +8,14 @@ namespace distbelief::report {
 // The most that was ever resident. Memory shared with other processes counts fully in each.
 std::uint64_t peak_rss_bytes();
 
+// Resident now, shared memory counted fully.
+std::uint64_t rss_bytes();
+
 // Resident now, shared pages divided among those that share them: what may be added up over workers.
 // 0 where the kernel does not tell. Walks the page tables: not for every step.
 std::uint64_t pss_bytes();
+
+// Of the machine: what processes could still take. 0 where the kernel does not tell.
+std::uint64_t available_bytes();
 
 }  // namespace distbelief::report

@@ -17,6 +17,8 @@ struct BlockCost {
   std::size_t parameter_bytes = 0;
   std::size_t activation_bytes = 0;  // kept for backward, per lane
   std::size_t output_bytes = 0;      // sent on when the network is cut after this block
+  std::size_t working_bytes = 0;     // besides what is kept, while it runs
+  std::size_t forward_bytes = 0;     // at most at a time without gradients, its input included
 };
 
 // What one stage may hold.

@@ -4,18 +4,29 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "distbelief/compute/replica.h"
 #include "distbelief/report/summary.h"
+#include "distbelief/train/memory_meter.h"
+#include "distbelief/train/task.h"
 
 namespace distbelief::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
-constexpr int kRepeats = 3;
+constexpr std::size_t kRunBytes = std::size_t{256} << 20;  // of parameters that are made at the same time
+constexpr double kRunSeconds = 0.6;                        // that a run of blocks is measured, about
+constexpr int kLeastRepeats = 3, kMostRepeats = 15;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 // What the costs were measured of.
@@ -35,77 +46,203 @@ std::vector<strategy::BlockCost> read_costs(const std::filesystem::path& path, c
                      .backward_seconds = block.at("backward_seconds"),
                      .parameter_bytes = block.at("parameter_bytes"),
                      .activation_bytes = block.at("activation_bytes"),
-                     .output_bytes = block.at("output_bytes")});
+                     .output_bytes = block.at("output_bytes"),
+                     .working_bytes = block.value("working_bytes", std::size_t{0}),
+                     .forward_bytes = block.value("forward_bytes", std::size_t{0})});
   return costs;
 }
 
-void keep_costs(const std::filesystem::path& path, const std::string& of,
-                const std::vector<strategy::BlockCost>& costs) {
-  Json blocks = Json::array();
-  for (const strategy::BlockCost& cost : costs)
-    blocks.push_back({{"forward_seconds", cost.forward_seconds},
-                      {"backward_seconds", cost.backward_seconds},
-                      {"parameter_bytes", cost.parameter_bytes},
-                      {"activation_bytes", cost.activation_bytes},
-                      {"output_bytes", cost.output_bytes}});
-  report::write_json_atomically(path, {{"of", of}, {"blocks", blocks}});
+// Bytes of each block's parameters. One that an earlier block has too is that one's.
+std::vector<std::size_t> parameter_bytes(const PreparedJob& job) {
+  std::vector<std::size_t> bytes;
+  std::set<std::string> known;
+  for (int block = 0; block < int(job.blueprint.size()); ++block) {
+    bytes.push_back(0);
+    const model::Network network(job.blueprint, {block, block + 1}, job.config.train.seed);
+    for (const auto& parameter : compute::trainable_parameters(network))
+      if (known.insert(parameter.name).second)
+        bytes.back() += std::size_t(element_count(parameter.shape)) * sizeof(float);
+  }
+  return bytes;
 }
 
-// One block on its own: forward and backward, the best of some tries.
-struct Trial {
-  torch::Tensor output;
-  strategy::BlockCost cost;
+// Neighbouring blocks, each a network of its own, that run in turn.
+class BlockRun {
+ public:
+  struct Times {
+    std::vector<double> forward, backward;
+  };
+
+  BlockRun(const PreparedJob& job, model::BlockRange range, const Task& task)
+      : range_(range),
+        is_last_(range.end == int(job.blueprint.size())),
+        task_(task),
+        times_(std::size_t(range.size())),
+        costs_(std::size_t(range.size())) {
+    for (int block = range.begin; block < range.end; ++block)
+      networks_.push_back(std::make_shared<model::Network>(job.blueprint, model::BlockRange{block, block + 1},
+                                                           job.config.train.seed));
+  }
+
+  // One lane there and back; `batch` holds what the first block of the run takes.
+  void run(const TensorBatch& batch) {
+    const MemoryMeter meter;
+    inputs_.assign(1, batch.input.detach());
+    outputs_.clear();
+    for (std::size_t i = 0; i < networks_.size(); ++i) forward(i, batch, meter);
+    result_ = outputs_.back().detach();
+    torch::Tensor gradient = torch::ones_like(outputs_.back());
+    for (std::size_t i = networks_.size(); i-- > 0;) gradient = backward(i, gradient, meter);
+  }
+
+  // The same without gradients, as in validation, for its memory alone.
+  void run_forward(const TensorBatch& batch) {
+    const torch::NoGradGuard no_grad;
+    const MemoryMeter meter;
+    torch::Tensor values = batch.input;
+    for (std::size_t i = 0; i < networks_.size(); ++i) {
+      const auto input_bytes = std::int64_t(values.nbytes());
+      const std::int64_t before = meter.held() - (i == 0 ? 0 : input_bytes);
+      meter.begin_peak();
+      values = networks_[i]->forward(values);
+      costs_[i].forward_bytes = std::size_t(meter.peak() - before + (i == 0 ? input_bytes : 0));
+    }
+  }
+
+  void forget_times() { times_.assign(times_.size(), {}); }
+  const torch::Tensor& result() const { return result_; }  // of the last block
+  std::vector<strategy::BlockCost> costs() const {
+    std::vector<strategy::BlockCost> costs = costs_;
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      costs[i].forward_seconds = median(times_[i].forward);
+      costs[i].backward_seconds = median(times_[i].backward);
+    }
+    return costs;
+  }
+
+ private:
+  void forward(std::size_t i, const TensorBatch& batch, const MemoryMeter& meter) {
+    torch::Tensor& input = inputs_[i];
+    if (i > 0 || range_.begin > 0) input.set_requires_grad(true);
+    const std::int64_t before = meter.held();
+    meter.begin_peak();
+    const auto begin = Clock::now();
+    const bool with_loss = is_last_ && i + 1 == networks_.size();
+    outputs_.push_back(with_loss ? task_.loss_sum(*networks_[i], {input, batch.target, batch.size})
+                                 : networks_[i]->forward(input));
+    times_[i].forward.push_back(seconds_since(begin));
+    costs_[i].activation_bytes = std::size_t(std::max<std::int64_t>(0, meter.held() - before));
+    costs_[i].working_bytes = std::size_t(meter.peak() - meter.held());
+    costs_[i].output_bytes = std::size_t(outputs_[i].nbytes());
+    inputs_.push_back(outputs_[i].detach());
+  }
+
+  // Gives the gradient of the block's input. Gradients of parameters go, as in training.
+  torch::Tensor backward(std::size_t i, const torch::Tensor& gradient, const MemoryMeter& meter) {
+    const std::int64_t before = meter.held();
+    meter.begin_peak();
+    const auto begin = Clock::now();
+    outputs_[i].backward(gradient);
+    times_[i].backward.push_back(seconds_since(begin));
+    costs_[i].working_bytes = std::max(costs_[i].working_bytes, std::size_t(meter.peak() - before));
+    for (torch::Tensor& parameter : networks_[i]->parameters()) parameter.mutable_grad().reset();
+    outputs_[i].reset();
+    torch::Tensor onward = inputs_[i].grad();
+    inputs_[i].reset();
+    return onward;
+  }
+
+  model::BlockRange range_;
+  bool is_last_;
+  const Task& task_;
+  std::vector<std::shared_ptr<model::Network>> networks_;
+  std::vector<torch::Tensor> inputs_, outputs_;
+  torch::Tensor result_;
+  std::vector<Times> times_;
+  std::vector<strategy::BlockCost> costs_;
 };
 
-Trial measure(model::Network& network, const torch::Tensor& input, bool is_first) {
-  Trial trial;
-  for (const torch::Tensor& parameter : network.parameters())
-    trial.cost.parameter_bytes += std::size_t(parameter.nbytes());
-  for (int i = 0; i < kRepeats; ++i) {
-    torch::Tensor own = input.detach().clone();
-    if (!is_first) own.set_requires_grad(true);
-    const auto begin = Clock::now();
-    const torch::Tensor output = network.forward(own);
-    const double forward = seconds_since(begin);
-    const torch::Tensor gradient = torch::ones_like(output);
-    const auto middle = Clock::now();
-    output.backward(gradient);
-    const double backward = seconds_since(middle);
-    trial.cost.forward_seconds = i == 0 ? forward : std::min(forward, trial.cost.forward_seconds);
-    trial.cost.backward_seconds = i == 0 ? backward : std::min(backward, trial.cost.backward_seconds);
-    trial.output = output.detach();
-    trial.cost.output_bytes = std::size_t(output.nbytes());
-    trial.cost.activation_bytes = std::size_t(output.nbytes() + own.nbytes());
+// The first time warms up, and says how often is enough.
+void repeat(BlockRun& run, const TensorBatch& batch, const std::function<double(double)>& largest_of_all) {
+  const auto agreed = [&](double own) { return largest_of_all ? largest_of_all(own) : own; };
+  run.run(batch);
+  run.forget_times();
+  const auto begin = Clock::now();
+  run.run(batch);
+  const double once = agreed(seconds_since(begin));
+  const int repeats = std::clamp(int(kRunSeconds / std::max(once, 1e-6)), kLeastRepeats, kMostRepeats);
+  run.forget_times();
+  for (int i = 0; i < repeats; ++i) {
+    agreed(0);
+    run.run(batch);
   }
-  return trial;
+}
+
+std::vector<model::BlockRange> runs_of(const std::vector<std::size_t>& bytes) {
+  std::vector<model::BlockRange> runs;
+  std::size_t held = 0;
+  for (int block = 0; block < int(bytes.size()); ++block) {
+    held += bytes[std::size_t(block)];
+    if (runs.empty() || held > kRunBytes) {
+      runs.push_back({block, block});
+      held = bytes[std::size_t(block)];
+    }
+    runs.back().end = block + 1;
+  }
+  return runs;
 }
 
 }  // namespace
 
-std::vector<strategy::BlockCost> measure_blocks(const model::Blueprint& blueprint, std::uint64_t seed,
-                                                torch::Tensor input) {
-  std::vector<strategy::BlockCost> costs;
-  for (int block = 0; block < int(blueprint.size()); ++block) {
-    model::Network network(blueprint, {block, block + 1}, seed);
-    const Trial trial = measure(network, input, block == 0);
-    costs.push_back(trial.cost);
-    input = trial.output;
+strategy::LaneCosts measure_lane(const PreparedJob& job, const BlockMeasurement& measurement) {
+  strategy::LaneCosts lane{.samples = measurement.samples, .blocks = {}};
+  const data::BatchMaker maker(*job.data.train,
+                               {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
+  data::Batch batch;
+  const std::uint64_t size = std::min(std::uint64_t(measurement.samples), job.data.train->size());
+  std::vector<double> data_seconds;
+  for (int i = 0; i < kLeastRepeats; ++i) {
+    const auto begin = Clock::now();
+    maker.eval_batch({0, size}, batch);
+    data_seconds.push_back(seconds_since(begin));
   }
-  return costs;
+  lane.data_seconds = median(data_seconds);
+  TensorBatch tensors = as_tensors(batch);
+  lane.input_bytes = std::size_t(tensors.input.nbytes() + tensors.target.nbytes());
+  const std::unique_ptr<Task> task = make_classification(job.config.train, job.data.train->spec());
+  const std::vector<std::size_t> bytes = parameter_bytes(job);
+  for (const model::BlockRange& range : runs_of(bytes)) {
+    BlockRun run(job, range, *task);
+    repeat(run, tensors, measurement.largest_of_all);
+    run.run_forward(tensors);
+    std::ranges::copy(run.costs(), std::back_inserter(lane.blocks));
+    tensors.input = run.result();
+  }
+  for (std::size_t i = 0; i < bytes.size(); ++i) lane.blocks[i].parameter_bytes = bytes[i];
+  return lane;
 }
 
 std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const BlockMeasurement& measurement) {
-  const std::string of = fingerprint(job, measurement.samples);
-  if (!measurement.kept_in.empty())
-    if (std::vector<strategy::BlockCost> kept = read_costs(measurement.kept_in, of); !kept.empty())
-      return kept;
-  Shape shape = job.shape.input;
-  shape.insert(shape.begin(), measurement.samples);
-  const std::vector<strategy::BlockCost> costs =
-      measure_blocks(job.blueprint, job.config.train.seed,
-                     job.shape.tokens ? torch::zeros(shape, torch::kInt64) : torch::rand(shape));
-  if (!measurement.kept_in.empty()) keep_costs(measurement.kept_in, of, costs);
-  return costs;
+  if (!measurement.kept_in.empty()) {
+    auto kept = read_costs(measurement.kept_in, fingerprint(job, measurement.samples));
+    if (!kept.empty()) return kept;
+  }
+  strategy::LaneCosts lane = measure_lane(job, measurement);
+  if (!measurement.kept_in.empty()) keep_costs(measurement.kept_in, job, lane);
+  return lane.blocks;
+}
+
+void keep_costs(const std::filesystem::path& path, const PreparedJob& job, const strategy::LaneCosts& lane) {
+  Json blocks = Json::array();
+  for (const strategy::BlockCost& cost : lane.blocks)
+    blocks.push_back({{"forward_seconds", cost.forward_seconds},
+                      {"backward_seconds", cost.backward_seconds},
+                      {"parameter_bytes", cost.parameter_bytes},
+                      {"activation_bytes", cost.activation_bytes},
+                      {"output_bytes", cost.output_bytes},
+                      {"working_bytes", cost.working_bytes},
+                      {"forward_bytes", cost.forward_bytes}});
+  report::write_json_atomically(path, {{"of", fingerprint(job, lane.samples)}, {"blocks", blocks}});
 }
 
 }  // namespace distbelief::train

@@ -94,7 +94,7 @@ model::TensorGroup::Input input_of(const ParallelConfig& parallel) {
   return parallel.split_features ? model::TensorGroup::Input::kSliced : model::TensorGroup::Input::kWhole;
 }
 
-PreparedJob prepare_job(const Config& config) {
+PreparedJob prepare_blueprint(const Config& config) {
   PreparedJob job;
   job.config = config;
   job.data = data::open_data_set(config.data);
@@ -102,6 +102,11 @@ PreparedJob prepare_job(const Config& config) {
     throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
   job.shape = shape_of(job.data.train->spec());
   job.blueprint = model::model_blueprint(config.model, job.shape);
+  return job;
+}
+
+PreparedJob prepare_job(const Config& config) {
+  PreparedJob job = prepare_blueprint(config);
   if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
   if (config.parallel.tensor > 1) require_slices(config, job.blueprint);
   if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero_inside_host) return job;

@@ -25,6 +25,8 @@ struct PreparedJob {
 
 // Opens the data and builds the model. Throws Error(kBadInput or kUnavailable).
 PreparedJob prepare_job(const Config& config);
+// The same without the network: for who makes its blocks one after another.
+PreparedJob prepare_blueprint(const Config& config);
 
 model::DataShape shape_of(const data::SampleSpec& spec);
 

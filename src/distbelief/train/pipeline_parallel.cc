@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
 #include "distbelief/checkpoint/safetensors.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/strategy/cuts.h"
-#include "distbelief/train/block_costs.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/data_parallel.h"
 #include "distbelief/train/pipeline_team.h"
@@ -58,6 +58,31 @@ class OwnLoss final : public train::Task {
  private:
   PipelineParallel::Loss loss_;
 };
+
+// How long each block takes forward and backward: the best of some tries.
+std::vector<strategy::BlockCost> measure(const model::Blueprint& blueprint, std::uint64_t seed,
+                                         torch::Tensor input) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kTries = 3;
+  const auto seconds = [](auto time) { return std::chrono::duration<double>(time).count(); };
+  std::vector<strategy::BlockCost> costs(blueprint.size(), {.forward_seconds = 1e9, .backward_seconds = 1e9});
+  for (std::size_t i = 0; i < blueprint.size(); ++i) {
+    model::Network block(blueprint, {int(i), int(i) + 1}, seed);
+    torch::Tensor output;
+    for (int k = 0; k < kTries; ++k) {
+      const torch::Tensor own = input.detach().clone();
+      if (i > 0) own.set_requires_grad(true);
+      const auto begin = Clock::now();
+      output = block.forward(own);
+      const auto middle = Clock::now();
+      if (output.requires_grad()) output.backward(torch::ones_like(output));
+      costs[i].forward_seconds = std::min(costs[i].forward_seconds, seconds(middle - begin));
+      costs[i].backward_seconds = std::min(costs[i].backward_seconds, seconds(Clock::now() - middle));
+    }
+    input = output.detach();
+  }
+  return costs;
+}
 
 // How stages tell rank 0 what they hold, for the model file.
 Json heads_of(const std::vector<TensorView>& tensors, std::size_t weights) {
@@ -152,7 +177,7 @@ std::vector<int> PipelineParallel::State::stage_ends(const torch::Tensor& sample
   std::vector<std::int64_t> ends(std::size_t(mesh.pipeline), 0);
   std::string failure;
   if (world.rank() == 0) try {
-      const auto costs = train::measure_blocks(blueprint, options.seed, sample);
+      const auto costs = measure(blueprint, options.seed, sample);
       const strategy::Cuts cuts = options.cuts.empty()
                                       ? strategy::choose_cuts(costs, mesh.pipeline, {})
                                       : strategy::given_cuts(options.cuts, costs, mesh.pipeline, {});

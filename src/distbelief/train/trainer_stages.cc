@@ -44,9 +44,10 @@ void Trainer::lay_out() {
   }
   const std::uint64_t samples = std::max<std::uint64_t>(plan_.lane_range(0, 0).size(), kEvaluationChunk);
   Shape shape = job_.data.train->spec().input_shape;  // of this worker
-  shape.insert(shape.begin(), std::int64_t(samples));
-  array_bytes_ = largest_array(stages_, mesh, world_,
-                               torch::zeros(shape, job_.shape.tokens ? torch::kInt64 : torch::kFloat32));
+  shape.insert(shape.begin(), 1);                     // one sample tells how large the others' arrays are
+  array_bytes_ =
+      samples * largest_array(stages_, mesh, world_,
+                              torch::zeros(shape, job_.shape.tokens ? torch::kInt64 : torch::kFloat32));
   checkpointer_.set_part(place * mesh.tensor + own.tensor, pipeline * mesh.tensor,
                          tensor_world_ ? &*tensor_world_ : nullptr);
 }

@@ -1,0 +1,288 @@
+#include "distbelief/cli/plan_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/hex.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/cli/job_check.h"
+#include "distbelief/cli/job_flags.h"
+#include "distbelief/cluster/launch.h"
+#include "distbelief/report/memory.h"
+#include "distbelief/report/summary.h"
+#include "distbelief/train/worker.h"
+
+namespace distbelief::cli {
+namespace {
+
+using Json = nlohmann::json;
+constexpr double kGiB = double(std::size_t{1} << 30);
+
+struct PlanFlags {
+  JobFlags job;
+  int workers = 0;
+  std::string hosts;
+  std::string memory;
+  bool json = false;
+};
+
+struct MeasureFlags {
+  std::string job_hex;
+  std::string out;
+  std::vector<std::int64_t> lane_sizes;
+};
+
+// "1.2G", "800M", "1.5GiB", "2000000000"; G is 2^30.
+std::size_t parse_bytes(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit(end, text.data() + text.size());
+  for (const std::string_view suffix : {"iB", "B"})
+    if (unit.size() > suffix.size() - (suffix == "B") && unit.ends_with(suffix))
+      unit.resize(unit.size() - suffix.size());
+  const std::size_t power = std::string_view("KMGT").find(unit.empty() ? '\0' : char(std::toupper(unit[0])));
+  const bool known = unit.empty() || (unit.size() == 1 && power != std::string_view::npos);
+  if (error != std::errc() || !known || number <= 0)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("--memory-per-worker wants a size like 1.2G or 800M, found '{}'", text));
+  return std::size_t(unit.empty() ? number : number * double(std::size_t{1} << (10 * (power + 1))));
+}
+
+std::string size_text(std::size_t bytes) {
+  return double(bytes) < kGiB / 10 ? fmt::format("{:.1f} MiB", double(bytes) / double(1 << 20))
+                                   : fmt::format("{:.2f} GiB", double(bytes) / kGiB);
+}
+
+std::vector<int> workers_per_host(const Config& config, const std::vector<cluster::HostSlots>& hosts) {
+  if (hosts.empty()) return {int(config.parallel.workers)};
+  std::vector<int> workers;
+  for (const cluster::HostSlots& host : hosts) workers.push_back(host.slots);
+  return workers;
+}
+
+// Why the program cannot train a job, or nothing.
+std::optional<std::string> refusal(Config config) {
+  if (const std::vector<Fault> faults = find_faults(config); !faults.empty()) return faults[0].message;
+  try {
+    train::resolve_for_workers(config, int(config.parallel.workers));
+    train::require_mesh(config, int(config.parallel.workers));
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return std::nullopt;
+}
+
+// As many workers as can compute at the same time, on every host: more would only disturb the measurement.
+cluster::LaunchOptions measuring_workers(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+                                         const Invocation& invocation) {
+  const int cores = int(std::max(1U, std::thread::hardware_concurrency()));
+  const auto threads = int(config.parallel.threads);
+  cluster::LaunchOptions launch;
+  launch.workers = std::min(int(config.parallel.workers) * threads, cores);
+  for (const cluster::HostSlots& host : hosts) {
+    launch.hosts.push_back(host);
+    launch.hosts.back().slots = std::min(host.slots * threads, cores);
+  }
+  if (!hosts.empty())
+    launch.workers = std::accumulate(launch.hosts.begin(), launch.hosts.end(), 0,
+                                     [](int sum, const auto& host) { return sum + host.slots; });
+  launch.isa = cluster::weakest_isa(hosts, {}, own_path(), *invocation.interrupted);
+  return launch;
+}
+
+// Starts workers that measure, and waits for what they found.
+train::PlanMeasurement measured(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+                                const Invocation& invocation) {
+  const ScratchFolder scratch;
+  const std::filesystem::path answer = scratch.path() / "measured.json";
+  const std::vector<std::int64_t> sizes = strategy::lane_sizes(
+      train::layout_job(config, workers_per_host(config, hosts)), train::given_lanes(config));
+  cluster::LaunchOptions launch = measuring_workers(config, hosts, invocation);
+  Config plain = config;  // what is measured does not depend on the mesh
+  plain.parallel = {};
+  plain.parallel.overlap = config.parallel.overlap;
+  plain.parallel.bucket_mb = config.parallel.bucket_mb;
+  plain.parallel.deadline_seconds = config.parallel.deadline_seconds;
+  plain.train.accumulate = 1;
+  plain.train.batch_size = std::max<std::int64_t>(launch.workers, config.train.batch_size);
+  plain.elastic = {};
+  train::resolve_for_workers(plain, launch.workers);
+  launch.command = {own_path(), "measure",       "--job-hex", to_hex(to_toml(plain)),
+                    "--out",    answer.string(), "--lanes",   fmt::format("{}", fmt::join(sizes, ","))};
+  fmt::print(stderr, "distbelief: measuring {} on {} worker{}, lanes of {} samples\n", config.model.name,
+             launch.workers, launch.workers == 1 ? "" : "s", fmt::join(sizes, " and "));
+  const int code = cluster::run_workers(launch, *invocation.interrupted);
+  if (code == 130) throw Error(ErrorCode::kAborted, "interrupted while measuring");
+  if (code == 2) throw Error(ErrorCode::kBadInput, "the workers refused the job; see above");
+  std::ifstream file(answer);
+  const Json found = Json::parse(file, nullptr, false);
+  if (code != 0 || found.is_discarded())
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the workers that measure ended with code {}; see above", code));
+  return train::plan_measurement_from_json(found);
+}
+
+int measure(const MeasureFlags& flags, const Invocation& invocation) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
+  pin_or_restart(invocation);
+  spdlog::set_default_logger(spdlog::null_logger_mt("measure"));  // errors are on standard error already
+  const Config config = parse_job(from_hex(flags.job_hex), "job");
+  return train::run_in_world(train::world_options(config), [&](World& world) {
+    const train::PlanMeasurement found = train::measure_for_plan(
+        world, config, {.lane_sizes = flags.lane_sizes, .release_unused_memory = release_unused_memory});
+    if (world.rank() == 0) report::write_json_atomically(flags.out, train::to_json(found));
+    return 0;
+  });
+}
+
+std::string no_layout(const strategy::Plan& plan, std::size_t limit) {
+  if (const strategy::LeftOut* least = strategy::smallest_left_out(plan))
+    return fmt::format(
+        "no layout fits {} per worker; {} needs least, {} per worker: give each worker that much, take more "
+        "workers, or a smaller batch or network",
+        size_text(limit), strategy::to_string(least->layout), size_text(least->bytes_needed));
+  std::string message = "no layout of these workers is possible:";
+  for (const strategy::LeftOut& left : plan.left_out)
+    message += fmt::format("\n  {}: {}", strategy::to_string(left.layout), left.reason);
+  return message;
+}
+
+std::string mesh_text(const strategy::MeshLayout& layout) {
+  std::string text = fmt::format("data {}", layout.mesh.data);
+  if (layout.mesh.pipeline > 1) text += fmt::format(" x pipeline {}", layout.mesh.pipeline);
+  if (layout.mesh.tensor > 1) text += fmt::format(" x tensor {}", layout.mesh.tensor);
+  if (layout.zero > 1) text += fmt::format(", zero {}", layout.zero);
+  return text;
+}
+
+std::string schedule_text(const strategy::MeshLayout& layout) {
+  if (layout.mesh.pipeline == 1) return "-";
+  return std::string(strategy::to_string(layout.schedule)) + (layout.recompute ? ", recompute" : "");
+}
+
+void show(const strategy::Plan& plan) {
+  std::size_t mesh = 4, schedule = 8;
+  for (const strategy::PlannedLayout& planned : plan.layouts) {
+    mesh = std::max(mesh, mesh_text(planned.layout).size());
+    schedule = std::max(schedule, schedule_text(planned.layout).size());
+  }
+  fmt::print("{:<{}}  {:<{}}  {:>5}  {:>9}  {:>10}  {:>10}  {}\n", "mesh", mesh, "schedule", schedule,
+             "lanes", "step ms", "samples/s", "per worker", "note");
+  for (const strategy::PlannedLayout& planned : plan.layouts)
+    fmt::print("{:<{}}  {:<{}}  {:>5}  {:>9.2f}  {:>10.0f}  {:>10}  {}\n", mesh_text(planned.layout), mesh,
+               schedule_text(planned.layout), schedule, planned.layout.lanes, 1e3 * planned.seconds.total(),
+               planned.samples_per_second, size_text(planned.bytes.total()), planned.note);
+  if (!plan.left_out.empty()) fmt::print("left out:\n");
+  for (const strategy::LeftOut& left : plan.left_out)
+    fmt::print("  {}: {}\n", strategy::to_string(left.layout), left.reason);
+}
+
+int plan(const PlanFlags& flags, const Invocation& invocation) {
+  Job job = flags.job.read();
+  const std::vector<cluster::HostSlots> hosts =
+      flags.hosts.empty() ? std::vector<cluster::HostSlots>{} : cluster::parse_hosts(flags.hosts);
+  const int slots = std::accumulate(hosts.begin(), hosts.end(), 0,
+                                    [](int sum, const auto& host) { return sum + host.slots; });
+  if (slots > 0 && flags.workers > 0 && flags.workers != slots)
+    throw Error(ErrorCode::kBadInput, fmt::format("--workers {} and --hosts {} disagree; give one of them",
+                                                  flags.workers, flags.hosts));
+  if (slots > 0 || flags.workers > 0) job.config.parallel.workers = std::max(slots, flags.workers);
+  job.config = train::with_layout(job.config, {.mesh = {.data = int(job.config.parallel.workers)},
+                                               .zero = int(job.config.parallel.zero),
+                                               .recompute = job.config.parallel.recompute,
+                                               .lanes = train::given_lanes(job.config)});
+  job.config.parallel.data = 0;
+  const std::size_t limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory);
+  validate(job);
+  check_named(job);
+  const train::PlanMeasurement found = measured(job.config, hosts, invocation);
+  const strategy::Plan plan = train::plan_job({.config = job.config,
+                                               .workers_per_host = workers_per_host(job.config, hosts),
+                                               .memory_limit = limit,
+                                               .refused = refusal},
+                                              found);
+  if (plan.layouts.empty()) throw Error(ErrorCode::kBadInput, no_layout(plan, limit));
+  if (!flags.json) {
+    show(plan);
+    return 0;
+  }
+  Json layouts = Json::array(), left_out = Json::array();
+  for (const strategy::PlannedLayout& planned : plan.layouts) layouts.push_back(train::to_json(planned));
+  for (const strategy::LeftOut& left : plan.left_out) left_out.push_back(train::to_json(left));
+  fmt::print("{}\n", Json{{"workers", job.config.parallel.workers},
+                          {"memory_per_worker", limit},
+                          {"layouts", layouts},
+                          {"left_out", left_out},
+                          {"measured", train::to_json(found)}}
+                         .dump());
+  return 0;
+}
+
+}  // namespace
+
+ChosenLayout choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts,
+                           const Invocation& invocation) {
+  const std::vector<int> workers = workers_per_host(job.config, hosts);
+  const std::size_t limit =
+      report::available_bytes() / std::size_t(*std::max_element(workers.begin(), workers.end()));
+  const train::PlanMeasurement found = measured(job.config, hosts, invocation);
+  const strategy::Plan plan = train::plan_job(
+      {.config = job.config, .workers_per_host = workers, .memory_limit = limit, .refused = refusal}, found);
+  if (plan.layouts.empty()) throw Error(ErrorCode::kBadInput, no_layout(plan, limit));
+  const strategy::PlannedLayout& best = plan.layouts[0];
+  fmt::print(stderr,
+             "distbelief: parallel.mesh = \"auto\" takes {}: {:.2f} ms a step and {} per worker predicted, "
+             "best of {}\n",
+             strategy::to_string(best.layout), 1e3 * best.seconds.total(), size_text(best.bytes.total()),
+             plan.layouts.size());
+  const std::int64_t samples = (job.config.train.batch_size + best.layout.lanes - 1) / best.layout.lanes;
+  const auto lane = std::ranges::find(found.lanes, samples, &strategy::LaneCosts::samples);
+  return {train::with_layout(job.config, best.layout),
+          lane == found.lanes.end() ? strategy::LaneCosts{} : *lane};
+}
+
+void add_plan(CLI::App& app, const Invocation& invocation, Run& run) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command =
+      app.add_subcommand("plan", "which meshes of workers there are for a job, and how fast each would be");
+  flags->job.add_to(*command, false);
+  command->add_option("--workers", flags->workers, "how many processes")->check(CLI::Range(1, 4096));
+  command->add_option("--hosts", flags->hosts, "on which machines, with how many each: a:2,b:2");
+  command->add_option("--memory-per-worker", flags->memory,
+                      "leave out what needs more: 1.2G, 800M (default: no limit)");
+  command->add_flag("--json", flags->json, "answer as JSON");
+  command->footer(
+      "Measures the network's blocks and the exchange between workers for a few seconds, then predicts the "
+      "time of\n"
+      "a step and the memory of a worker for every mesh; best first. parallel.mesh = \"auto\" takes the "
+      "first.\n"
+      "Examples:\n"
+      "  distbelief plan job.toml --workers 4\n"
+      "  distbelief plan job.toml --workers 4 --memory-per-worker 1.2G --set train.batch_size=256 --json");
+  command->callback([=, &invocation, &run] { run = [=, &invocation] { return plan(*flags, invocation); }; });
+}
+
+void add_measure(CLI::App& app, const Invocation& invocation, Run& run) {
+  auto flags = std::make_shared<MeasureFlags>();
+  CLI::App* command = app.add_subcommand("measure", "what plan starts")->group("");
+  command->add_option("--job-hex", flags->job_hex)->required();
+  command->add_option("--out", flags->out)->required();
+  command->add_option("--lanes", flags->lane_sizes)->required()->delimiter(',');
+  command->callback(
+      [=, &invocation, &run] { run = [=, &invocation] { return measure(*flags, invocation); }; });
+}
+
+}  // namespace distbelief::cli

@@ -1,0 +1,247 @@
+#include "distbelief/train/plan_measurement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "distbelief/report/memory.h"
+#include "distbelief/strategy/allreduce_group.h"
+#include "distbelief/train/block_costs.h"
+#include "distbelief/train/evaluation.h"
+
+namespace distbelief::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+constexpr std::size_t kPieceElements = std::size_t{1} << 18;  // of a parameter: 1 MiB
+constexpr std::size_t kMostPieces = 32;
+constexpr std::int64_t kLanes = 4;
+constexpr std::size_t kCopied = std::size_t{4} << 20;
+constexpr int kWarmUp = 2, kRepeats = 9;
+
+// Over all workers, each of which gave its own.
+std::vector<double> mean(comm::Communicator& workers, std::vector<double> values) {
+  workers.allreduce(comm::view(values.data(), values.size()), comm::ReduceOp::kSum);
+  for (double& value : values) value /= workers.size();
+  return values;
+}
+
+// Median seconds of `body`, which all workers begin at the same time; the mean over workers. Collective.
+double timed(comm::Communicator& workers, const std::function<void()>& body) {
+  std::vector<double> seconds;
+  for (int i = 0; i < kWarmUp + kRepeats; ++i) {
+    workers.barrier();
+    const auto begin = Clock::now();
+    body();
+    if (i >= kWarmUp) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return mean(workers, {seconds[seconds.size() / 2]})[0];
+}
+
+// A step of `peers` in which nothing is computed: gradients are handed over, added up and used.
+struct EmptyStep {
+  std::size_t pieces = 1;
+  std::size_t elements = kPieceElements;  // of a piece
+  std::int64_t lanes = 1;                 // of each worker
+};
+
+double empty_step_seconds(World& peers, comm::Communicator& everyone, const Config& config,
+                          const EmptyStep& step) {
+  std::vector<compute::Layout::Parameter> parameters;
+  for (std::size_t i = 0; i < step.pieces; ++i)
+    parameters.push_back({fmt::format("piece{}", i), {std::int64_t(step.elements)}});
+  strategy::AllreduceGroup::Options options = group_options(config);
+  options.threads = 1;
+  options.lanes = step.lanes * peers.size();
+  strategy::AllreduceGroup group(peers, parameters, options);
+  const std::vector<std::int64_t> samples(std::size_t(options.lanes), 1);
+  const std::vector<float> gradient(step.elements, 1e-3F);
+  strategy::AllreduceSharing& sharing = group.sharing(0);
+  std::int64_t number = 0;
+  return timed(everyone, [&] {
+    sharing.begin_step({number++, config.train.optimizer.lr, samples});
+    for (std::int64_t lane = group.carrier(0).first_lane; lane < group.carrier(0).end_lane; ++lane) {
+      sharing.begin_lane(lane);
+      for (std::size_t i = step.pieces; i-- > 0;) sharing.gradient(int(i), gradient.data());
+      sharing.end_lane();
+    }
+    sharing.end_step();
+  });
+}
+
+strategy::SharingCosts measure_sharing(World& world, const Config& config, std::size_t parameter_bytes) {
+  World alone = world.split(world.rank());
+  World near = world.split(world.host());
+  comm::Communicator& everyone = world.communicator();
+  const std::size_t pieces =
+      std::clamp<std::size_t>(parameter_bytes / (kPieceElements * sizeof(float)), 1, kMostPieces);
+  // A network smaller than a piece is all in the caches: measured as small as it is.
+  const std::size_t elements =
+      std::clamp<std::size_t>(parameter_bytes / sizeof(float), compute::kBlock, kPieceElements);
+  const auto bytes = double(pieces * elements * sizeof(float));
+  strategy::SharingCosts costs;
+  costs.replicas = near.size();
+  costs.meet_seconds = empty_step_seconds(near, everyone, config, {.pieces = 1, .elements = compute::kBlock});
+  const double little =
+      empty_step_seconds(alone, everyone, config, {.pieces = 1, .elements = compute::kBlock});
+  const double one = empty_step_seconds(alone, everyone, config, {pieces, elements, 1});
+  const double several = empty_step_seconds(alone, everyone, config, {pieces, elements, kLanes});
+  costs.alone = std::max(0.0, one - little) / bytes;
+  costs.further_lane = std::max(0.0, several - one) / (double(kLanes - 1) * bytes);
+  costs.together = costs.alone;
+  if (near.size() > 1)
+    costs.together = std::max(0.0, empty_step_seconds(near, everyone, config, {pieces, elements, 1}) -
+                                       costs.meet_seconds) /
+                     bytes;
+  return costs;
+}
+
+double copy_rate(comm::Communicator& workers) {
+  const std::vector<char> from(kCopied, 1);
+  std::vector<char> to(kCopied);
+  return double(kCopied) / timed(workers, [&] { std::memcpy(to.data(), from.data(), kCopied); });
+}
+
+strategy::LinkCosts measure_link(World& world) {
+  if (world.hosts() == 1) return {};
+  std::vector<float> values(kCopied / sizeof(float));
+  const auto summed = [&](std::size_t count) {
+    return timed(world.communicator(), [&, count] {
+      if (world.leaders() != nullptr)
+        world.leaders()->allreduce(comm::view(values.data(), count), comm::ReduceOp::kSum);
+    });
+  };
+  const double little = summed(1), much = summed(values.size());
+  const double moved = 2.0 * double(kCopied) * (world.hosts() - 1) / world.hosts();
+  // An allreduce is two rounds of messages. Workers that are no leaders take no part, and no time.
+  const double share = double(world.size()) / world.hosts();
+  return {.latency_seconds = share * little / 2,
+          .bytes_per_second = moved / std::max(1e-9, share * (much - little))};
+}
+
+// Workers differ by chance; each knows the mean.
+void average(comm::Communicator& workers, strategy::LaneCosts& lane) {
+  std::vector<double> values{lane.data_seconds};
+  for (const strategy::BlockCost& block : lane.blocks) {
+    values.push_back(block.forward_seconds);
+    values.push_back(block.backward_seconds);
+  }
+  values = mean(workers, std::move(values));
+  lane.data_seconds = values[0];
+  for (std::size_t i = 0; i < lane.blocks.size(); ++i) {
+    lane.blocks[i].forward_seconds = values[1 + 2 * i];
+    lane.blocks[i].backward_seconds = values[2 + 2 * i];
+  }
+}
+
+// libtorch loads much when it first computes; that is no network's.
+std::size_t base_bytes(const PreparedJob& job, const PlanMeasurementOptions& options) {
+  measure_lane(job, {.samples = 1});
+  if (options.release_unused_memory) options.release_unused_memory();
+  return report::rss_bytes();
+}
+
+double largest(comm::Communicator& workers, double own) {
+  std::vector<double> all(std::size_t(workers.size()));
+  all[std::size_t(workers.rank())] = own;
+  workers.allreduce(comm::view(all.data(), all.size()), comm::ReduceOp::kSum);
+  return *std::max_element(all.begin(), all.end());
+}
+
+}  // namespace
+
+PlanMeasurement measure_for_plan(World& world, const Config& config, const PlanMeasurementOptions& options) {
+  comm::Communicator& workers = world.communicator();
+  const PreparedJob job = prepare_blueprint(config);
+  PlanMeasurement measured;
+  measured.machine.cores = int(std::max(1U, std::thread::hardware_concurrency()));
+  measured.machine.base_bytes = std::size_t(largest(workers, double(base_bytes(job, options))));
+  measured.validated = std::int64_t(std::min(kEvaluationChunk, job.data.test->size()));
+  std::size_t parameter_bytes = 0;
+  for (const std::int64_t samples : options.lane_sizes) {
+    measured.lanes.push_back(measure_lane(
+        job, {.samples = samples, .largest_of_all = [&](double own) { return largest(workers, own); }}));
+    average(workers, measured.lanes.back());
+    parameter_bytes = 0;
+    for (const strategy::BlockCost& block : measured.lanes.back().blocks)
+      parameter_bytes += block.parameter_bytes;
+  }
+  measured.machine.sharing = measure_sharing(world, config, parameter_bytes);
+  measured.machine.copy_bytes_per_second = copy_rate(workers);
+  measured.machine.between_hosts = measure_link(world);
+  return measured;
+}
+
+Json to_json(const PlanMeasurement& measurement) {
+  const strategy::MachineCosts& machine = measurement.machine;
+  Json lanes = Json::array();
+  for (const strategy::LaneCosts& lane : measurement.lanes) {
+    Json blocks = Json::array();
+    for (const strategy::BlockCost& block : lane.blocks)
+      blocks.push_back({{"forward_seconds", block.forward_seconds},
+                        {"backward_seconds", block.backward_seconds},
+                        {"parameter_bytes", block.parameter_bytes},
+                        {"activation_bytes", block.activation_bytes},
+                        {"output_bytes", block.output_bytes},
+                        {"working_bytes", block.working_bytes},
+                        {"forward_bytes", block.forward_bytes}});
+    lanes.push_back({{"samples", lane.samples},
+                     {"data_seconds", lane.data_seconds},
+                     {"input_bytes", lane.input_bytes},
+                     {"blocks", blocks}});
+  }
+  return {{"cores", machine.cores},
+          {"base_bytes", machine.base_bytes},
+          {"validated", measurement.validated},
+          {"copy_bytes_per_second", machine.copy_bytes_per_second},
+          {"sharing",
+           {{"alone", machine.sharing.alone},
+            {"together", machine.sharing.together},
+            {"replicas", machine.sharing.replicas},
+            {"further_lane", machine.sharing.further_lane},
+            {"meet_seconds", machine.sharing.meet_seconds}}},
+          {"between_hosts",
+           {{"latency_seconds", machine.between_hosts.latency_seconds},
+            {"bytes_per_second", machine.between_hosts.bytes_per_second}}},
+          {"lanes", lanes}};
+}
+
+PlanMeasurement plan_measurement_from_json(const Json& json) {
+  const Json& sharing = json.at("sharing");
+  const Json& link = json.at("between_hosts");
+  PlanMeasurement measured;
+  measured.machine = {.cores = json.at("cores"),
+                      .base_bytes = json.at("base_bytes"),
+                      .copy_bytes_per_second = json.at("copy_bytes_per_second"),
+                      .sharing = {.alone = sharing.at("alone"),
+                                  .together = sharing.at("together"),
+                                  .replicas = sharing.at("replicas"),
+                                  .further_lane = sharing.at("further_lane"),
+                                  .meet_seconds = sharing.at("meet_seconds")},
+                      .between_hosts = {.latency_seconds = link.at("latency_seconds"),
+                                        .bytes_per_second = link.at("bytes_per_second")}};
+  measured.validated = json.at("validated");
+  for (const Json& lane : json.at("lanes")) {
+    measured.lanes.push_back({.samples = lane.at("samples"),
+                              .data_seconds = lane.at("data_seconds"),
+                              .input_bytes = lane.at("input_bytes"),
+                              .blocks = {}});
+    for (const Json& block : lane.at("blocks"))
+      measured.lanes.back().blocks.push_back({.forward_seconds = block.at("forward_seconds"),
+                                              .backward_seconds = block.at("backward_seconds"),
+                                              .parameter_bytes = block.at("parameter_bytes"),
+                                              .activation_bytes = block.at("activation_bytes"),
+                                              .output_bytes = block.at("output_bytes"),
+                                              .working_bytes = block.at("working_bytes"),
+                                              .forward_bytes = block.at("forward_bytes")});
+  }
+  return measured;
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,129 @@
+#include "distbelief/train/planning.h"
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "distbelief/compute/optimizer.h"
+
+namespace distbelief::train {
+namespace {
+
+using Json = nlohmann::json;
+
+bool keeps_sums(const Config& resolved) {
+  const std::unique_ptr<compute::Optimizer> optimizer = compute::make_optimizer(resolved.train.optimizer);
+  const strategy::AllreduceGroup::Options group = group_options(resolved);
+  const strategy::LanePlan plan = strategy::plan_lanes(1, {1}, 1);
+  strategy::AllreduceSharing::Options sharing;
+  sharing.plan = &plan;
+  sharing.optimizer = optimizer.get();
+  sharing.clip_norm = group.clip_norm;
+  sharing.overlap = group.overlap;
+  return strategy::AllreduceSharing::keeps_sums(sharing);
+}
+
+// What tensor parallelism exchanges, by how each model is split: a sum after each pair of layers forward, one
+// before it backward; attention and what follows it are two pairs.
+std::vector<strategy::TensorSplit> tensor_splits(const Config& config, const strategy::LaneCosts& lane) {
+  const bool two_pairs = config.model.name == "gpt" || config.model.name.starts_with("resnet");
+  std::vector<strategy::TensorSplit> splits;
+  for (std::size_t i = 0; i < lane.blocks.size(); ++i) {
+    const bool inner = i > 0 && i + 1 < lane.blocks.size();
+    splits.push_back({.share = lane.blocks[i].parameter_bytes > 0 ? 1.0 : 0.0,
+                      .exchanges = inner && two_pairs ? 4 : 1,
+                      .exchanged_bytes = lane.blocks[i].output_bytes});
+  }
+  return splits;
+}
+
+Json to_json(const strategy::MeshLayout& layout) {
+  return {{"data", layout.mesh.data},
+          {"pipeline", layout.mesh.pipeline},
+          {"tensor", layout.mesh.tensor},
+          {"zero", layout.zero},
+          {"schedule", strategy::to_string(layout.schedule)},
+          {"chunks", layout.chunks},
+          {"recompute", layout.recompute},
+          {"lanes", layout.lanes}};
+}
+
+}  // namespace
+
+std::int64_t given_lanes(const Config& config) { return config.parallel.lanes * config.train.accumulate; }
+
+strategy::LayoutJob layout_job(const Config& config, const std::vector<int>& workers_per_host) {
+  Config resolved = config;
+  resolve_for_workers(resolved, std::accumulate(workers_per_host.begin(), workers_per_host.end(), 0));
+  return {.workers_per_host = workers_per_host,
+          .batch = config.train.batch_size,
+          .threads = int(config.parallel.threads),
+          .optimizer_arrays = int(compute::make_optimizer(config.train.optimizer)->state_names().size()),
+          .keeps_sums = keeps_sums(resolved),
+          .overlaps = resolved.parallel.overlap != "off",
+          .snapshots = config.checkpoint.snapshots,
+          .bucket_bytes = group_options(resolved).bucket_bytes,
+          .prefetch = config.data.prefetch};
+}
+
+strategy::Plan plan_job(const PlanRequest& request, const PlanMeasurement& measured) {
+  strategy::PlanInput input{.job = layout_job(request.config, request.workers_per_host),
+                            .machine = measured.machine,
+                            .lanes = measured.lanes,
+                            .tensor_splits = tensor_splits(request.config, measured.lanes.at(0)),
+                            .given_lanes = given_lanes(request.config),
+                            .recompute = request.config.parallel.recompute,
+                            .zero = int(request.config.parallel.zero),
+                            .memory_limit = request.memory_limit};
+  input.job.validated = measured.validated;
+  if (request.refused)
+    input.refused = [&](const strategy::MeshLayout& layout) {
+      return request.refused(with_layout(request.config, layout));
+    };
+  return strategy::plan_layouts(input);
+}
+
+Config with_layout(Config config, const strategy::MeshLayout& layout) {
+  config.parallel.mesh = "given";
+  config.parallel.workers = layout.mesh.workers();
+  config.parallel.data = layout.mesh.data;
+  config.parallel.pipeline = layout.mesh.pipeline;
+  config.parallel.tensor = layout.mesh.tensor;
+  config.parallel.zero = layout.zero;
+  config.parallel.schedule = std::string(strategy::to_string(layout.schedule));
+  config.parallel.chunks = layout.mesh.pipeline > 1 ? layout.chunks : 0;
+  config.parallel.recompute = layout.recompute;
+  config.parallel.lanes = layout.lanes;
+  config.train.accumulate = 1;  // its micro-batches are among the lanes
+  config.parallel.cuts.clear();
+  return config;
+}
+
+Json to_json(const strategy::PlannedLayout& planned) {
+  const strategy::WorkerBytes& bytes = planned.bytes;
+  Json json = to_json(planned.layout);
+  json["cuts"] = std::vector<int>(planned.cuts.ends.begin(), planned.cuts.ends.end() - 1);
+  json["step_seconds"] = planned.seconds.total();
+  json["compute_seconds"] = planned.seconds.compute;
+  json["exchange_seconds"] = planned.seconds.exchange;
+  json["idle_share"] = planned.seconds.idle;
+  json["samples_per_second"] = planned.samples_per_second;
+  json["worker_bytes"] = bytes.total();
+  json["resident_bytes"] = bytes.total() + bytes.mapped;
+  json["bytes"] = {{"base", bytes.base},           {"parameters", bytes.parameters},
+                   {"state", bytes.state},         {"gradients", bytes.gradients},
+                   {"sums", bytes.sums},           {"activations", bytes.activations},
+                   {"messages", bytes.messages},   {"batches", bytes.batches},
+                   {"snapshots", bytes.snapshots}, {"saving", bytes.saving},
+                   {"start", bytes.start},         {"mapped", bytes.mapped}};
+  json["note"] = planned.note;
+  return json;
+}
+
+Json to_json(const strategy::LeftOut& left) {
+  Json json = to_json(left.layout);
+  json["reason"] = left.reason;
+  if (left.bytes_needed > 0) json["worker_bytes"] = left.bytes_needed;
+  return json;
+}
+
+}  // namespace distbelief::train
