@@ -152,8 +152,10 @@ class Planner {
 
   PlannedLayout predicted(const MeshLayout& layout) const {
     const LaneCosts lane = costs_of(in_.lanes, largest_lane(in_.job.batch, layout.lanes));
+    const auto splits = in_.tensor_splits.find(layout.mesh.tensor);
     const std::vector<BlockCost> blocks =
-        split_blocks(lane, in_.tensor_splits, layout.mesh.tensor, in_.machine);
+        split_blocks(lane, splits == in_.tensor_splits.end() ? std::vector<TensorSplit>() : splits->second,
+                     layout.mesh.tensor, in_.machine);
     PlannedLayout planned;
     planned.layout = layout;
     planned.cuts = choose_cuts(blocks, layout.mesh.pipeline * layout.chunks, {});
@@ -197,7 +199,7 @@ std::string to_string(const MeshLayout& layout) {
 }
 
 std::int64_t default_lanes(const Mesh& mesh, int threads) {
-  return std::int64_t(mesh.workers()) * (mesh.pipeline > 1 ? kLanesPerStage : threads);
+  return std::int64_t(mesh.workers() / mesh.tensor) * (mesh.pipeline > 1 ? kLanesPerStage : threads);
 }
 
 std::vector<std::int64_t> lane_sizes(const LayoutJob& job, std::int64_t given_lanes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,9 +15,9 @@ namespace distbelief::strategy {
 struct PlanInput {
   LayoutJob job;
   MachineCosts machine;
-  std::vector<LaneCosts> lanes;            // by size; what is not there is scaled from the nearest
-  std::vector<TensorSplit> tensor_splits;  // per block; empty: nothing is split
-  std::int64_t given_lanes = 0;            // 0: as many as suit the mesh
+  std::vector<LaneCosts> lanes;  // by size; what is not there is scaled from the nearest
+  std::map<int, std::vector<TensorSplit>> tensor_splits{};  // by parallel.tensor, per block
+  std::int64_t given_lanes = 0;                             // 0: as many as suit the mesh
   bool recompute = false;
   int zero = 1;
   std::size_t memory_limit = 0;  // per worker; 0: none

@@ -65,8 +65,14 @@ void require_stages(const Config& config, int blocks) {
     strategy::given_cuts(firsts, std::vector<strategy::BlockCost>(std::size_t(blocks)), int(stages), {});
 }
 
+}  // namespace
+
+model::TensorGroup::Input input_of(const ParallelConfig& parallel) {
+  return parallel.split_features ? model::TensorGroup::Input::kSliced : model::TensorGroup::Input::kWhole;
+}
+
 // Makes every block once as the first of a tensor group would.
-void require_slices(const Config& config, const model::Blueprint& blueprint) {
+std::vector<double> sliced_shares(const Config& config, const model::Blueprint& blueprint) {
   class Absent final : public model::TensorGroup {
    public:
     using TensorGroup::TensorGroup;
@@ -78,20 +84,23 @@ void require_slices(const Config& config, const model::Blueprint& blueprint) {
         ErrorCode::kBadInput,
         fmt::format("model '{}' needs whole samples; parallel.split_features is for mlp, leave it out",
                     config.model.name));
-  bool sliced = false;
-  for (int block = 0; block < int(blueprint.size()); ++block)
-    sliced |= model::Network(blueprint, {block, block + 1}, config.train.seed, &group).is_sliced();
-  if (!sliced)
+  std::vector<double> shares;
+  for (int block = 0; block < int(blueprint.size()); ++block) {
+    const model::Network network(blueprint, {block, block + 1}, config.train.seed, &group);
+    std::int64_t all = 0, sliced = 0;
+    for (const torch::Tensor& parameter : network.parameters()) {
+      const model::SlicedTensor held = network.sliced(parameter);
+      all += element_count(held.whole);
+      sliced += held.slice.is_whole() ? 0 : element_count(held.whole);
+    }
+    shares.push_back(all == 0 ? 0.0 : double(sliced) / double(all));
+  }
+  if (std::all_of(shares.begin(), shares.end(), [](double share) { return share == 0; }))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("model '{}' has no layers that parallel.tensor {} can slice; use gpt, mlp or a "
                             "resnet, or parallel.pipeline",
                             config.model.name, config.parallel.tensor));
-}
-
-}  // namespace
-
-model::TensorGroup::Input input_of(const ParallelConfig& parallel) {
-  return parallel.split_features ? model::TensorGroup::Input::kSliced : model::TensorGroup::Input::kWhole;
+  return shares;
 }
 
 PreparedJob prepare_blueprint(const Config& config) {
@@ -108,7 +117,7 @@ PreparedJob prepare_blueprint(const Config& config) {
 PreparedJob prepare_job(const Config& config) {
   PreparedJob job = prepare_blueprint(config);
   if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
-  if (config.parallel.tensor > 1) require_slices(config, job.blueprint);
+  if (config.parallel.tensor > 1) sliced_shares(config, job.blueprint);  // refuses what cannot be
   if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero_inside_host) return job;
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold

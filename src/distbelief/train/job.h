@@ -30,6 +30,10 @@ PreparedJob prepare_blueprint(const Config& config);
 
 model::DataShape shape_of(const data::SampleSpec& spec);
 
+// How much of each block's parameters parallel.tensor slices. Throws Error(kBadInput), with the layer and
+// what would do, when it cannot.
+std::vector<double> sliced_shares(const Config& config, const model::Blueprint& blueprint);
+
 // What the workers of a tensor group get of each sample.
 model::TensorGroup::Input input_of(const ParallelConfig& parallel);
 // Where that is a slice: the job's data are this worker's columns from now on.

@@ -1,8 +1,10 @@
 #include "distbelief/train/planning.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "distbelief/base/error.h"
 #include "distbelief/compute/optimizer.h"
 
 namespace distbelief::train {
@@ -22,15 +24,24 @@ bool keeps_sums(const Config& resolved) {
   return strategy::AllreduceSharing::keeps_sums(sharing);
 }
 
-// What tensor parallelism exchanges, by how each model is split: a sum after each pair of layers forward, one
-// before it backward; attention and what follows it are two pairs.
-std::vector<strategy::TensorSplit> tensor_splits(const Config& config, const strategy::LaneCosts& lane) {
-  const bool two_pairs = config.model.name == "gpt" || config.model.name.starts_with("resnet");
+// Sums of a group for a lane, forward and backward: one after each pair of layers, one before it backward.
+int exchanges_of(const std::string& model) {
+  if (model == "gpt") return 4;  // attention, and what follows it
+  if (model == "resnet18" || model == "resnet34") return 2;
+  return model.starts_with("resnet") ? 4 : 1;
+}
+
+// What tensor parallelism makes of each block. Throws Error(kBadInput) where it cannot slice them.
+std::vector<strategy::TensorSplit> tensor_splits(const Config& config, const model::Blueprint& blueprint,
+                                                 const strategy::LaneCosts& lane) {
+  const std::vector<double> shares = sliced_shares(config, blueprint);
   std::vector<strategy::TensorSplit> splits;
   for (std::size_t i = 0; i < lane.blocks.size(); ++i) {
     const bool inner = i > 0 && i + 1 < lane.blocks.size();
-    splits.push_back({.share = lane.blocks[i].parameter_bytes > 0 ? 1.0 : 0.0,
-                      .exchanges = inner && two_pairs ? 4 : 1,
+    splits.push_back({.share = shares[i],
+                      .exchanges = shares[i] == 0 ? 0
+                                   : inner        ? exchanges_of(config.model.name)
+                                                  : 1,
                       .exchanged_bytes = lane.blocks[i].output_bytes});
   }
   return splits;
@@ -69,16 +80,33 @@ strategy::Plan plan_job(const PlanRequest& request, const PlanMeasurement& measu
   strategy::PlanInput input{.job = layout_job(request.config, request.workers_per_host),
                             .machine = measured.machine,
                             .lanes = measured.lanes,
-                            .tensor_splits = tensor_splits(request.config, measured.lanes.at(0)),
                             .given_lanes = given_lanes(request.config),
                             .recompute = request.config.parallel.recompute,
                             .zero = int(request.config.parallel.zero),
                             .memory_limit = request.memory_limit};
   input.job.validated = measured.validated;
-  if (request.refused)
-    input.refused = [&](const strategy::MeshLayout& layout) {
-      return request.refused(with_layout(request.config, layout));
-    };
+  std::map<int, std::string> unsliceable;
+  if (const int workers =
+          std::accumulate(request.workers_per_host.begin(), request.workers_per_host.end(), 0);
+      workers > 1) {
+    const model::Blueprint blueprint = prepare_blueprint(request.config).blueprint;
+    Config sliced = request.config;
+    for (int tensor = 2; tensor <= workers; ++tensor) {
+      if (workers % tensor != 0) continue;
+      sliced.parallel.tensor = tensor;
+      try {
+        input.tensor_splits[tensor] = tensor_splits(sliced, blueprint, measured.lanes.at(0));
+      } catch (const Error& error) {
+        unsliceable[tensor] = error.message();
+      }
+    }
+  }
+  input.refused = [&](const strategy::MeshLayout& layout) -> std::optional<std::string> {
+    if (const auto found = unsliceable.find(layout.mesh.tensor); found != unsliceable.end())
+      return found->second;
+    if (request.refused) return request.refused(with_layout(request.config, layout));
+    return std::nullopt;
+  };
   return strategy::plan_layouts(input);
 }
 
