@@ -103,6 +103,31 @@ cluster::LaunchOptions measuring_workers(const Config& config, const std::vector
   return launch;
 }
 
+// What is measured does not depend on the mesh.
+Config measured_job(const Config& config, int workers) {
+  Config plain = config;
+  plain.parallel = {};
+  plain.parallel.overlap = config.parallel.overlap;
+  plain.parallel.bucket_mb = config.parallel.bucket_mb;
+  plain.parallel.deadline_seconds = config.parallel.deadline_seconds;
+  plain.train.accumulate = 1;
+  plain.train.batch_size = std::max<std::int64_t>(workers, config.train.batch_size);
+  plain.elastic = {};
+  train::resolve_for_workers(plain, workers);
+  return plain;
+}
+
+train::PlanMeasurement read_measurement(const std::filesystem::path& path, int code) {
+  if (code == 130) throw Error(ErrorCode::kAborted, "interrupted while measuring");
+  if (code == 2) throw Error(ErrorCode::kBadInput, "the workers refused the job; see above");
+  std::ifstream file(path);
+  const Json found = Json::parse(file, nullptr, false);
+  if (code != 0 || found.is_discarded())
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the workers that measure ended with code {}; see above", code));
+  return train::plan_measurement_from_json(found);
+}
+
 // Starts workers that measure, and waits for what they found.
 train::PlanMeasurement measured(const Config& config, const std::vector<cluster::HostSlots>& hosts,
                                 const Invocation& invocation) {
@@ -111,28 +136,12 @@ train::PlanMeasurement measured(const Config& config, const std::vector<cluster:
   const std::vector<std::int64_t> sizes = strategy::lane_sizes(
       train::layout_job(config, workers_per_host(config, hosts)), train::given_lanes(config));
   cluster::LaunchOptions launch = measuring_workers(config, hosts, invocation);
-  Config plain = config;  // what is measured does not depend on the mesh
-  plain.parallel = {};
-  plain.parallel.overlap = config.parallel.overlap;
-  plain.parallel.bucket_mb = config.parallel.bucket_mb;
-  plain.parallel.deadline_seconds = config.parallel.deadline_seconds;
-  plain.train.accumulate = 1;
-  plain.train.batch_size = std::max<std::int64_t>(launch.workers, config.train.batch_size);
-  plain.elastic = {};
-  train::resolve_for_workers(plain, launch.workers);
-  launch.command = {own_path(), "measure",       "--job-hex", to_hex(to_toml(plain)),
-                    "--out",    answer.string(), "--lanes",   fmt::format("{}", fmt::join(sizes, ","))};
+  launch.command = {
+      own_path(), "measure",       "--job-hex", to_hex(to_toml(measured_job(config, launch.workers))),
+      "--out",    answer.string(), "--lanes",   fmt::format("{}", fmt::join(sizes, ","))};
   fmt::print(stderr, "distbelief: measuring {} on {} worker{}, lanes of {} samples\n", config.model.name,
              launch.workers, launch.workers == 1 ? "" : "s", fmt::join(sizes, " and "));
-  const int code = cluster::run_workers(launch, *invocation.interrupted);
-  if (code == 130) throw Error(ErrorCode::kAborted, "interrupted while measuring");
-  if (code == 2) throw Error(ErrorCode::kBadInput, "the workers refused the job; see above");
-  std::ifstream file(answer);
-  const Json found = Json::parse(file, nullptr, false);
-  if (code != 0 || found.is_discarded())
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("the workers that measure ended with code {}; see above", code));
-  return train::plan_measurement_from_json(found);
+  return read_measurement(answer, cluster::run_workers(launch, *invocation.interrupted));
 }
 
 int measure(const MeasureFlags& flags, const Invocation& invocation) {
@@ -190,10 +199,21 @@ void show(const strategy::Plan& plan) {
     fmt::print("  {}: {}\n", strategy::to_string(left.layout), left.reason);
 }
 
-int plan(const PlanFlags& flags, const Invocation& invocation) {
+void show_json(const strategy::Plan& plan, const train::PlanMeasurement& found, std::size_t limit) {
+  Json layouts = Json::array(), left_out = Json::array();
+  for (const strategy::PlannedLayout& planned : plan.layouts) layouts.push_back(train::to_json(planned));
+  for (const strategy::LeftOut& left : plan.left_out) left_out.push_back(train::to_json(left));
+  fmt::print("{}\n", Json{{"workers", plan.layouts[0].layout.mesh.workers()},
+                          {"memory_per_worker", limit},
+                          {"layouts", layouts},
+                          {"left_out", left_out},
+                          {"measured", train::to_json(found)}}
+                         .dump());
+}
+
+// The job for so many workers, without the mesh that it may name: all are planned.
+Job job_to_plan(const PlanFlags& flags, const std::vector<cluster::HostSlots>& hosts) {
   Job job = flags.job.read();
-  const std::vector<cluster::HostSlots> hosts =
-      flags.hosts.empty() ? std::vector<cluster::HostSlots>{} : cluster::parse_hosts(flags.hosts);
   const int slots = std::accumulate(hosts.begin(), hosts.end(), 0,
                                     [](int sum, const auto& host) { return sum + host.slots; });
   if (slots > 0 && flags.workers > 0 && flags.workers != slots)
@@ -205,9 +225,16 @@ int plan(const PlanFlags& flags, const Invocation& invocation) {
                                                .recompute = job.config.parallel.recompute,
                                                .lanes = train::given_lanes(job.config)});
   job.config.parallel.data = 0;
-  const std::size_t limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory);
   validate(job);
   check_named(job);
+  return job;
+}
+
+int plan(const PlanFlags& flags, const Invocation& invocation) {
+  const std::size_t limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory);
+  const std::vector<cluster::HostSlots> hosts =
+      flags.hosts.empty() ? std::vector<cluster::HostSlots>{} : cluster::parse_hosts(flags.hosts);
+  const Job job = job_to_plan(flags, hosts);
   const train::PlanMeasurement found = measured(job.config, hosts, invocation);
   const strategy::Plan plan = train::plan_job({.config = job.config,
                                                .workers_per_host = workers_per_host(job.config, hosts),
@@ -215,19 +242,10 @@ int plan(const PlanFlags& flags, const Invocation& invocation) {
                                                .refused = refusal},
                                               found);
   if (plan.layouts.empty()) throw Error(ErrorCode::kBadInput, no_layout(plan, limit));
-  if (!flags.json) {
+  if (flags.json)
+    show_json(plan, found, limit);
+  else
     show(plan);
-    return 0;
-  }
-  Json layouts = Json::array(), left_out = Json::array();
-  for (const strategy::PlannedLayout& planned : plan.layouts) layouts.push_back(train::to_json(planned));
-  for (const strategy::LeftOut& left : plan.left_out) left_out.push_back(train::to_json(left));
-  fmt::print("{}\n", Json{{"workers", job.config.parallel.workers},
-                          {"memory_per_worker", limit},
-                          {"layouts", layouts},
-                          {"left_out", left_out},
-                          {"measured", train::to_json(found)}}
-                         .dump());
   return 0;
 }
 
