@@ -118,7 +118,6 @@ Config measured_job(const Config& config, int workers) {
 }
 
 train::PlanMeasurement read_measurement(const std::filesystem::path& path, int code) {
-  if (code == 130) throw Error(ErrorCode::kAborted, "interrupted while measuring");
   if (code == 2) throw Error(ErrorCode::kBadInput, "the workers refused the job; see above");
   std::ifstream file(path);
   const Json found = Json::parse(file, nullptr, false);
@@ -128,9 +127,10 @@ train::PlanMeasurement read_measurement(const std::filesystem::path& path, int c
   return train::plan_measurement_from_json(found);
 }
 
-// Starts workers that measure, and waits for what they found.
-train::PlanMeasurement measured(const Config& config, const std::vector<cluster::HostSlots>& hosts,
-                                const Invocation& invocation) {
+// Starts workers that measure, and waits for what they found; nothing when interrupted.
+std::optional<train::PlanMeasurement> measured(const Config& config,
+                                               const std::vector<cluster::HostSlots>& hosts,
+                                               const Invocation& invocation) {
   const ScratchFolder scratch;
   const std::filesystem::path answer = scratch.path() / "measured.json";
   const std::vector<std::int64_t> sizes = strategy::lane_sizes(
@@ -141,7 +141,9 @@ train::PlanMeasurement measured(const Config& config, const std::vector<cluster:
       "--out",    answer.string(), "--lanes",   fmt::format("{}", fmt::join(sizes, ","))};
   fmt::print(stderr, "distbelief: measuring {} on {} worker{}, lanes of {} samples\n", config.model.name,
              launch.workers, launch.workers == 1 ? "" : "s", fmt::join(sizes, " and "));
-  return read_measurement(answer, cluster::run_workers(launch, *invocation.interrupted));
+  const int code = cluster::run_workers(launch, *invocation.interrupted);
+  if (invocation.interrupted->load()) return std::nullopt;
+  return read_measurement(answer, code);
 }
 
 int measure(const MeasureFlags& flags, const Invocation& invocation) {
@@ -235,15 +237,16 @@ int plan(const PlanFlags& flags, const Invocation& invocation) {
   const std::vector<cluster::HostSlots> hosts =
       flags.hosts.empty() ? std::vector<cluster::HostSlots>{} : cluster::parse_hosts(flags.hosts);
   const Job job = job_to_plan(flags, hosts);
-  const train::PlanMeasurement found = measured(job.config, hosts, invocation);
+  const std::optional<train::PlanMeasurement> found = measured(job.config, hosts, invocation);
+  if (!found) return 130;
   const strategy::Plan plan = train::plan_job({.config = job.config,
                                                .workers_per_host = workers_per_host(job.config, hosts),
                                                .memory_limit = limit,
                                                .refused = refusal},
-                                              found);
+                                              *found);
   if (plan.layouts.empty()) throw Error(ErrorCode::kBadInput, no_layout(plan, limit));
   if (flags.json)
-    show_json(plan, found, limit);
+    show_json(plan, *found, limit);
   else
     show(plan);
   return 0;
@@ -251,14 +254,15 @@ int plan(const PlanFlags& flags, const Invocation& invocation) {
 
 }  // namespace
 
-ChosenLayout choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts,
-                           const Invocation& invocation) {
+std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts,
+                                          const Invocation& invocation) {
   const std::vector<int> workers = workers_per_host(job.config, hosts);
   const std::size_t limit =
       report::available_bytes() / std::size_t(*std::max_element(workers.begin(), workers.end()));
-  const train::PlanMeasurement found = measured(job.config, hosts, invocation);
+  const std::optional<train::PlanMeasurement> found = measured(job.config, hosts, invocation);
+  if (!found) return std::nullopt;
   const strategy::Plan plan = train::plan_job(
-      {.config = job.config, .workers_per_host = workers, .memory_limit = limit, .refused = refusal}, found);
+      {.config = job.config, .workers_per_host = workers, .memory_limit = limit, .refused = refusal}, *found);
   if (plan.layouts.empty()) throw Error(ErrorCode::kBadInput, no_layout(plan, limit));
   const strategy::PlannedLayout& best = plan.layouts[0];
   fmt::print(stderr,
@@ -267,9 +271,9 @@ ChosenLayout choose_layout(const Job& job, const std::vector<cluster::HostSlots>
              strategy::to_string(best.layout), 1e3 * best.seconds.total(), size_text(best.bytes.total()),
              plan.layouts.size());
   const std::int64_t samples = (job.config.train.batch_size + best.layout.lanes - 1) / best.layout.lanes;
-  const auto lane = std::ranges::find(found.lanes, samples, &strategy::LaneCosts::samples);
-  return {train::with_layout(job.config, best.layout),
-          lane == found.lanes.end() ? strategy::LaneCosts{} : *lane};
+  const auto lane = std::ranges::find(found->lanes, samples, &strategy::LaneCosts::samples);
+  return ChosenLayout{train::with_layout(job.config, best.layout),
+                      lane == found->lanes.end() ? strategy::LaneCosts{} : *lane};
 }
 
 void add_plan(CLI::App& app, const Invocation& invocation, Run& run) {

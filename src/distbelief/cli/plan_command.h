@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "distbelief/cli/commands.h"
@@ -16,9 +17,9 @@ struct ChosenLayout {
 };
 
 // For parallel.mesh = "auto": measures, plans and takes the best layout that fits the memory of this machine;
-// says so in a line. `job` is valid and its workers are counted. Starts workers and waits for them. Throws
-// Error(kBadInput) when no layout fits, Error(kAborted) when interrupted.
-ChosenLayout choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts,
-                           const Invocation& invocation);
+// says so in a line. `job` is valid and its workers are counted. Starts workers and waits for them.
+// Nothing when interrupted. Throws Error(kBadInput) when no layout fits.
+std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts,
+                                          const Invocation& invocation);
 
 }  // namespace distbelief::cli

@@ -248,10 +248,11 @@ std::optional<strategy::LaneCosts> plan_if_wanted(Job& job, const std::vector<cl
                                                   const Invocation& invocation) {
   if (job.config.parallel.mesh != "auto") return std::nullopt;
   check_named(job);
-  ChosenLayout chosen = choose_layout(job, hosts, invocation);
-  job.config = std::move(chosen.config);
+  std::optional<ChosenLayout> chosen = choose_layout(job, hosts, invocation);
+  if (!chosen) return std::nullopt;
+  job.config = std::move(chosen->config);
   validate(job);
-  return std::move(chosen.measured);
+  return std::move(chosen->measured);
 }
 
 // The run then cuts its network as was planned.
@@ -291,6 +292,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   }
   validate(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
+  if (invocation.interrupted->load()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   train::require_mesh(job.config, int(job.config.parallel.workers));
   check_faults(flags.inject, job.config);
@@ -345,6 +347,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   }
   validate(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
+  if (invocation.interrupted->load()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   const std::int64_t total_steps = check_before_start(job, workers_per_host(job.config, hosts));
   if (is_finished(run_dir, job.config, total_steps)) return 0;
