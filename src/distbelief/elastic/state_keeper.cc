@@ -84,7 +84,7 @@ void StateKeeper::snapshot(std::string state, std::int64_t step) {
     next_slot_ = 0;
   }
   state.resize(memory_->shape().state_bytes);
-  const SnapshotMemory::Piece piece{0, state.size(), reinterpret_cast<const std::byte*>(state.data())};
+  const SnapshotMemory::Piece piece{{0, state.size()}, reinterpret_cast<const std::byte*>(state.data())};
   memory_->write_part(next_slot_, 0, {step, options_.generation, 1}, {&piece, 1}, size);
   next_slot_ = 1 - next_slot_;
   if (!fits) memory_->take_name(options_.memory);
