@@ -23,10 +23,6 @@ std::string state_name(const std::string& state, const std::string& parameter) {
 
 // What a checkpoint holds; the first `weights` are those that weights_sha256 is over. The common prefix
 // leaves their order by name as it is in the network.
-std::vector<TensorView> weight_views(const Stage& stage) {
-  return parameter_views(*stage.network, stage.group->layout(), stage.group->parameters());
-}
-
 // A stage's part of a checkpoint into where its parameters and buffers live.
 void load_stage(const Stage& stage, const checkpoint::TensorIndex& tensors) {
   std::vector<TensorView> wanted = weight_views(stage);
@@ -59,7 +55,8 @@ StateViews state_views(std::span<const Stage> stages) {
       for (const compute::Entry& entry : stage.group->layout().entries())
         views.tensors.push_back(
             {state_name(states[s], entry.name), ElementType::kFloat32, entry.shape,
-             reinterpret_cast<const std::byte*>(stage.group->state(int(s)) + entry.offset)});
+             reinterpret_cast<const std::byte*>(stage.group->state(int(s)) + entry.offset),
+             done_with(stage)});
   }
   return views;
 }
@@ -166,7 +163,22 @@ void Checkpointer::save(std::span<const Stage> stages, const World& peers, const
                         const std::vector<std::int64_t>& update_counts, Kind kind) {
   const std::string attempt = next_attempt();
   for (const Stage& stage : stages) stage.group->gather_state();
-  if (peers.rank() != 0) return;
+  std::exception_ptr failure;
+  if (peers.rank() == 0) try {
+      write(stages, attempt, progress, update_counts, kind);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  for (const Stage& stage : stages) {
+    if (stage.group->shares_out_parameters()) stage.group->meet_patiently();  // it was written in place
+    stage.group->forget_gathered();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Checkpointer::write(std::span<const Stage> stages, const std::string& attempt,
+                         const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
+                         Kind kind) {
   const StateViews views = state_views(stages);
   checkpoint::Snapshot snapshot;
   snapshot.step = progress.step;
@@ -180,7 +192,7 @@ void Checkpointer::save(std::span<const Stage> stages, const World& peers, const
     writer_ = std::make_unique<checkpoint::Writer>(checkpoint::Writer::Options{
         .folder = folder_, .keep = keep_, .store = {.may_commit = may_commit_, .at = at_}});
   if (stages[0].group->shares_out_parameters())
-    writer_->save_in_place(snapshot, kind);
+    writer_->save_in_place(snapshot, kind);  // others keep most of it, and there may be no room for a copy
   else
     writer_->save(snapshot, kind);
 }

@@ -70,7 +70,7 @@ PreparedJob prepare_job(const Config& config) {
   job.shape = shape_of(job.data.train->spec());
   job.blueprint = model::model_blueprint(config.model, job.shape);
   if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
-  if (config.parallel.pipeline > 1 || config.parallel.zero_inside_host) return job;
+  if (config.parallel.pipeline > 1 || config.parallel.zero == 3) return job;
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;

@@ -4,6 +4,7 @@
 
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
 namespace {
@@ -64,6 +65,18 @@ NetworkOutline outline_of(const model::Blueprint& blueprint, std::span<const int
   }
   place_stages(outline);
   return outline;
+}
+
+DoneWithTensor done_with(const Stage& stage) {
+  if (!stage.group->shares_out_parameters()) return nullptr;
+  return [](const checkpoint::TensorView& view) { comm::unmap_pages(view.data, view.byte_count()); };
+}
+
+std::vector<checkpoint::TensorView> weight_views(const Stage& stage) {
+  std::vector<checkpoint::TensorView> views =
+      parameter_views(*stage.network, stage.group->layout(), stage.group->parameters());
+  for (checkpoint::TensorView& view : views) view.done = done_with(stage);
+  return views;
 }
 
 std::vector<std::int64_t> update_counts(std::span<const Stage> stages, const NetworkOutline& outline,

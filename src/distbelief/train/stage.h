@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/checkpoint/tensor_index.h"
 #include "distbelief/compute/layout.h"
 #include "distbelief/model/network.h"
 #include "distbelief/strategy/allreduce_group.h"
@@ -43,6 +44,13 @@ struct Stage {
   std::shared_ptr<model::Network> network;  // its parameters are the group's, but for tied ones
   std::unique_ptr<strategy::AllreduceGroup> group;
 };
+
+// Its parameters where they live for good. Whoever reads them one after another has few of the pages that
+// other workers keep in its own memory at a time, when parameters are shared out.
+std::vector<checkpoint::TensorView> weight_views(const Stage& stage);
+// What such a reader calls after each (TensorView::done); null: nothing.
+using DoneWithTensor = void (*)(const checkpoint::TensorView& view);
+DoneWithTensor done_with(const Stage& stage);
 
 // How many updates each parameter of the whole network has had. Collective over all workers where the network
 // is cut; `peers` are those who hold the same stages.

@@ -108,7 +108,6 @@ class Trainer {
   report::Summary summarise(double wall_seconds);
   std::string worker_summary();
   void write_trace();
-  std::vector<checkpoint::TensorView> weights() const;
   void write_model(const report::Summary& summary);
   bool is_root() const { return world_.rank() == 0; }
   bool is_cut() const { return mesh_plan_.mesh.pipeline > 1; }
