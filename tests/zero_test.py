@@ -2,7 +2,7 @@
 import shutil
 
 import program
-from program import GPT, MLP, RESNET, settings
+from program import GPT, MLP, PROGRAM, RESNET, SOURCE, settings
 
 DEEP_MLP = {**MLP, "model.hidden": [48, 96, 32], "model.dropout": 0.2, "train.optimizer": "adamw", "train.lr": 0.001,
             "parallel.bucket_mb": 0.005}
@@ -141,6 +141,37 @@ class FaultsTest(ZeroTest):
             self.assertEqual(summary["recoveries"], 1)
         summary = self.trained(job, 3, ZERO2, "--inject", "kill:rank=1,step=9,point=mid-bucket")
         self.assertEqual(summary["weights_sha256"], whole["weights_sha256"])
+
+
+class HostsTest(ZeroTest):
+    """Two emulated hosts: network, UTS and mount namespaces on one machine."""
+
+    emulated_hosts = SOURCE / "tools" / "emulated_hosts"
+
+    def setUp(self):
+        super().setUp()
+        check = self.finish(self.start([self.emulated_hosts, "check"]))
+        if check.code == 77:
+            program.cannot((check.out + check.err).strip().replace(program.EXCUSE, ""))
+        self.assertEqual(check.code, 0, check.err)
+
+    def assert_same_on_hosts(self, job, *layouts):
+        whole = self.trained(job, 1, {})
+        for index, (hosts, changes) in enumerate(layouts):
+            with self.subTest(hosts=hosts, changes=changes):
+                self.command(self.emulated_hosts, "run", 2, "--", PROGRAM, "train", "--run-dir",
+                             self.scratch / f"hosts{index}", "--hosts", hosts, "--progress", "none",
+                             *settings({**job, **changes}))
+                summary = self.summary(f"hosts{index}")
+                for key in ("weights_sha256", "final_train_loss", "test_loss"):
+                    self.assertEqual(summary[key], whole[key], key)
+
+    def test_mlp(self):
+        self.assert_same_on_hosts(DEEP_MLP, ("host0:1,host1:1", ZERO2), ("host0:1,host1:1", ZERO3),
+                                  ("host0:2,host1:1", ZERO3), ("host0:2,host1:2", INSIDE))
+
+    def test_tied_gpt_with_clipping(self):
+        self.assert_same_on_hosts({**TIED_GPT, "checkpoint.every_steps": 2}, ("host0:1,host1:2", ZERO3))
 
 
 class RefusalTest(ZeroTest):

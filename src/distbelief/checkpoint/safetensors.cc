@@ -20,8 +20,10 @@ SafetensorsStamp write_safetensors(const std::filesystem::path& path, std::span<
     return PartStamp{.name = name, .offset = begin, .bytes = bytes, .xxh3 = xxh3(data, bytes)};
   };
   stamp.header = write("", header.bytes.data(), header.bytes.size());
-  for (const TensorView* tensor : header.order)
+  for (const TensorView* tensor : header.order) {
     stamp.tensors.push_back(write(tensor->name, tensor->data, tensor->byte_count()));
+    if (tensor->done) tensor->done(*tensor);
+  }
   static_cast<FileStamp&>(stamp) = file.commit();
   return stamp;
 }
@@ -32,7 +34,10 @@ std::string sha256_by_name(std::span<const TensorView> tensors) {
   std::sort(order.begin(), order.end(),
             [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
   Sha256 hash;
-  for (const TensorView* tensor : order) hash.update(tensor->data, tensor->byte_count());
+  for (const TensorView* tensor : order) {
+    hash.update(tensor->data, tensor->byte_count());
+    if (tensor->done) tensor->done(*tensor);
+  }
   return hash.hex();
 }
 

@@ -42,7 +42,8 @@ std::span<const TensorView> TensorCopy::assign(std::span<const TensorView> tenso
   std::byte* next = memory_.get();
   for (const TensorView& tensor : tensors) {
     if (tensor.byte_count() > 0) std::memcpy(next, tensor.data, tensor.byte_count());
-    views_.push_back({tensor.name, tensor.type, tensor.shape, next});
+    if (tensor.done) tensor.done(tensor);
+    views_.push_back({tensor.name, tensor.type, tensor.shape, next, nullptr});
     next += room_for(tensor);
   }
   return views_;

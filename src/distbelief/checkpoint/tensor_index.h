@@ -16,6 +16,8 @@ struct TensorView {
   ElementType type = ElementType::kFloat32;
   Shape shape;
   const std::byte* data = nullptr;
+  // Called by whoever reads all tensors one after another, when it is done with this one; may be null.
+  void (*done)(const TensorView& view) = nullptr;
 
   std::size_t byte_count() const {
     return element_size(type) * static_cast<std::size_t>(element_count(shape));

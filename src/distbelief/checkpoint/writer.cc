@@ -44,23 +44,26 @@ void Writer::save(const Snapshot& snapshot, Kind kind) {
   wait();
   snapshot_ = snapshot;
   snapshot_.tensors = copy_.assign(snapshot.tensors);
-  start(kind);
-}
-
-void Writer::save_in_place(const Snapshot& snapshot, Kind kind) {
-  wait();
-  snapshot_ = snapshot;
-  start(kind);
-  wait();
-}
-
-void Writer::start(Kind kind) {
   kind_ = kind;
   {
     const std::lock_guard lock(mutex_);
     busy_ = true;
   }
   changed_.notify_all();
+}
+
+void Writer::save_in_place(const Snapshot& snapshot, Kind kind) {
+  wait();
+  snapshot_ = snapshot;
+  kind_ = kind;
+  Outcome outcome = perform();
+  const std::lock_guard lock(mutex_);
+  keep(std::move(outcome));
+}
+
+void Writer::keep(Outcome outcome) {
+  outcomes_.push_back(std::move(outcome));
+  has_outcome_.store(true, std::memory_order_release);
 }
 
 std::optional<Writer::Outcome> Writer::take_outcome() {
@@ -86,8 +89,7 @@ void Writer::run(std::stop_token stop) {
     lock.unlock();
     Outcome outcome = perform();
     lock.lock();
-    outcomes_.push_back(std::move(outcome));
-    has_outcome_.store(true, std::memory_order_release);
+    keep(std::move(outcome));
     busy_ = false;
     changed_.notify_all();
   }

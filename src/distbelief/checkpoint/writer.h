@@ -40,7 +40,7 @@ class Writer {
   // another part than 0, the mark as the best and pruning. One save is in flight: when the one before is
   // still being written, this waits for it. Throws only when there is no memory for the copy.
   void save(const Snapshot& snapshot, Kind kind);
-  // The same without a copy, where there is no memory for one: returns when all is done.
+  // The same without a copy, where there is no memory for one: on the caller's thread.
   void save_in_place(const Snapshot& snapshot, Kind kind);
 
   // How a save ended.
@@ -57,7 +57,7 @@ class Writer {
   void wait();
 
  private:
-  void start(Kind kind);
+  void keep(Outcome outcome);
   void run(std::stop_token stop);
   Outcome perform();
 

@@ -73,6 +73,7 @@ int eval(const EvalFlags& flags, const Invocation& invocation) {
   Config config = load_job_file(job_file);
   if (!flags.data_dir.empty()) config.data.path = flags.data_dir;
   config.parallel.pipeline = config.parallel.tensor = 1;  // one process holds all of it
+  config.parallel.zero = 1;
   config.parallel.zero_inside_host = config.parallel.split_features = false;
   const train::PreparedJob job = train::prepare_job(config);
   load_weights(*job.network, flags);

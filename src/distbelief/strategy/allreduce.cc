@@ -131,7 +131,8 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
   in_backward_ = true;
   if (options_.exchange) options_.exchange->start_step(round_, step_.step);
   if (window_) window_->begin_step();
-  added_ = 0;
+  added_ = handed_in_ = 0;
+  if (passes_) begin_laps();
   if (has_lanes()) return;  // else nobody waits for gradients from here
   own().ready.raise(window_ ? count_of_items(window_->items()) : count_of(buckets_));
 }
@@ -139,6 +140,7 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
 void AllreduceSharing::begin_lane(std::int64_t lane) {
   lane_ = lane;
   std::fill(seen_.begin(), seen_.end(), 0);
+  if (passes_) passes_->begin_lap();
   if (window_) return window_->begin_lane();
   const Carrier& me = carrier();
   lane_slot_ = 0;
@@ -195,6 +197,7 @@ void AllreduceSharing::filled(int parameter) {
 }
 
 void AllreduceSharing::end_lane() {
+  if (passes_) passes_->end_lap();
   static constexpr std::size_t kZeros = std::size_t{1} << 16;
   std::vector<float> zeros;
   if (window_) {  // in the order of buckets, so that nothing has to be set aside
@@ -218,6 +221,7 @@ void AllreduceSharing::end_step() {
 void AllreduceSharing::sum_up() {
   in_backward_ = false;
   const auto begin = Clock::now();
+  if (passes_) passes_->end();
   advance(Mode::kBlock);
   if (!fused_ && several_hosts())
     enter_host(&HostSignals::exchanged, count_of(buckets_), "exchange gradients", Mode::kBlock);
@@ -238,7 +242,7 @@ void AllreduceSharing::finish_step(double squared_norm) {
   }
   if (several_hosts())
     enter_host(&HostSignals::published, count_of(buckets_), "publish parameters", Mode::kBlock);
-  else
+  if (!several_hosts() || passes_)
     enter(&CarrierSignals::updated, count_of(buckets_), "update parameters", Mode::kBlock);
   if (options_.exchange) options_.exchange->finish_step();
   count_updates();

@@ -11,6 +11,7 @@
 #include "distbelief/comm/host/domain.h"
 #include "distbelief/compute/layout.h"
 #include "distbelief/compute/optimizer.h"
+#include "distbelief/strategy/block_passes.h"
 #include "distbelief/strategy/gradient_window.h"
 #include "distbelief/strategy/host_exchange.h"
 #include "distbelief/strategy/observer.h"
@@ -65,6 +66,10 @@ class AllreduceSharing final : public Sharing {
   void end_step() override;
   std::span<const float> mean_buffers() const override { return mean_buffers_; }
 
+  // Before the first step: parameters are gathered from other hosts block by block, in so many laps a step.
+  void gather_blocks(int blocks, std::int64_t laps);
+  BlockPasses* passes() { return passes_ ? &*passes_ : nullptr; }
+
   // end_step() in two halves, where other groups hold other parameters of the same network: all of a step's
   // gradients are added up; then, with the sum of all groups' squared norms, the parameters are updated.
   void sum_up();
@@ -89,6 +94,7 @@ class AllreduceSharing final : public Sharing {
   void filled(int parameter);
   void advance(Mode mode);
   void make_window();
+  void begin_laps();
   bool take_item(Mode mode);
   bool has_room_for_sum(int bucket, Mode mode);
   void update_early(int end_bucket, Mode mode);
@@ -133,6 +139,9 @@ class AllreduceSharing final : public Sharing {
   std::vector<int> merges_;
   std::optional<GradientWindow> window_;  // when windowed
   std::int64_t added_ = 0;                // items of this step
+  std::int64_t handed_in_ = 0;            // by this carrier
+  std::optional<BlockPasses> passes_;     // when blocks are gathered from other hosts
+  std::int64_t laps_ = 0;
 
   std::int64_t round_ = -1;  // steps taken by this object
   StepPlan step_;

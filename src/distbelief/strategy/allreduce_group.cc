@@ -161,8 +161,70 @@ const Carrier& AllreduceGroup::carrier(int thread) const {
   return plan_.carriers[std::size_t(world_.rank() * options_.threads + thread)];
 }
 
+void AllreduceGroup::gather_blocks(const std::vector<std::vector<compute::Span>>& blocks) {
+  if (!gathers_between_hosts()) return;
+  std::size_t laps = 1;
+  for (const Host& host : plan_.hosts) laps = std::max(laps, host.rounds.size());
+  if (exchange_) exchange_->gather_blocks(blocks, std::int64_t(laps));
+  for (const auto& sharing : sharings_) sharing->gather_blocks(int(blocks.size()), std::int64_t(laps));
+}
+
+void AllreduceGroup::begin_evaluation(std::int64_t laps) {
+  for (const auto& sharing : sharings_) {
+    if (!sharing->passes()) continue;
+    sharing->passes()->begin(laps, Lap::kForward, -1);
+    if (sharing != sharings_.front()) sharing->passes()->end();  // the first thread evaluates
+  }
+  if (exchange_ && gathers_between_hosts()) exchange_->start_laps(laps);
+}
+
+void AllreduceGroup::end_evaluation() {
+  for (const auto& sharing : sharings_)
+    if (sharing->passes()) sharing->passes()->end();
+  if (exchange_ && gathers_between_hosts()) exchange_->finish_step();
+}
+
+void AllreduceGroup::gather_parameters() {
+  if (exchange_ && gathers_between_hosts()) exchange_->gather(parameters());
+}
+
+void AllreduceGroup::forget_gathered() {
+  if (!gathers_between_hosts()) return;
+  barrier();
+  std::size_t from = 0;
+  std::vector<compute::Span> own = host_spans();
+  own.push_back({layout_.size(), layout_.size()});
+  for (const compute::Span& span : own) {
+    if (world_.local_rank() == 0 && span.begin > from) {
+      SharedState::forget(parameters(), {from, span.begin});
+      for (int i = 0; i < int(state_names().size()); ++i) SharedState::forget(state(i), {from, span.begin});
+    }
+    from = std::max(from, span.end);
+  }
+  barrier();
+}
+
+std::vector<compute::Span> AllreduceGroup::host_spans() const {
+  std::vector<compute::Span> spans;
+  for (const compute::Bucket& bucket : layout_.buckets())
+    spans.push_back(host_chunk(bucket.span, world_.options().algorithm, world_.hosts(), world_.host()));
+  return spans;
+}
+
+void AllreduceGroup::meet_patiently() {
+  const comm::Waiter waiter(abort(), std::chrono::hours(24 * 365), std::chrono::nanoseconds(0));
+  const auto signal = [&](int worker) -> comm::Signal& {
+    return state_->carrier(worker * options_.threads).met;
+  };
+  signal(world_.local_rank()).raise(++meetings_);
+  for (int worker = 0; worker < world_.local_size(); ++worker)
+    waiter.wait(signal(worker), meetings_,
+                {.rank = domains_[0]->rank_of(worker * options_.threads), .operation = "save", .step = -1});
+}
+
 void AllreduceGroup::gather_state() {
   if (world_.hosts() == 1) return;
+  gather_parameters();
   for (int i = 0; exchange_ && i < int(state_names().size()); ++i) exchange_->gather(state(i));
 }
 
@@ -171,6 +233,8 @@ void AllreduceGroup::share_state() {
   gather_state();
   for (int i = 0; world_.leaders() != nullptr && i < int(state_names().size()); ++i)
     world_.leaders()->broadcast(comm::view(state(i), layout_.size()), 0);
+  if (gathers_between_hosts() && world_.leaders() != nullptr)
+    world_.leaders()->broadcast(comm::view(parameters(), layout_.size()), 0);
   barrier();
 }
 
@@ -181,6 +245,7 @@ void AllreduceGroup::spread_state(int from_host) {
       world_.leaders()->broadcast(comm::view(state(i), layout_.size()), from_host);
   }
   barrier();
+  forget_gathered();
 }
 
 void AllreduceGroup::set_update_counts(const std::vector<std::int64_t>& counts) {

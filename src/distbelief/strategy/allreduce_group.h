@@ -56,19 +56,37 @@ class AllreduceGroup {
   static bool shares_out_parameters(const Options& options, int workers_of_host) {
     return options.zero == 3 && options.zero_inside_host && workers_of_host > 1;
   }
+  // Whether a host keeps only its chunk of the parameters: blocks are gathered from the others when carriers
+  // come to them. Say which before the first step; where they lie in parameters(), in the order of forward.
+  bool gathers_between_hosts() const { return options_.zero == 3 && world_.hosts() > 1; }
+  void gather_blocks(const std::vector<std::vector<compute::Span>>& blocks);
+  // Collective: so many laps over the blocks without a step; each thread's passes() go through them or not.
+  void begin_evaluation(std::int64_t laps);
+  void end_evaluation();
+  // Collective; nothing to do unless hosts gather. The first host then has all parameters.
+  void gather_parameters();
+  // Collective: gives back the memory of what belongs to other hosts and was gathered or spread.
+  void forget_gathered();
+  std::vector<compute::Span> host_spans() const;  // that this host updates, bucket by bucket
+
   void read_parameters(compute::Span span, float* into) const { state_->read_parameters(span, into); }
   // What this worker updates, in the order of buckets.
   std::vector<compute::Span> owned_spans() const;
   std::vector<std::string> state_names() const { return optimizer_->state_names(); }
   float* state(int index) const { return state_->state(index); }
-  // Collective; nothing to do on one host. The first host then has all of the optimizer's state.
+  // Collective; nothing to do on one host. The first host then has all of the optimizer's state, and all
+  // parameters.
   void gather_state();
-  // Collective; nothing to do on one host. Every host then has all of the optimizer's state.
+  // Collective; nothing to do on one host. Every host then has all of the optimizer's state and all
+  // parameters.
   void share_state();
   // Collective: one host's parameters and optimizer state go to all hosts.
   void spread_state(int from_host = 0);
   // Of a run that goes on, before its first step.
   void set_update_counts(const std::vector<std::int64_t>& counts);
+  // Collective over the workers of this host: meets however long it takes, while one of them does what may
+  // take its time. Without a deadline: a worker that dies ends it through the abort record or its launcher.
+  void meet_patiently();
   // All carriers of this host's main threads meet.
   void barrier() { world_.communicator().barrier(); }
 
@@ -84,6 +102,7 @@ class AllreduceGroup {
 
   World& world_;
   Options options_;
+  std::uint32_t meetings_ = 0;
   compute::Layout layout_;
   LanePlan plan_;
   std::unique_ptr<compute::Optimizer> optimizer_;

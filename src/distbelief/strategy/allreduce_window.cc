@@ -24,7 +24,23 @@ void AllreduceSharing::make_window() {
                                           .filled = [this](std::int64_t items) { items_filled(items); }});
 }
 
+void AllreduceSharing::gather_blocks(int blocks, std::int64_t laps) {
+  passes_.emplace(BlockPasses::Options{
+      .state = options_.state, .domain = options_.domain, .blocks = blocks, .before_wait = [this] {
+        while (added_ < handed_in_) take_item(Mode::kBlock);
+      }});
+  laps_ = laps;
+}
+
+// A host with fewer rounds than others has its last when they have theirs: only then are sums exchanged.
+void AllreduceSharing::begin_laps() {
+  passes_->begin(laps_, Lap::kTraining, step_.step);
+  passes_->skip(laps_ - std::ssize(host().rounds));
+  if (!has_lanes()) passes_->end();
+}
+
 void AllreduceSharing::items_filled(std::int64_t items) {
+  handed_in_ = items;
   const bool is_last_lane = lane_ == carrier().lanes.back();
   const bool is_whole = items % buckets_ == 0;
   own().ready.raise(count_of_items(is_last_lane && is_whole ? window_->items() : items));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "distbelief/base/error.h"
@@ -16,7 +17,7 @@ using comm::Link;
 using compute::Span;
 using Requests = std::vector<Link::Request>;
 
-enum Tag : int { kSumTag = 101, kTouchedTag, kNormTag, kGatherTag };
+enum Tag : int { kSumTag = 101, kTouchedTag, kNormTag, kGatherTag, kBlockTag };
 
 std::byte* bytes(float* data) { return reinterpret_cast<std::byte*>(data); }
 
@@ -39,6 +40,31 @@ std::vector<ExchangeStop> exchange_stops(int buckets, bool early_update, int nor
   for (int i = 0; i < norm_rounds; ++i) stops.push_back({Kind::kNorms, i});
   stops.push_back({Kind::kBuffers, 0});
   while (published < buckets) stops.push_back({Kind::kPublish, published++});
+  return stops;
+}
+
+std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
+                                       const std::vector<std::vector<Span>>& blocks, std::int64_t laps,
+                                       int norm_rounds) {
+  using Kind = ExchangeStop::Kind;
+  const int all = int(blocks.size()), per_lap = places_of(Lap::kTraining, all);
+  std::vector<int> first_block(layout.buckets().size(), all);  // that has part in a bucket
+  for (int block = all - 1; block >= 0; --block)
+    for (const Span& span : blocks[std::size_t(block)])
+      for (std::size_t b = 0; b < layout.buckets().size(); ++b)
+        if (layout.buckets()[b].span.begin <= span.begin && span.begin < layout.buckets()[b].span.end)
+          first_block[b] = block;
+  std::vector<ExchangeStop> stops;
+  const int before_backward = int(laps - 1) * per_lap + all;  // places
+  for (int place = 0; place < before_backward; ++place) stops.push_back({Kind::kGather, place});
+  std::size_t bucket = 0;
+  for (int block = all - 1; block >= 0; --block) {
+    if (block > 0) stops.push_back({Kind::kGather, before_backward + all - 1 - block});
+    for (; bucket < first_block.size() && first_block[bucket] >= block; ++bucket)
+      stops.push_back({Kind::kSum, int(bucket)});
+  }
+  for (int i = 0; i < norm_rounds; ++i) stops.push_back({Kind::kNorms, i});
+  stops.push_back({Kind::kBuffers, 0});
   return stops;
 }
 
@@ -66,8 +92,7 @@ HostExchange::HostExchange(const Options& options)
 HostExchange::~HostExchange() {
   {
     const std::lock_guard lock(mutex_);
-    if (wanted_round_ != done_round_ && !failure_)
-      options_.abort->set(options_.first_rank, "left in the middle of a step");
+    if (work_ && !failure_) options_.abort->set(options_.first_rank, "left in the middle of a step");
   }
   thread_.request_stop();
   changed_.notify_all();
@@ -89,33 +114,36 @@ comm::Parts HostExchange::parts(int bucket) const {
 }
 
 void HostExchange::start_step(std::int64_t round, std::int64_t step) {
+  start(step, [this, round] { run_step(round); });
+}
+
+void HostExchange::start(std::int64_t step, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   step_ = step;
-  wanted_round_ = round;
+  work_ = std::move(work);
   changed_.notify_all();
 }
 
 void HostExchange::finish_step() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return failure_ || done_round_ == wanted_round_; });
+  changed_.wait(lock, [&] { return failure_ || !work_; });
   if (failure_) std::rethrow_exception(failure_);
 }
 
 void HostExchange::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (!changed_.wait(lock, stop, [&] { return wanted_round_ > done_round_; })) return;
-    const std::int64_t round = wanted_round_;
+    if (!changed_.wait(lock, stop, [&] { return bool(work_); })) return;
     lock.unlock();
     std::exception_ptr failure;
     try {
-      run_step(round);
+      work_();  // the caller leaves it alone until it is done
     } catch (const std::exception& error) {
       failure = std::current_exception();
       options_.abort->set(options_.first_rank, error.what());
     }
     lock.lock();
-    done_round_ = round;
+    work_ = nullptr;
     failure_ = failure;
     changed_.notify_all();
     if (failure_) return;
@@ -141,11 +169,19 @@ void HostExchange::run_step(std::int64_t round) {
       case Kind::kBuffers:
         exchange_buffers(round);
         what = "buffers";
+        if (!blocks_.empty())
+          options_.state->host().published.raise(
+              std::uint32_t(std::size_t(round + 1) * options_.layout->buckets().size()));
+        break;
+      case Kind::kGather:
+        gather_block(stop.bucket, Lap::kTraining);
+        what = "gather";
         break;
     }
     if (options_.observer)
       options_.observer->span(what, stop.bucket, begin, std::chrono::steady_clock::now());
   }
+  if (!blocks_.empty()) end_laps(laps_, Lap::kTraining);
 }
 
 void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted,
@@ -284,6 +320,71 @@ void HostExchange::publish(int bucket, std::int64_t round) {
   else
     comm::broadcast(options_.leaders->link(), values, 0);
   options_.state->host().published.raise(count);
+}
+
+void HostExchange::gather_blocks(std::vector<std::vector<Span>> blocks, std::int64_t laps) {
+  blocks_ = std::move(blocks);
+  laps_ = laps;
+  stops_ = gather_stops(*options_.layout, blocks_, laps, options_.norm_rounds);
+}
+
+void HostExchange::start_laps(std::int64_t laps) {
+  start(-1, [this, laps] {
+    const std::int64_t places = laps * places_of(Lap::kForward, int(blocks_.size()));
+    for (std::int64_t place = 0; place < places; ++place) gather_block(place, Lap::kForward);
+    end_laps(laps, Lap::kForward);
+  });
+}
+
+// One block is used while the next is on its way: the one before both goes.
+void HostExchange::gather_block(std::int64_t place, Lap lap) {
+  const int all = int(blocks_.size());
+  const int block = block_at(int(place % places_of(lap, all)), all);
+  Link& link = options_.leaders->link();
+  if (place >= 2)
+    wait_for_carriers(&CarrierSignals::used, places_before_ + std::uint32_t(place - 1), "use parameters");
+  Requests requests;
+  for (const Span& span : blocks_[std::size_t(block)]) {
+    if (holders_[span.begin]++ > 0) continue;
+    const auto bucket = std::find_if(options_.layout->buckets().begin(), options_.layout->buckets().end(),
+                                     [&](const compute::Bucket& each) { return span.begin < each.span.end; });
+    for (int h = 0; h < hosts_; ++h) {
+      const Span whole = chunk(int(bucket - options_.layout->buckets().begin()), h);
+      const Span piece{std::max(whole.begin, span.begin), std::min(whole.end, span.end)};
+      if (piece.begin >= piece.end) continue;
+      float* values = options_.state->parameters() + piece.begin;
+      const std::size_t size = piece.size() * sizeof(float);
+      if (h != host_) requests.push_back(link.start_receive(bytes(values), size, h, kBlockTag));
+      for (int to = 0; h == host_ && to < hosts_; ++to)
+        if (to != host_) requests.push_back(link.start_send(bytes(values), size, to, kBlockTag));
+    }
+  }
+  link.wait(requests, "gather parameters");
+  options_.state->host().gathered.raise(places_before_ + std::uint32_t(place + 1));
+  if (place >= 2) let_go(place - 2, lap);
+}
+
+// What other hosts keep of a block that nobody here uses any more.
+void HostExchange::let_go(std::int64_t place, Lap lap) {
+  const int all = int(blocks_.size());
+  for (const Span& span : blocks_[std::size_t(block_at(int(place % places_of(lap, all)), all))]) {
+    if (--holders_[span.begin] > 0) continue;
+    const auto bucket = std::find_if(options_.layout->buckets().begin(), options_.layout->buckets().end(),
+                                     [&](const compute::Bucket& each) { return span.begin < each.span.end; });
+    const Span own = chunk(int(bucket - options_.layout->buckets().begin()), host_);
+    SharedState::forget(options_.state->parameters(),
+                        {span.begin, std::max(span.begin, std::min(span.end, own.begin))});
+    SharedState::forget(options_.state->parameters(),
+                        {std::min(span.end, std::max(span.begin, own.end)), span.end});
+  }
+}
+
+void HostExchange::end_laps(std::int64_t laps, Lap lap) {
+  const std::int64_t places = laps * places_of(lap, int(blocks_.size()));
+  wait_for_carriers(&CarrierSignals::used, places_before_ + std::uint32_t(places), "use parameters");
+  for (std::int64_t place = std::max<std::int64_t>(0, places - 2); place < places; ++place)
+    let_go(place, lap);
+  places_before_ += std::uint32_t(places);
 }
 
 void HostExchange::exchange_buffers(std::int64_t round) {

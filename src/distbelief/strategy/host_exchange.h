@@ -2,6 +2,8 @@
 
 #include <condition_variable>
 #include <exception>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "distbelief/comm/algorithms.h"
 #include "distbelief/comm/host/domain.h"
 #include "distbelief/comm/link_communicator.h"
+#include "distbelief/strategy/block_passes.h"
 #include "distbelief/strategy/observer.h"
 #include "distbelief/strategy/shared_state.h"
 
@@ -20,13 +23,19 @@ compute::Span host_chunk(compute::Span bucket, comm::Algorithm algorithm, int ho
 // One stop of a host's exchange thread. All hosts make the same stops in the same order, because each
 // stop waits for its counterparts.
 struct ExchangeStop {
-  enum class Kind { kSum, kNorms, kPublish, kBuffers };
+  enum class Kind { kSum, kNorms, kPublish, kBuffers, kGather };
   Kind kind;
-  int bucket = 0;
+  int bucket = 0;  // of kGather the place, counted over all laps of a step
 };
 // With early update a bucket is published two sums after its own, so that the carriers have time to
 // update it; otherwise all sums come first. `norm_rounds` exchanges of norms come between.
 std::vector<ExchangeStop> exchange_stops(int buckets, bool early_update, int norm_rounds);
+
+// Where parameters are gathered block by block: a bucket is summed after the backward of the first block that
+// has part in it, when the block before that is on its way; nothing is published.
+std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
+                                       const std::vector<std::vector<compute::Span>>& blocks,
+                                       std::int64_t laps, int norm_rounds);
 
 // Exchanges with the other hosts while the carriers compute: a thread in each host's leading worker,
 // the only one that talks to MPI during a step. It takes a bucket when all carriers of the host have
@@ -52,14 +61,25 @@ class HostExchange {
   explicit HostExchange(const Options& options);
   ~HostExchange();
 
+  // Before the first step: each host keeps its chunk of the parameters only, and these blocks are gathered
+  // when carriers come to them (BlockPasses), in so many laps a step.
+  void gather_blocks(std::vector<std::vector<compute::Span>> blocks, std::int64_t laps);
+
   // `step` is for messages.
   void start_step(std::int64_t round, std::int64_t step);
+  // Laps without a step, for evaluation.
+  void start_laps(std::int64_t laps);
+  // Ends either.
   void finish_step();
 
   // Collective over the leaders: the first host gets every host's part of an array over the arena.
   void gather(float* values);
 
  private:
+  void start(std::int64_t step, std::function<void()> work);
+  void gather_block(std::int64_t place, Lap lap);
+  void let_go(std::int64_t place, Lap lap);
+  void end_laps(std::int64_t laps, Lap lap);
   void run(const std::stop_token& stop);
   void run_step(std::int64_t round);
   void sum_bucket(int bucket, std::int64_t round);
@@ -83,12 +103,15 @@ class HostExchange {
   std::uint32_t measures_ = 0;
   std::vector<float> received_;  // other hosts' nodes of a bucket
   std::vector<float> scratch_;
+  std::vector<std::vector<compute::Span>> blocks_;  // none: parameters are whole on every host
+  std::int64_t laps_ = 0;
+  std::uint32_t places_before_ = 0;     // of the laps before
+  std::map<std::size_t, int> holders_;  // of the span that begins there
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::int64_t wanted_round_ = -1;
+  std::function<void()> work_;  // under way
   std::int64_t step_ = 0;
-  std::int64_t done_round_ = -1;
   std::exception_ptr failure_;
   std::jthread thread_;
 };

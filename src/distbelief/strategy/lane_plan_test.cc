@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "distbelief/base/error.h"
 
 namespace distbelief::strategy {
@@ -147,6 +149,50 @@ TEST(LanePlan, RefusesMoreCarriersThanLanesAndSaysWhatToSet) {
     EXPECT_EQ(error.code(), ErrorCode::kBadInput);
     EXPECT_NE(std::string(error.what()).find("parallel.lanes to 4"), std::string::npos) << error.what();
   }
+}
+
+// What the rounds of a host add up to, with a stack that goes from round to round.
+Sums sums_of_rounds(const LanePlan& plan, const Host& host) {
+  Sums stack;
+  for (std::size_t r = 0; r < host.rounds.size(); ++r) {
+    const Round& round = host.rounds[r];
+    EXPECT_EQ(std::size_t(round.before), stack.size());
+    for (std::size_t i = 0; i < round.carriers.size(); ++i) {
+      const Carrier& carrier = plan.carriers[std::size_t(host.first_carrier + round.carriers[i])];
+      stack.push_back(std::to_string(carrier.lanes[r]));
+      for (int merge = 0; merge < round.merges[i]; ++merge) {
+        const std::string right = stack.back();
+        stack.pop_back();
+        stack.back() = "(" + stack.back() + "+" + right + ")";
+      }
+    }
+    EXPECT_EQ(std::size_t(round.after), stack.size());
+  }
+  EXPECT_EQ(stack.size(), host.nodes.size());
+  return stack;
+}
+
+TEST(LanePlan, RoundsAddUpInTheOrderOfRuns) {
+  for (const std::vector<int>& workers : {std::vector<int>{1}, {2}, {3}, {2, 1}, {1, 2, 1}})
+    for (std::int64_t lanes = 4; lanes <= 17; ++lanes) {
+      const LanePlan plan = plan_lanes(lanes, workers, 1, Dealing::kRounds);
+      Sums nodes;
+      std::vector<std::int64_t> dealt;
+      for (const Host& host : plan.hosts)
+        for (const std::string& node : sums_of_rounds(plan, host)) nodes.push_back(node);
+      for (const Carrier& carrier : plan.carriers)
+        dealt.insert(dealt.end(), carrier.lanes.begin(), carrier.lanes.end());
+      EXPECT_EQ(run_stack(nodes, plan.merges_of_hosts), Sums{whole_sum(lanes, {1}, 1)}) << lanes;
+      std::sort(dealt.begin(), dealt.end());
+      for (std::int64_t lane = 0; lane < lanes; ++lane) ASSERT_EQ(dealt[std::size_t(lane)], lane);
+    }
+}
+
+TEST(LanePlan, InRoundsCarriersTakeTurns) {
+  const LanePlan plan = plan_lanes(std::vector<std::int64_t>{3, 0, 2}, {3}, 1, Dealing::kRounds);
+  EXPECT_EQ(plan.carriers[0].lanes, (std::vector<std::int64_t>{0, 2, 4}));
+  EXPECT_TRUE(plan.carriers[1].lanes.empty());
+  EXPECT_EQ(plan.carriers[2].lanes, (std::vector<std::int64_t>{1, 3}));
 }
 
 }  // namespace

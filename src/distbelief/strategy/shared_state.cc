@@ -1,5 +1,7 @@
 #include "distbelief/strategy/shared_state.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 namespace distbelief::strategy {
@@ -101,6 +103,10 @@ SharedState::SharedState(const Shape& shape, comm::SharedSegment segment, comm::
 float* SharedState::state(int index) const {
   float* first = shape_.states_apart ? reinterpret_cast<float*>(states_apart_.data()) : floats(states_);
   return first + std::size_t(index) * padded_;
+}
+
+void SharedState::forget(float* array, compute::Span span) {
+  if (span.size() > 0) madvise(array + span.begin, span.size() * sizeof(float), MADV_REMOVE);
 }
 
 CarrierSignals& SharedState::carrier(int local) const {

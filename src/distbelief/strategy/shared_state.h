@@ -17,6 +17,8 @@ struct CarrierSignals {
   comm::Signal consumed;  // what I own of them is added up (counts items of the window)
   comm::Signal reduced;   // my slice of the host's sum is there
   comm::Signal measured;  // my slices' norms are there (counts rounds of norms)
+  comm::Signal used;      // I have used the blocks up to this one (counts places of laps; BlockPasses)
+  comm::Signal met;       // I have come to a meeting that may take its time (counts them)
   comm::Signal updated;   // my slice of the parameters is new
 };
 
@@ -24,6 +26,7 @@ struct CarrierSignals {
 struct HostSignals {
   comm::Signal exchanged;  // the world's sum of this host's chunk is there
   comm::Signal measured;   // all hosts' norms are there (counts norm rounds)
+  comm::Signal gathered;   // the blocks up to this one are there, from all hosts (counts places of laps)
   comm::Signal published;  // all hosts' parameters are there
 };
 
@@ -61,6 +64,8 @@ class SharedState {
   // Copies parameters without mapping them (SharedSegment::read).
   void read_parameters(compute::Span span, float* into) const;
   float* state(int index) const;
+  // Gives the memory of parameters or state back; they read as zero. On page boundaries, as blocks are.
+  static void forget(float* array, compute::Span span);
   float* gradients(int local_carrier, int slot) const;
   float* window(int local_carrier, std::int64_t item) const;
   float* partial(int level) const { return floats(partials_) + std::size_t(level) * padded_; }

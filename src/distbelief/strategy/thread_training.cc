@@ -74,6 +74,7 @@ class TrainingHost {
       options.exchange = c == 0 ? exchange_.get() : nullptr;
       sharings_.push_back(std::make_unique<AllreduceSharing>(std::move(options)));
     }
+    if (gathers()) share_out_parameters();
   }
 
   void start() {
@@ -96,6 +97,28 @@ class TrainingHost {
   int carriers() const { return plan().carriers; }
 
  private:
+  bool gathers() const { return world_.job.zero == 3 && world_.plan.hosts.size() > 1; }
+
+  // Every parameter is a block, and a host keeps its chunks only.
+  void share_out_parameters() {
+    std::vector<std::vector<compute::Span>> blocks;
+    for (const compute::Entry& entry : world_.layout.entries()) {
+      const std::size_t size = (entry.count + compute::kBlock - 1) / compute::kBlock * compute::kBlock;
+      blocks.push_back({{entry.offset, entry.offset + size}});
+    }
+    std::size_t laps = 1, from = 0;
+    for (const Host& host : world_.plan.hosts) laps = std::max(laps, host.rounds.size());
+    exchange_->gather_blocks(blocks, std::int64_t(laps));
+    for (const auto& sharing : sharings_) sharing->gather_blocks(int(blocks.size()), std::int64_t(laps));
+    for (const compute::Bucket& bucket : world_.layout.buckets()) {
+      const compute::Span own =
+          host_chunk(bucket.span, world_.job.algorithm, int(world_.plan.hosts.size()), index_);
+      SharedState::forget(state_.parameters(), {from, own.begin});
+      from = own.end;
+    }
+    SharedState::forget(state_.parameters(), {from, world_.layout.size()});
+  }
+
   const Host& plan() const { return world_.plan.hosts[std::size_t(index_)]; }
 
   SharedState::Shape shape() const {
@@ -136,6 +159,7 @@ class TrainingHost {
       for (std::int64_t step = 0; step < world_.job.steps; ++step) take_step(carrier, step);
       for (std::size_t i = 0; carrier == 0 && exchange_ && i < world_.optimizer->state_names().size(); ++i)
         exchange_->gather(state_.state(int(i)));
+      if (carrier == 0 && gathers()) exchange_->gather(state_.parameters());
     } catch (const std::exception& error) {
       domains_[std::size_t(carrier)]->abort().set(plan().first_carrier + carrier, error.what());
       world_.failures[std::size_t(plan().first_carrier + carrier)] = std::current_exception();
@@ -160,9 +184,18 @@ class TrainingHost {
   void run_lane(AllreduceSharing& sharing, std::int64_t step, std::int64_t lane) {
     for (std::size_t i = 0; i < world_.job.buffers; ++i)
       sharing.lane_buffers()[i] = noise({std::uint64_t(step), std::uint64_t(lane), 1000 + i});
-    for (int p = int(world_.layout.entries().size()); p-- > 0;)
+    const int blocks = int(world_.layout.entries().size());
+    BlockPasses* passes = sharing.passes();
+    for (int p = 0; passes && p < blocks; ++p) {
+      passes->hold(p);
+      if (p + 1 < blocks) passes->used(p);
+    }
+    for (int p = blocks; p-- > 0;) {
+      if (passes) passes->hold(backward_place(p, blocks));
       if (world_.job.gives(step, lane, p))
         sharing.gradient(p, lane_gradient(world_.layout, state_.parameters(), step, lane, p).data());
+      if (passes) passes->used(backward_place(p, blocks));
+    }
   }
 
   World& world_;
@@ -224,6 +257,7 @@ TrainingOutcome train_on_threads(const TrainingJob& job, const std::vector<int>&
     for (int c = 0; c < host->carriers(); ++c) {
       TrainingOutcome other = host->outcome(c);
       other.states = first.states;  // a host keeps only its part of the state
+      if (job.zero == 3) other.parameters = first.parameters;
       if (!(other == first))
         throw Error(ErrorCode::kInternal, "carriers ended a run with different outcomes");
     }

@@ -21,10 +21,6 @@ std::string state_name(const std::string& state, const std::string& parameter) {
   return "optimizer." + state + "." + parameter;
 }
 
-std::vector<TensorView> weight_views(const Stage& stage) {
-  return parameter_views(*stage.network, stage.group->layout(), stage.group->parameters());
-}
-
 // A stage's part of a checkpoint into where its parameters and buffers live.
 void load_stage(const Stage& stage, const checkpoint::TensorIndex& tensors) {
   const auto visit = [&](const auto& act) {
@@ -72,7 +68,8 @@ StateViews state_views(std::span<const Stage> stages) {
       for (std::size_t i = 0; i < entries.size(); ++i) {
         views.tensors.push_back(
             {state_name(states[s], entries[i].name), ElementType::kFloat32, entries[i].shape,
-             reinterpret_cast<const std::byte*>(stage.group->state(int(s)) + entries[i].offset)});
+             reinterpret_cast<const std::byte*>(stage.group->state(int(s)) + entries[i].offset),
+             done_with(stage)});
         views.slices.push_back({{}, stage.slices[i], stage.outline->parameters[i].shape});
       }
   }
@@ -110,6 +107,7 @@ StateViews deal_out(StateViews slices, comm::Communicator& group) {
         copy_whole(slice, element, part == owner ? view.data : received.data(), whole.data());
       }
       view.data = whole.data();
+      view.done = nullptr;
       view.shape = sliced.whole;
     }
     dealt.tensors.push_back(view);
@@ -220,7 +218,22 @@ void Checkpointer::save(std::span<const Stage> stages, const World& peers, const
                         const std::vector<std::int64_t>& update_counts, Kind kind) {
   const std::string attempt = next_attempt();
   for (const Stage& stage : stages) stage.group->gather_state();
-  if (peers.rank() != 0) return;
+  std::exception_ptr failure;
+  if (peers.rank() == 0) try {
+      write(stages, attempt, progress, update_counts, kind);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  for (const Stage& stage : stages) {
+    if (stage.group->shares_out_parameters()) stage.group->meet_patiently();  // it was written in place
+    stage.group->forget_gathered();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Checkpointer::write(std::span<const Stage> stages, const std::string& attempt,
+                         const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
+                         Kind kind) {
   StateViews views = state_views(stages);
   if (tensor_group_) views = deal_out(std::move(views), tensor_group_->communicator());
   checkpoint::Snapshot snapshot;
@@ -235,7 +248,7 @@ void Checkpointer::save(std::span<const Stage> stages, const World& peers, const
     writer_ = std::make_unique<checkpoint::Writer>(checkpoint::Writer::Options{
         .folder = folder_, .keep = keep_, .store = {.may_commit = may_commit_, .at = at_}});
   if (stages[0].group->shares_out_parameters())
-    writer_->save_in_place(snapshot, kind);
+    writer_->save_in_place(snapshot, kind);  // others keep most of it, and there may be no room for a copy
   else
     writer_->save(snapshot, kind);
 }

@@ -70,6 +70,8 @@ class Checkpointer {
  private:
   checkpoint::Loaded load(std::int64_t step) const;
   std::string next_attempt();
+  void write(std::span<const Stage> stages, const std::string& attempt, const RunProgress& progress,
+             const std::vector<std::int64_t>& update_counts, Kind kind);
 
   World& world_;
   std::filesystem::path folder_;

@@ -118,7 +118,7 @@ PreparedJob prepare_job(const Config& config) {
   PreparedJob job = prepare_blueprint(config);
   if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
   if (config.parallel.tensor > 1) sliced_shares(config, job.blueprint);  // refuses what cannot be
-  if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero_inside_host) return job;
+  if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero == 3) return job;
   job.network = model::build_model(config.model, job.shape, config.train.seed);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;

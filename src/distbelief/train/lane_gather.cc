@@ -54,7 +54,7 @@ class LaneGather::AtBackward : public torch::autograd::Function<AtBackward> {
     if (Side(context->saved_data["side"].toInt()) == Side::kOutput)
       gather->begin_backward(block);
     else
-      gather->arena_.release(gather->index(block));
+      gather->end_backward(block);
     return {gradients[0], {}, {}, {}};
   }
   static torch::Tensor at(LaneGather& gather, int block, Side side, const torch::Tensor& values) {
@@ -62,32 +62,49 @@ class LaneGather::AtBackward : public torch::autograd::Function<AtBackward> {
   }
 };
 
-LaneGather::LaneGather(model::Network& network, const compute::Layout& layout,
-                       std::function<void(Span from, float* to)> fetch)
-    : network_(network),
-      arena_({.elements = layout.size(), .blocks = block_spans(network, layout), .fetch = std::move(fetch)}) {
-  network_.watch(this);
+LaneGather::LaneGather(const Options& options) : options_(options) {
+  if (options_.fetch)
+    arena_.emplace(compute::GatheredArena::Options{.elements = options_.layout->size(),
+                                                   .blocks = block_spans(*options_.network, *options_.layout),
+                                                   .fetch = options_.fetch});
+  options_.network->watch(this);
 }
 
-LaneGather::~LaneGather() { network_.watch(nullptr); }
+LaneGather::~LaneGather() { options_.network->watch(nullptr); }
+
+// Where the host gathers blocks itself, it is the host that does so ahead.
+void LaneGather::hold(int block, int place, int next) {
+  if (options_.passes) options_.passes->hold(place);
+  if (!arena_) return;
+  arena_->hold(block);
+  if (!options_.passes && next >= 0 && next < blocks()) arena_->prefetch(next);
+}
+
+void LaneGather::release(int block, int place) {
+  if (arena_) arena_->release(block);
+  if (options_.passes) options_.passes->used(place);
+}
 
 torch::Tensor LaneGather::enter(int block, torch::Tensor input) {
-  arena_.hold(index(block));
-  if (!is_last(block)) arena_.prefetch(index(block) + 1);
+  hold(index(block), index(block), index(block) + 1);
   if (!torch::GradMode::is_enabled() || !input.requires_grad()) return input;
   return AtBackward::at(*this, block, AtBackward::Side::kInput, input);
 }
 
 torch::Tensor LaneGather::leave(int block, torch::Tensor output) {
   const bool comes_back = torch::GradMode::is_enabled() && output.requires_grad();
-  if (!comes_back || !is_last(block)) arena_.release(index(block));  // the last one's backward comes next
+  const bool is_last = index(block) + 1 == blocks();
+  if (!comes_back || !is_last) release(index(block), index(block));  // the last one's backward comes next
   if (!comes_back) return output;
   return AtBackward::at(*this, block, AtBackward::Side::kOutput, output);
 }
 
 void LaneGather::begin_backward(int block) {
-  arena_.hold(index(block));
-  if (index(block) > 0) arena_.prefetch(index(block) - 1);
+  hold(index(block), strategy::backward_place(index(block), blocks()), index(block) - 1);
+}
+
+void LaneGather::end_backward(int block) {
+  release(index(block), strategy::backward_place(index(block), blocks()));
 }
 
 }  // namespace distbelief::train

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "distbelief/compute/gathered_arena.h"
 #include "distbelief/model/network.h"
+#include "distbelief/strategy/block_passes.h"
 
 namespace distbelief::train {
 
@@ -15,25 +17,36 @@ std::vector<std::vector<compute::Span>> block_spans(model::Network& network, con
 // must be views into arena(). Used by the thread that runs the network.
 class LaneGather final : public model::BlockWatch {
  public:
-  // `fetch` as in GatheredArena.
-  LaneGather(model::Network& network, const compute::Layout& layout,
-             std::function<void(compute::Span from, float* to)> fetch);
+  struct Options {
+    model::Network* network = nullptr;
+    const compute::Layout* layout = nullptr;
+    float* shared = nullptr;  // the host's arena
+    // As in GatheredArena; null: blocks are used where the host has them.
+    std::function<void(compute::Span from, float* to)> fetch{};
+    strategy::BlockPasses* passes = nullptr;  // of blocks that the host gathers from others; may be null
+  };
+  explicit LaneGather(const Options& options);
   ~LaneGather() override;
 
-  float* arena() const { return arena_.data(); }
+  float* arena() const { return arena_ ? arena_->data() : options_.shared; }
   torch::Tensor enter(int block, torch::Tensor input) override;
   torch::Tensor leave(int block, torch::Tensor output) override;
   // After backward: nothing is held any more.
-  void finish() { arena_.release_all(); }
+  void finish() {
+    if (arena_) arena_->release_all();
+  }
 
  private:
   class AtBackward;
   void begin_backward(int block);
-  bool is_last(int block) const { return block + 1 == network_.range().end; }
-  int index(int block) const { return block - network_.range().begin; }
+  void end_backward(int block);
+  void hold(int block, int place, int next);
+  void release(int block, int place);
+  int index(int block) const { return block - options_.network->range().begin; }
+  int blocks() const { return options_.network->range().size(); }
 
-  model::Network& network_;
-  compute::GatheredArena arena_;
+  Options options_;
+  std::optional<compute::GatheredArena> arena_;
 };
 
 }  // namespace distbelief::train

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
+#include <map>
+
 #include "distbelief/base/error.h"
 
 namespace distbelief::train {
@@ -79,7 +82,32 @@ StepOutcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNotes& wish
 }
 
 Evaluation LaneTeam::evaluate(const data::BatchMaker& maker, std::uint64_t samples) {
-  return train::evaluate(runners_[0]->network(), *options_.task, maker, samples, *options_.workers);
+  if (!options_.group->gathers_between_hosts())
+    return train::evaluate(runners_[0]->network(), *options_.task, maker, samples, *options_.workers);
+  model::Network& network = runners_[0]->network();
+  strategy::BlockPasses& passes = *options_.group->sharing(0).passes();
+  const std::uint64_t chunks = (samples + kEvaluationChunk - 1) / kEvaluationChunk;
+  const auto workers = std::uint64_t(options_.workers->size());
+  // All gather blocks as often as the busiest worker needs them.
+  options_.group->begin_evaluation(std::int64_t((chunks + workers - 1) / workers));
+  data::Batch batch;
+  std::map<std::uint64_t, Score> scores;  // by the chunk's first sample
+  network.eval();
+  for (auto chunk = std::uint64_t(options_.workers->rank()); chunk < chunks; chunk += workers) {
+    const std::uint64_t begin = chunk * kEvaluationChunk;
+    maker.eval_batch({begin, std::min(samples, begin + kEvaluationChunk)}, batch);
+    passes.begin_lap();
+    scores[begin] = options_.task->score(network, as_tensors(batch));
+    passes.end_lap();
+  }
+  network.train();
+  // Before the workers talk to each other: until then the exchange does.
+  options_.group->end_evaluation();
+  return train::evaluate({.samples = samples,
+                          .items_per_sample = options_.task->items_per_sample(),
+                          .part = options_.workers->rank(),
+                          .parts = options_.workers->size()},
+                         *options_.workers, [&](data::Range range) { return scores.at(range.begin); });
 }
 
 compute::BufferSet& LaneTeam::buffers(int stage, int thread) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "distbelief/comm/host/signal.h"
+#include "distbelief/strategy/allreduce_group.h"
 #include "distbelief/train/lane_runner.h"
 
 namespace distbelief::train {
@@ -20,6 +21,7 @@ class LaneTeam final : public Team {
     comm::AbortRecord* abort = nullptr;
     comm::Communicator* workers = nullptr;  // all
     const Task* task = nullptr;
+    strategy::AllreduceGroup* group = nullptr;
   };
   LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, const Options& options);
   ~LaneTeam() override;

@@ -169,6 +169,7 @@ void Snapshotter::take(std::span<const Stage> stages, const World& peers, const 
     memory_->state(next_slot_)[pieces_[0].at] ^= std::byte{1};
     raise(SIGKILL);
   }
+  for (const Stage& stage : stages) stage.group->forget_gathered();
   next_slot_ = 1 - next_slot_;
   last_ = Clock::now();
   const std::chrono::nanoseconds took = last_ - begin;

@@ -6,6 +6,7 @@
 
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
 namespace {
@@ -173,6 +174,18 @@ std::size_t largest_array(std::span<const Stage> stages, const strategy::Mesh& m
     largest = std::max(largest, std::size_t(array.nbytes()));
   }
   return largest;
+}
+
+DoneWithTensor done_with(const Stage& stage) {
+  if (!stage.group->shares_out_parameters()) return nullptr;
+  return [](const checkpoint::TensorView& view) { comm::unmap_pages(view.data, view.byte_count()); };
+}
+
+std::vector<checkpoint::TensorView> weight_views(const Stage& stage) {
+  std::vector<checkpoint::TensorView> views =
+      parameter_views(*stage.network, stage.group->layout(), stage.group->parameters());
+  for (checkpoint::TensorView& view : views) view.done = done_with(stage);
+  return views;
 }
 
 std::vector<std::int64_t> update_counts(std::span<const Stage> stages, const NetworkOutline& outline,

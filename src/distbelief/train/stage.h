@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/checkpoint/tensor_index.h"
 #include "distbelief/compute/layout.h"
 #include "distbelief/model/network.h"
 #include "distbelief/strategy/allreduce_group.h"
@@ -76,6 +77,13 @@ void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local
 // them. Collective; leaves the networks in training mode.
 std::size_t largest_array(std::span<const Stage> stages, const strategy::Mesh& mesh, World& world,
                           const torch::Tensor& input);
+
+// Its parameters where they live for good. Whoever reads them one after another has few of the pages that
+// other workers keep in its own memory at a time, when parameters are shared out.
+std::vector<checkpoint::TensorView> weight_views(const Stage& stage);
+// What such a reader calls after each (TensorView::done); null: nothing.
+using DoneWithTensor = void (*)(const checkpoint::TensorView& view);
+DoneWithTensor done_with(const Stage& stage);
 
 // How many updates each parameter of the whole network has had. Collective over all workers where the network
 // is cut; `peers` are those who hold the same stages.

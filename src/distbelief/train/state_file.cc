@@ -22,7 +22,7 @@ std::vector<TensorView> views_of(const Items& items) {
       throw Error(ErrorCode::kBadInput,
                   fmt::format("tensor '{}' is not contiguous and cannot be saved", item.key()));
     views.push_back({item.key(), element_type(tensor, fmt::format("tensor '{}'", item.key())),
-                     tensor.sizes().vec(), static_cast<const std::byte*>(tensor.data_ptr())});
+                     tensor.sizes().vec(), static_cast<const std::byte*>(tensor.data_ptr()), nullptr});
   }
   return views;
 }

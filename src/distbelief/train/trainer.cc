@@ -75,7 +75,7 @@ void Trainer::write_model(const report::Summary& summary) {
   if (is_cut())
     checkpointer_.export_model(progress_.step, path, model_metadata(metadata, outline_.buffer_names));
   else
-    save_model(weights(), buffer_views(*stages_[0].network), path, metadata);
+    save_model(weight_views(stages_[0]), buffer_views(*stages_[0].network), path, metadata);
 }
 
 void Trainer::train() {

@@ -107,7 +107,6 @@ class Trainer {
   report::Summary summarise(double wall_seconds);
   std::string worker_summary();
   void write_trace();
-  std::vector<checkpoint::TensorView> weights() const;
   void write_model(const report::Summary& summary);
   bool is_root() const { return world_.rank() == 0; }
   // The network lies on several workers.

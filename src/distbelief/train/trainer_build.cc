@@ -99,7 +99,7 @@ Trainer::~Trainer() = default;
 // randomness are not touched by what a copy of the network does.
 void Trainer::warm_up() {
   if (is_cut()) return;  // its blocks have already run once, to find out what goes from stage to stage
-  if (group().shares_out_parameters()) return;  // there is no room for a copy
+  if (job_.config.parallel.zero == 3) return;  // there may be no room for a copy
   const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
   data::Batch batch;
   const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
@@ -190,6 +190,9 @@ void Trainer::build_groups() {
     else if (peers().local_rank() == 0)
       compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
     stage.group->barrier();
+    stage.group->forget_gathered();
+    if (stage.group->gathers_between_hosts())
+      stage.group->gather_blocks(block_spans(*stage.network, stage.group->layout()));
   }
 }
 
@@ -201,7 +204,8 @@ std::shared_ptr<model::Network> Trainer::make_network(const Stage& stage, Weight
   if (weights == Weights::kInitial && group.shares_out_parameters())
     kept = group.owned_spans();
   else if (weights == Weights::kInitial && peers().local_rank() == 0)
-    kept = {{0, group.layout().size()}};
+    kept = group.gathers_between_hosts() ? group.host_spans()
+                                         : std::vector<compute::Span>{{0, group.layout().size()}};
   return std::make_shared<model::Network>(job_.blueprint, stage.outline->blocks, job_.config.train.seed,
                                           nullptr, [&](model::Network& network, int block) {
                                             compute::move_parameters(
@@ -246,10 +250,15 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
     to.write(values);
   }
   std::unique_ptr<LaneGather> gather;
-  if (group().shares_out_parameters())
-    gather = std::make_unique<LaneGather>(*network, group().layout(), [this](compute::Span from, float* to) {
-      group().read_parameters(from, to);
-    });
+  if (group().shares_out_parameters() || group().gathers_between_hosts()) {
+    LaneGather::Options options{.network = network.get(),
+                                .layout = &group().layout(),
+                                .shared = group().parameters(),
+                                .passes = group().sharing(thread).passes()};
+    if (group().shares_out_parameters())
+      options.fetch = [this](compute::Span from, float* to) { group().read_parameters(from, to); };
+    gather = std::make_unique<LaneGather>(options);
+  }
   return std::make_unique<LaneRunner>(LaneRunner::Options{
       .network = std::move(network),
       .layout = &group().layout(),
@@ -274,9 +283,11 @@ void Trainer::build_team() {
   } else {
     std::vector<std::unique_ptr<LaneRunner>> runners;
     for (int t = 0; t < group().threads(); ++t) runners.push_back(make_runner(t));
-    team_ = std::make_unique<LaneTeam>(
-        std::move(runners),
-        LaneTeam::Options{.abort = &group().abort(), .workers = &world_.communicator(), .task = task_.get()});
+    team_ =
+        std::make_unique<LaneTeam>(std::move(runners), LaneTeam::Options{.abort = &group().abort(),
+                                                                         .workers = &world_.communicator(),
+                                                                         .task = task_.get(),
+                                                                         .group = &group()});
   }
   speaker_ = workers_with_lanes()[0];
   if (!options_.vitals) return;

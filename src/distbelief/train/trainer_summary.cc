@@ -58,13 +58,9 @@ std::string Trainer::worker_summary() {
   return report::to_json(worker).dump();
 }
 
-// Where they live for good, of a network that is not cut.
-std::vector<checkpoint::TensorView> Trainer::weights() const {
-  return parameter_views(*stages_[0].network, group().layout(), group().parameters());
-}
-
 report::Summary Trainer::summarise(double wall_seconds) {
   const std::vector<std::string> workers = exchange_texts(world_.communicator(), worker_summary());
+  if (!is_cut()) group().gather_parameters();
   report::Summary summary;
   for (const std::string& text : workers)
     summary.per_worker.push_back(report::worker_summary_from_json(nlohmann::json::parse(text)));
@@ -91,7 +87,7 @@ report::Summary Trainer::summarise(double wall_seconds) {
   for (std::size_t i = 1; i < outline_.stages.size(); ++i)
     summary.cuts.push_back(outline_.stages[i].blocks.begin);
   for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
-  if (!is_cut() && is_root()) summary.weights_sha256 = checkpoint::sha256_by_name(weights());
+  if (!is_cut() && is_root()) summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(stages_[0]));
   if (is_cut() && is_root() && status_ != "handed over")
     summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
   for (const auto& worker : summary.per_worker)

@@ -29,7 +29,7 @@ ReplicaHashes Trainer::replica_hashes() {
   std::vector<std::int64_t> all(hosts + std::size_t(world.size() * hashes.threads));
   for (int stage = 0; stage < int(stages_.size()); ++stage) {
     const strategy::AllreduceGroup& group = *stages_[std::size_t(stage)].group;
-    if (world.local_rank() == 0)
+    if (world.local_rank() == 0 && !group.gathers_between_hosts())  // else no host has what another has
       all[std::size_t(world.host())] ^= hash_of(group.parameters(), group.layout().size() * sizeof(float));
     for (int t = 0; t < hashes.threads; ++t) {
       compute::BufferSet& buffers = team_->buffers(stage, t);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -77,6 +78,13 @@ struct Invitation {
 };
 
 }  // namespace
+
+void unmap_pages(const void* begin, std::size_t bytes) {
+  const auto page = std::uintptr_t(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t first = (reinterpret_cast<std::uintptr_t>(begin) + page - 1) / page * page;
+  const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(begin) + bytes) / page * page;
+  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+}
 
 std::size_t shared_memory_free() {
   struct statvfs room {};

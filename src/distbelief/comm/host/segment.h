@@ -37,6 +37,10 @@ class SharedSegment {
   int file_ = -1;  // none: one process alone
 };
 
+// Takes memory of a segment that others keep out of this process's resident memory, until it looks again.
+// Whole pages only; what the process keeps itself may go as well, and costs a page fault to come back.
+void unmap_pages(const void* begin, std::size_t bytes);
+
 std::size_t shared_memory_free();  // bytes in /dev/shm
 // Throws Error(kUnavailable) unless `folder`, which parallel.state_dir names, is there and has `bytes` free.
 void require_state_room(const std::string& folder, std::size_t bytes);
