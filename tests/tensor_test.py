@@ -111,9 +111,9 @@ class CheckpointsTest(LayoutsTest, TensorTest):
 class FaultsTest(TensorTest):
     JOB = {**DEEP_MLP, "data.samples": 128, "train.epochs": 40, "train.validate_every": 0, "report.audit": True}
 
-    def test_any_worker_of_a_two_by_two_mesh_may_die(self):
+    def test_workers_of_a_two_by_two_mesh_may_die(self):
         whole = self.trained(self.JOB, TP2_PP2)
-        for rank in range(4):
+        for rank in (0, 3):  # one of each place and part; tests/pipeline_test.py tries all four of its mesh
             with self.subTest(rank=rank):
                 summary = self.trained(self.JOB, TP2_PP2, "--inject", f"kill:rank={rank},step=37")
                 self.assertEqual(summary["recoveries"], 1)
