@@ -40,9 +40,10 @@ class PlanTest(program.ProgramTest):
 class AutoTest(program.ProgramTest):
     def test_trains_what_it_says_and_goes_on_so(self):
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", *settings(AUTO), "--workers", 2)
-        said = re.search(r'"auto" takes data (\d)(?: x pipeline (\d))?.*?, (\d+) lanes: [\d.]+ ms', outcome.err)
+        said = re.search(r'"auto" takes data (\d)(?: x pipeline (\d))?(?: x tensor (\d))?.*?, (\d+) lanes?: [\d.]+ ms',
+                         outcome.err)
         self.assertIsNotNone(said, outcome.err)
-        mesh = {"data": int(said[1]), "pipeline": int(said[2] or 1), "lanes": int(said[3])}
+        mesh = {"data": int(said[1]), "pipeline": int(said[2] or 1), "tensor": int(said[3] or 1), "lanes": int(said[4])}
         summary = self.summary("run")
         self.assertEqual({key: summary[key] for key in mesh}, mesh)
         self.assertIn('mesh = "given"', (self.scratch / "run" / "job.toml").read_text())

@@ -134,6 +134,18 @@ class FaultsTest(TensorTest):
         self.assertEqual((summary["generations"], summary["tensor"], summary["pipeline"]), (4, 2, 2))
 
 
+class LanesTest(TensorTest):
+    def test_a_number_of_workers_for_which_there_are_no_lanes_is_refused(self):
+        job = {**ENDLESS, "parallel.tensor": 2, "parallel.lanes": 2, "model.hidden": [24, 32]}
+        child = self.start_training("run", job, "--workers", 4)
+        said = self.control("scale", "run", 3, code=2)
+        self.assertRegex(said, "2 can")
+        self.control("scale", "run", 2)
+        self.wait_until(lambda: len(self.status("run")["workers"]) == 2, "2 workers")
+        os.kill(child.pid, signal.SIGINT)
+        self.assertEqual(self.finish(child, 20).code, 130)
+
+
 class RefusalTest(TensorTest):
     def refused(self, changes, workers, job=DEEP_MLP):
         outcome = self.distbelief("train", "--run-dir", "run", *settings({**job, **changes}), "--workers", workers,

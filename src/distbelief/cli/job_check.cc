@@ -198,12 +198,13 @@ MaybeFault features_for_a_tensor_group(const Config& config) {
 MaybeFault auto_chooses_the_mesh(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.mesh != "auto") return std::nullopt;
-  const char* key = parallel.data > 0       ? "parallel.data"
-                    : parallel.pipeline > 1 ? "parallel.pipeline"
-                    : parallel.tensor > 1   ? "parallel.tensor"
-                    : parallel.chunks > 0   ? "parallel.chunks"
-                    : parallel.cuts.empty() ? nullptr
-                                            : "parallel.cuts";
+  const char* key = parallel.data > 0         ? "parallel.data"
+                    : parallel.pipeline > 1   ? "parallel.pipeline"
+                    : parallel.tensor > 1     ? "parallel.tensor"
+                    : parallel.chunks > 0     ? "parallel.chunks"
+                    : parallel.split_features ? "parallel.split_features"
+                    : parallel.cuts.empty()   ? nullptr
+                                              : "parallel.cuts";
   if (key == nullptr) return std::nullopt;
   return Fault{key, fmt::format("parallel.mesh = \"auto\" chooses {} itself; leave one of them out", key)};
 }

@@ -72,8 +72,9 @@ int run_program(int argc, char** argv) {
       "  distbelief COMMAND --help                     everything about a command");
   const Invocation invocation{{argv, argv + argc}, argv, &interrupted};
   Run run;
-  for (const auto add : {add_train, add_resume, add_launch, add_eval, add_check, add_models, add_datasets,
-                         add_plan, add_bench, add_measure, add_control, add_certs, add_worker, add_isa, add_begin, add_forget})
+  for (const auto add :
+       {add_train, add_resume, add_launch, add_eval, add_check, add_models, add_datasets, add_plan, add_bench,
+        add_measure, add_control, add_certs, add_worker, add_isa, add_begin, add_forget})
     add(app, invocation, run);
   try {
     refuse_unknown_command(app, argc, argv);
@@ -81,8 +82,8 @@ int run_program(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  for (const char* name :
-       {"train", "resume", "launch", "worker", "plan", "measure", "bench"})  // the others end at once, as usual
+  for (const char* name : {"train", "resume", "launch", "worker", "plan", "measure",
+                           "bench"})  // the others end at once, as usual
     if (app.got_subcommand(name)) catch_signals();
   return run();
 }

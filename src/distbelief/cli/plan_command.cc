@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -55,7 +56,7 @@ std::size_t parse_bytes(const std::string& text) {
       unit.resize(unit.size() - suffix.size());
   const std::size_t power = std::string_view("KMGT").find(unit.empty() ? '\0' : char(std::toupper(unit[0])));
   const bool known = unit.empty() || (unit.size() == 1 && power != std::string_view::npos);
-  if (error != std::errc() || !known || number <= 0)
+  if (error != std::errc() || !known || !std::isfinite(number) || number <= 0 || number > 1e15)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("--memory-per-worker wants a size like 1.2G or 800M, found '{}'", text));
   return std::size_t(unit.empty() ? number : number * double(std::size_t{1} << (10 * (power + 1))));
@@ -227,6 +228,7 @@ Job job_to_plan(const PlanFlags& flags, const std::vector<cluster::HostSlots>& h
                                                .recompute = job.config.parallel.recompute,
                                                .lanes = train::given_lanes(job.config)});
   job.config.parallel.data = 0;
+  job.config.parallel.split_features = false;  // of a tensor group, which is not chosen yet
   validate(job);
   check_named(job);
   return job;

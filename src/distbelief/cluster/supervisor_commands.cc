@@ -76,6 +76,9 @@ comm::CommandReply Supervisor::scale(const comm::Command& command) {
     return {false,
             fmt::format("this run can have {} to {} workers (elastic.min; elastic.max, its lanes), not {}",
                         options_.min, most, workers)};
+  if (const int usable = options_.usable ? options_.usable(int(workers)) : int(workers); usable != workers)
+    return {false,
+            fmt::format("{} workers cannot share this run's lanes in a mesh; {} can", workers, usable)};
   if (!board_.is_local() && workers > board_.slots())
     return {false,
             fmt::format("the hosts of this run have room for {} workers, not {}", board_.slots(), workers)};

@@ -48,7 +48,9 @@ void Supervisor::listen_to_hosts() {
 
 int Supervisor::wanted() const {
   const int workers = asked_for_.value_or(board_.is_local() ? options_.workers : board_.slots());
-  return std::min({workers, options_.max, options_.lanes > 0 ? options_.lanes / threads_ : workers});
+  const int most =
+      std::min({workers, options_.max, options_.lanes > 0 ? options_.lanes / threads_ : workers});
+  return options_.usable ? options_.usable(most) : most;
 }
 
 // Stopped, or a machine that slept.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <span>
 
@@ -9,7 +10,7 @@
 namespace distbelief::strategy {
 namespace {
 
-constexpr std::size_t kWindowBuckets = 4;   // zero 2: gradients wait in so many buckets to be added up
+constexpr std::size_t kWindowSlots = 2;     // zero 2: gradients wait in so many buckets to be added up
 constexpr std::size_t kBlocksGathered = 2;  // zero 3: one in use, the next on its way
 constexpr std::size_t kMeasuredAtOnce = std::size_t{256} << 20;
 constexpr std::size_t kSnapshots = 2;  // the newest whole one and the next
@@ -61,14 +62,28 @@ class Ledger {
     bytes.mapped = parameters - parameters / near_ + states_ * (parameters / replicas_) * (near_ - 1) +
                    (layout_.zero == 1 ? parameters - parameters / near_ : 0);
     if (layout_.zero == 3) bytes.mapped = 0;
+    if (layout_.zero > 1) bytes.mapped += window(place) - window(place) / near_;
     return bytes;
   }
 
   void share_out(WorkerBytes& bytes, std::size_t parameters, int place) const {
-    bytes.gradients = kWindowBuckets * in_.job.bucket_bytes * gradient_stacks();
-    bytes.sums = parameters / replicas_;
-    bytes.saving = (1 + states_) * parameters / replicas_;
-    if (layout_.zero == 3) bytes.parameters = parameters / replicas_ + kBlocksGathered * largest_block(place);
+    bytes.gradients = window(place);
+    bytes.sums = parameters / replicas_ * partial_slices();
+    if (layout_.zero < 3) return;
+    bytes.parameters = parameters / replicas_ + kBlocksGathered * largest_block(place);
+    bytes.saving = 0;  // written where it lies
+  }
+
+  // A bucket has whole parameters, so it may be as large as a block's largest.
+  std::size_t window(int place) const {
+    return kWindowSlots * std::max(in_.job.bucket_bytes, largest_block(place)) * std::size_t(in_.job.threads);
+  }
+
+  // Lanes come round by round; the sums of rounds wait on a stack.
+  std::size_t partial_slices() const {
+    const std::int64_t rounds = (layout_.lanes + layout_.mesh.data - 1) / layout_.mesh.data;
+    if (rounds == 1) return in_.job.keeps_sums || hosts_ > 1 ? 1 : 0;
+    return std::size_t(std::bit_width(std::uint64_t(rounds)));
   }
 
   // Partial sums that a worker's lanes need at the same time (base/tree.h), for each of its threads.

@@ -67,6 +67,7 @@ struct LayoutJob {
   std::vector<int> workers_per_host{1};
   std::int64_t batch = 1;
   int threads = 1;
+  std::int64_t accumulate = 1;  // multiplies the lanes of a job that names none
   int optimizer_arrays = 0;
   bool keeps_sums = false;  // as AllreduceSharing::keeps_sums() for one host
   bool overlaps = true;     // exchange between hosts goes on beside backward

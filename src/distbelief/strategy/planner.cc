@@ -67,7 +67,8 @@ class Planner {
 
   Plan plan() {
     for (const Mesh& mesh : meshes_of(workers_of(in_.job))) {
-      const std::int64_t lanes = in_.given_lanes > 0 ? in_.given_lanes : default_lanes(mesh, in_.job.threads);
+      const std::int64_t lanes =
+          in_.given_lanes > 0 ? in_.given_lanes : default_lanes(mesh, in_.job.threads) * in_.job.accumulate;
       MeshLayout layout{.mesh = mesh, .zero = in_.zero, .recompute = in_.recompute, .lanes = lanes};
       consider(layout);
       if (mesh.pipeline == 1) continue;
@@ -205,7 +206,8 @@ std::int64_t default_lanes(const Mesh& mesh, int threads) {
 std::vector<std::int64_t> lane_sizes(const LayoutJob& job, std::int64_t given_lanes) {
   std::set<std::int64_t> sizes;
   for (const Mesh& mesh : meshes_of(workers_of(job))) {
-    const std::int64_t lanes = given_lanes > 0 ? given_lanes : default_lanes(mesh, job.threads);
+    const std::int64_t lanes =
+        given_lanes > 0 ? given_lanes : default_lanes(mesh, job.threads) * job.accumulate;
     sizes.insert(std::max<std::int64_t>(1, largest_lane(job.batch, lanes)));
   }
   return {sizes.begin(), sizes.end()};

@@ -196,6 +196,13 @@ std::int64_t most_workers(const ParallelConfig& parallel) {
   return parallel.lanes / parallel.threads * parallel.pipeline * parallel.tensor;
 }
 
+int usable_workers(const Config& config, int workers) {
+  const ParallelConfig& parallel = config.parallel;
+  while (workers > 1 && pipeline_plan(config, workers).mesh.data * parallel.threads > parallel.lanes)
+    --workers;
+  return workers;
+}
+
 strategy::AllreduceGroup::Options group_options(const Config& config) {
   using strategy::Overlap;
   strategy::AllreduceGroup::Options options;

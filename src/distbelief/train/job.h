@@ -55,6 +55,8 @@ void require_mesh(const Config& config, int workers);
 
 // How many workers a resolved job's lanes can keep busy.
 std::int64_t most_workers(const ParallelConfig& parallel);
+// The most of so many workers that form a mesh in which every replica has lanes.
+int usable_workers(const Config& config, int workers);
 
 // What the whole network holds, without its weights.
 NetworkOutline outline_of(const PreparedJob& job);

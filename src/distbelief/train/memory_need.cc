@@ -5,6 +5,7 @@
 #include "distbelief/compute/replica.h"
 #include "distbelief/train/lane_runner.h"
 #include "distbelief/train/snapshotter.h"
+#include "distbelief/train/tensor_sums.h"
 
 namespace distbelief::train {
 
@@ -36,6 +37,8 @@ std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>&
     bytes += strategy::AllreduceGroup::bytes_needed(parameters, options,
                                                     replicas(job.config, workers_per_host), 0) +
              comm::HostCommunicator::staging_bytes(workers_per_host[0]);
+  if (const int tensor = int(job.config.parallel.tensor); tensor > 1)
+    bytes += std::size_t(std::max(1, workers_per_host[0] / tensor)) * HostTensorGroup::bytes_needed(tensor);
   if (job.config.elastic.standby) bytes *= 2;
   if (job.config.checkpoint.snapshots && workers_per_host.size() == 1)
     bytes += Snapshotter::bytes_needed(parameters, options, outline.buffers);

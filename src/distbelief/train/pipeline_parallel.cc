@@ -152,6 +152,8 @@ struct PipelineParallel::State {
   }
   std::vector<int> stage_ends(const torch::Tensor& input);
   void build(const torch::Tensor& input);
+  void build_team(const torch::Tensor& sample);
+  std::int64_t largest_lane(std::int64_t samples) const { return (samples + own_lanes() - 1) / own_lanes(); }
   train::TensorBatch next_lane();
   // Weights that this worker's stage updates, then buffers; and how many weights these are.
   std::pair<std::vector<TensorView>, std::size_t> own_tensors() const;
@@ -166,6 +168,7 @@ struct PipelineParallel::State {
   train::NetworkOutline outline;
   std::vector<Stage> stages;
   std::unique_ptr<train::PipelineTeam> team;  // from the first step on
+  std::int64_t lane_samples = 0;              // that the ways between stages have room for
   torch::Tensor input, target;                // of the step
   std::int64_t next = 0;                      // lane of it
   std::int64_t steps = 0;
@@ -192,8 +195,7 @@ std::vector<int> PipelineParallel::State::stage_ends(const torch::Tensor& sample
 }
 
 void PipelineParallel::State::build(const torch::Tensor& all) {
-  const model::SliceRange first = part_of(all.size(0), 0);
-  const torch::Tensor sample = torch::zeros_like(all.narrow(0, first.begin, first.count));
+  const torch::Tensor sample = torch::zeros_like(all.narrow(0, 0, largest_lane(all.size(0))));
   outline = train::outline_of(blueprint, stage_ends(sample), options.seed);
   const train::StageOutline& own = outline.stages[std::size_t(place.pipeline)];
   stages.push_back(train::make_stage(
@@ -209,7 +211,14 @@ void PipelineParallel::State::build(const torch::Tensor& all) {
   if (peers.local_rank() == 0)
     compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
   stage.group->barrier();
-  const strategy::Carrier& carrier = stage.group->carrier(0);
+  build_team(sample);
+}
+
+// Again where a step has larger lanes than those before it.
+void PipelineParallel::State::build_team(const torch::Tensor& sample) {
+  team.reset();
+  lane_samples = sample.size(0);
+  const strategy::Carrier& carrier = stages[0].group->carrier(0);
   team = std::make_unique<train::PipelineTeam>(
       train::PipelineTeam::Options{.world = &world,
                                    .stages = stages,
@@ -269,7 +278,10 @@ double PipelineParallel::step(const torch::Tensor& input, const torch::Tensor& t
         fmt::format("a step wants as many targets as inputs, and a sample for each of {} lanes; found "
                     "{} inputs and {} targets",
                     state.own_lanes(), input.size(0), target.size(0)));
-  if (!state.team) state.build(input);
+  if (!state.team)
+    state.build(input);
+  else if (const std::int64_t lane = state.largest_lane(input.size(0)); lane > state.lane_samples)
+    state.build_team(torch::zeros_like(input.narrow(0, 0, lane)));
   state.input = input;
   state.target = target;
   state.next = 0;

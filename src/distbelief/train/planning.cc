@@ -68,6 +68,7 @@ strategy::LayoutJob layout_job(const Config& config, const std::vector<int>& wor
   return {.workers_per_host = workers_per_host,
           .batch = config.train.batch_size,
           .threads = int(config.parallel.threads),
+          .accumulate = config.train.accumulate,
           .optimizer_arrays = int(compute::make_optimizer(config.train.optimizer)->state_names().size()),
           .keeps_sums = keeps_sums(resolved),
           .overlaps = resolved.parallel.overlap != "off",
@@ -117,6 +118,7 @@ Config with_layout(Config config, const strategy::MeshLayout& layout) {
   config.parallel.pipeline = layout.mesh.pipeline;
   config.parallel.tensor = layout.mesh.tensor;
   config.parallel.zero = layout.zero;
+  config.parallel.zero_inside_host = layout.zero == 3;
   config.parallel.schedule = std::string(strategy::to_string(layout.schedule));
   config.parallel.chunks = layout.mesh.pipeline > 1 ? layout.chunks : 0;
   config.parallel.recompute = layout.recompute;

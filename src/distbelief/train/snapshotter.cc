@@ -161,11 +161,11 @@ void Snapshotter::take(std::span<const Stage> stages, const World& peers, const 
   if (options_.faults) {
     // Half of it first, so that a death in between finds it half written.
     memory_->write_part(next_slot_, world_.local_rank(), {progress.step, options_.generation, 1024},
-                        std::span(pieces_).first(1), text);
+                        std::span(pieces_).first(std::min<std::size_t>(1, pieces_.size())), text);
     options_.faults->pass("mid-snapshot", progress.step);
   }
   memory_->write_part(next_slot_, world_.local_rank(), stamp, pieces_, text);
-  if (options_.faults && options_.faults->wants_corrupt_snapshot(progress.step)) {
+  if (options_.faults && options_.faults->wants_corrupt_snapshot(progress.step) && !pieces_.empty()) {
     memory_->state(next_slot_)[pieces_[0].at] ^= std::byte{1};
     raise(SIGKILL);
   }

@@ -159,18 +159,19 @@ std::size_t largest_array(std::span<const Stage> stages, const strategy::Mesh& m
   torch::Tensor array = input;
   std::size_t largest = 0;
   for (int s = 0; s + 1 < count; ++s) {
-    std::vector<std::int64_t> sizes(1 + kDimensions);
+    std::vector<std::int64_t> sizes(2 + kDimensions);              // how many there are, the type, each
     if (place.data == 0 && place.pipeline == s % mesh.pipeline) {  // all of a tensor group
       model::Network& network = *stages[std::size_t(s / mesh.pipeline)].network;
       network.eval();
       const torch::Tensor output = network.forward(array);
       network.train();
       sizes[0] = output.dim();
-      std::copy(output.sizes().begin(), output.sizes().end(), sizes.begin() + 1);
+      sizes[1] = std::int64_t(output.scalar_type());
+      std::copy(output.sizes().begin(), output.sizes().end(), sizes.begin() + 2);
     }
     world.communicator().broadcast(comm::view(sizes.data(), sizes.size()),
                                    strategy::rank_at(mesh, {0, s % mesh.pipeline, 0}));
-    array = torch::zeros(Shape(sizes.begin() + 1, sizes.begin() + 1 + sizes[0]));
+    array = torch::zeros(Shape(sizes.begin() + 2, sizes.begin() + 2 + sizes[0]), torch::ScalarType(sizes[1]));
     largest = std::max(largest, std::size_t(array.nbytes()));
   }
   return largest;

@@ -1,6 +1,7 @@
 #include "distbelief/train/tensor_sums.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "distbelief/train/tensor_type.h"
@@ -18,6 +19,14 @@ std::size_t signal_bytes(int parts) {
 // A run of a flat tensor's elements that lie elsewhere.
 torch::Tensor flat(void* data, std::size_t bytes, const torch::Tensor& like) {
   return torch::from_blob(data, {std::int64_t(bytes / like.element_size())}, like.scalar_type());
+}
+
+// Of parts [first, first + count): in the tree that collectives between hosts add in too (base/tree.h).
+template <typename Values>
+torch::Tensor tree_of(int first, int count, const Values& values) {
+  if (count == 1) return values(first);
+  const int half = int(std::bit_floor(unsigned(count - 1)));
+  return tree_of(first, half, values) + tree_of(first + half, count - half, values);
 }
 
 }  // namespace
@@ -62,14 +71,13 @@ void HostTensorGroup::add_up(std::size_t piece, torch::Tensor& sum) {
   const std::uint64_t serial = serial_ + piece;
   const std::size_t at = piece * kPiece, bytes = std::min(kPiece, values_.nbytes() - at);
   torch::Tensor out = flat(static_cast<std::byte*>(sum.data_ptr()) + at, bytes, values_);
-  for (int p = 0; p < parts(); ++p) {
+  for (int p = 0; p < parts(); ++p)
     if (p != part())
       waiter_.wait(arrived(p), std::uint32_t(serial + 1),
                    {.rank = group_.name(p), .operation = "take part in a layer"});
-    if (p == 0) continue;
-    const torch::Tensor left_side = p == 1 ? flat(slot(0, serial), bytes, values_) : out;
-    torch::add_out(out, left_side, flat(slot(p, serial), bytes, values_));
-  }
+  const int half = int(std::bit_floor(unsigned(parts() - 1)));
+  const auto values = [&](int p) { return flat(slot(p, serial), bytes, values_); };
+  torch::add_out(out, tree_of(0, half, values), tree_of(half, parts() - half, values));
   left(part()).raise(std::uint32_t(serial + 1));
 }
 

@@ -11,7 +11,7 @@
 namespace distbelief::train {
 
 // A tensor group of workers of one host. Each copies its values into a window that all read, piece by piece;
-// each adds up all of them, in the order of the parts. So a sum costs one meeting, and the work between its
+// each adds up all of them, in the tree of the parts. So a sum costs one meeting, and the work between its
 // halves hides it.
 class HostTensorGroup final : public model::TensorGroup {
  public:

@@ -310,7 +310,8 @@ void Trainer::rebuild() {
   build_groups();
   group().set_update_counts(old->sharing(0).update_counts());
   for (int i = 0; world_.local_rank() == 0 && i < int(group().state_names().size()); ++i)
-    std::memcpy(group().state(i), old->state(i), group().layout().size() * sizeof(float));
+    for (const compute::Span& span : group().host_spans())
+      std::memcpy(group().state(i) + span.begin, old->state(i) + span.begin, span.size() * sizeof(float));
   group().barrier();
   build_team();
   group().barrier();

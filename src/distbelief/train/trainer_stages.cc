@@ -27,10 +27,10 @@ void Trainer::lay_out() {
   if (mesh.tensor > 1) {
     tensor_world_.emplace(world_.split(own.data * pipeline + place));
     tensor_group_ = make_tensor_group(*tensor_world_, world_, input_of(job_.config.parallel));
-    keep_own_columns(job_, *tensor_group_);
   }
   outline_ =
       outline_of(job_.blueprint, choose_stage_ends(pipeline * mesh_plan_.chunks), job_.config.train.seed);
+  if (tensor_group_) keep_own_columns(job_, *tensor_group_);  // whole blocks were measured with whole samples
   for (int chunk = 0; chunk < mesh_plan_.chunks; ++chunk) {
     const int index = chunk * pipeline + place;
     const StageOutline& outline = outline_.stages[std::size_t(index)];
@@ -67,8 +67,8 @@ std::vector<int> Trainer::choose_stage_ends(int stages) {
           given ? strategy::given_cuts(firsts, costs, stages, {}) : strategy::choose_cuts(costs, stages, {});
       spdlog::info("cuts: {}", cuts.reason);
       std::copy(cuts.ends.begin(), cuts.ends.end(), ends.begin());
-    } catch (const Error& error) {
-      failure = error.message();
+    } catch (const std::exception& error) {
+      failure = error.what();
     }
   failure = broadcast_text(world_.communicator(), failure, 0);
   if (!failure.empty()) throw Error(ErrorCode::kBadInput, failure);

@@ -77,7 +77,7 @@ void Trainer::verify() {
   const auto& untrusted = drift.untrusted;
   const bool void_snapshots =
       std::find(untrusted.begin(), untrusted.end(), peers().host()) != untrusted.end();
-  if (snapshotter_ && world_.local_rank() == 0 && void_snapshots) snapshotter_->make_void();
+  if (snapshotter_ && peers().local_rank() == 0 && void_snapshots) snapshotter_->make_void();
   // Also keeps the first to fail from ending the others before their snapshots are void.
   const std::vector<std::string> hosts = exchange_texts(peers().communicator(), host_name());
   throw Error(ErrorCode::kInternal, describe(drift, hashes, hosts),
