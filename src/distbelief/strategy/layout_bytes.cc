@@ -45,7 +45,8 @@ class Ledger {
     bytes.gradients = gradient_stacks() * parameters;
     bytes.sums = (in_.job.keeps_sums || hosts_ > 1 ? parameters / near_ : 0) +
                  (hosts_ > 1 ? parameters / replicas_ : 0);
-    bytes.saving = (1 + states_) * parameters;
+    // Tensors are put together from slices, then copied.
+    bytes.saving = (1 + states_) * parameters * (layout_.mesh.tensor > 1 ? 2 : 1);
     bytes.snapshots = in_.job.snapshots && hosts_ == 1 ? kSnapshots * (1 + states_) * all_parameters() /
                                                              std::size_t(layout_.mesh.workers())
                                                        : 0;

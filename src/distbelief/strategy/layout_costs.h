@@ -27,9 +27,8 @@ std::string to_string(const MeshLayout& layout);  // "data 2 x pipeline 2, 1f1b,
 
 // What tensor parallelism makes of a block.
 struct TensorSplit {
-  double share = 0;                 // of its time and parameters that is split
-  int exchanges = 0;                // sums over the group for each lane, forward and backward
-  std::size_t exchanged_bytes = 0;  // in each of them
+  double share = 0;   // of its time and parameters that is split
+  int exchanges = 0;  // sums of its output over the group for each lane, forward and backward
 };
 
 // Measured with lanes of one size.

@@ -142,14 +142,17 @@ std::vector<BlockCost> split_blocks(const LaneCosts& lane, const std::vector<Ten
   for (std::size_t i = 0; i < blocks.size() && i < splits.size(); ++i) {
     BlockCost& block = blocks[i];
     const double kept = 1 - splits[i].share * (1 - 1.0 / tensor);
-    const double moved = 2.0 * double(splits[i].exchanged_bytes) * (tensor - 1) / tensor;
+    const double moved = 2.0 * double(block.output_bytes) * (tensor - 1) / tensor;
     const double exchange = machine.sharing.meet_seconds +
                             (machine.copy_bytes_per_second > 0 ? moved / machine.copy_bytes_per_second : 0);
     const double half = 0.5 * splits[i].exchanges * exchange;
     block.forward_seconds = block.forward_seconds * kept + half;
     block.backward_seconds = block.backward_seconds * kept + half;
     block.parameter_bytes = std::size_t(double(block.parameter_bytes) * kept);
-    block.activation_bytes = std::size_t(double(block.activation_bytes) * kept);
+    // What is exchanged is whole on every worker, and kept for backward.
+    block.activation_bytes =
+        std::size_t(double(block.activation_bytes) * kept +
+                    splits[i].exchanges * double(block.output_bytes) * (1 - 1.0 / tensor));
     block.working_bytes = std::size_t(double(block.working_bytes) * kept);
     block.forward_bytes = std::size_t(double(block.forward_bytes) * kept);
   }

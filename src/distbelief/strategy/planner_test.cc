@@ -177,7 +177,7 @@ TEST(Planner, ATensorGroupSplitsWhatItCanAndPaysForItsMeetings) {
   PlanInput input = six_blocks(2, 2);
   input.machine.sharing.meet_seconds = 1e-4;
   input.machine.copy_bytes_per_second = 1e10;
-  input.tensor_splits[2].assign(6, {.share = 1, .exchanges = 2, .exchanged_bytes = kMega});
+  input.tensor_splits[2].assign(6, {.share = 1, .exchanges = 2});
   const PlannedLayout& planned = layout_of(plan_layouts(input), {.data = 1, .pipeline = 1, .tensor = 2});
   // Half the time, and two meetings that move a megabyte each, in each block of each lane; then the step's.
   EXPECT_NEAR(planned.seconds.total(), 8 * 6 * (0.0015 + 2 * (1e-4 + 1e-4)) + 1e-4, 1e-9);

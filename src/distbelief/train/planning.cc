@@ -41,8 +41,7 @@ std::vector<strategy::TensorSplit> tensor_splits(const Config& config, const mod
     splits.push_back({.share = shares[i],
                       .exchanges = shares[i] == 0 ? 0
                                    : inner        ? exchanges_of(config.model.name)
-                                                  : 1,
-                      .exchanged_bytes = lane.blocks[i].output_bytes});
+                                                  : 1});
   }
   return splits;
 }
