@@ -26,6 +26,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc 12 reports overlaps and overflows inside std::string and fmt that cannot happen (gcc bug 105651).
   target_compile_options(distbelief_flags INTERFACE -fpch-preprocess -Wno-restrict -Wno-stringop-overflow
     -Wno-array-bounds)
+  if(CMAKE_UNITY_BUILD)  # a source that another one includes is no header
+    target_compile_options(distbelief_flags INTERFACE -Wno-subobject-linkage)
+  endif()
 endif()
 foreach(sanitizer IN LISTS DISTBELIEF_SANITIZE)
   target_compile_options(distbelief_flags INTERFACE -fsanitize=${sanitizer} -fno-omit-frame-pointer)

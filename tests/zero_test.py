@@ -166,9 +166,15 @@ class HostsTest(ZeroTest):
                 for key in ("weights_sha256", "final_train_loss", "test_loss"):
                     self.assertEqual(summary[key], whole[key], key)
 
+    def held_by(self, index):
+        return [worker["bytes_held"] for worker in self.summary(f"hosts{index}")["per_worker"]]
+
     def test_mlp(self):
         self.assert_same_on_hosts(DEEP_MLP, ("host0:1,host1:1", ZERO2), ("host0:1,host1:1", ZERO3),
                                   ("host0:2,host1:1", ZERO3), ("host0:2,host1:2", INSIDE))
+        parameters = 4 * self.summary("hosts0")["parameters"]
+        for two, three in zip(self.held_by(0), self.held_by(1)):  # each host has its half of the parameters
+            self.assertAlmostEqual(two - three, parameters / 2, delta=parameters / 50)
 
     def test_tied_gpt_with_clipping(self):
         self.assert_same_on_hosts({**TIED_GPT, "checkpoint.every_steps": 2}, ("host0:1,host1:2", ZERO3))

@@ -14,7 +14,7 @@ using comm::Communicator;
 using comm::ReduceOp;
 using comm::view;
 
-constexpr auto kDeadline = std::chrono::milliseconds(300);
+constexpr auto kImpatience = std::chrono::milliseconds(300);
 
 void expect_silence_noticed(Communicator& group, const char* wanted_operation,
                             const std::function<void()>& operation) {
@@ -31,20 +31,20 @@ void expect_silence_noticed(Communicator& group, const char* wanted_operation,
 }
 
 void link_names_the_silent_rank() {
-  const auto group = make_impatient_link(kDeadline);
+  const auto group = make_impatient_link(kImpatience);
   std::vector<float> values(100, 1);
   expect_silence_noticed(*group, "direct reduce-scatter",
                          [&] { group->allreduce(view(values.data(), values.size()), ReduceOp::kSum); });
 }
 
 void receive_names_the_silent_rank() {
-  const auto group = make_impatient_link(kDeadline);
+  const auto group = make_impatient_link(kImpatience);
   float value = 0;
   expect_silence_noticed(*group, "receive", [&] { group->receive(view(&value, 1), group->size() - 1, 5); });
 }
 
 void host_names_the_silent_rank() {
-  const auto group = make_impatient_host(kDeadline);
+  const auto group = make_impatient_host(kImpatience);
   std::vector<float> values(100, 1);
   expect_silence_noticed(*group, "allreduce",
                          [&] { group->allreduce(view(values.data(), values.size()), ReduceOp::kSum); });
@@ -60,11 +60,11 @@ void expect_closed_barrier(Communicator& group) {
   }
 }
 
-void barrier_of_a_link_stays_closed() { expect_closed_barrier(*make_impatient_link(kDeadline)); }
-void barrier_of_a_host_stays_closed() { expect_closed_barrier(*make_impatient_host(kDeadline)); }
+void barrier_of_a_link_stays_closed() { expect_closed_barrier(*make_impatient_link(kImpatience)); }
+void barrier_of_a_host_stays_closed() { expect_closed_barrier(*make_impatient_host(kImpatience)); }
 
 void handle_throws_what_the_operation_threw_and_so_do_later_ones() {
-  const auto group = make_impatient_link(kDeadline);
+  const auto group = make_impatient_link(kImpatience);
   comm::AsyncCommunicator async(*group);
   if (group->rank() + 1 == group->size()) return;
   std::vector<float> values(100, 1);
@@ -73,7 +73,7 @@ void handle_throws_what_the_operation_threw_and_so_do_later_ones() {
   expect_silence_noticed(*group, "direct reduce-scatter", [&] { first.wait(); });
   const auto begin = std::chrono::steady_clock::now();
   expect_silence_noticed(*group, "direct reduce-scatter", [&] { second.wait(); });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kDeadline) << "it waited once more";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kImpatience) << "it waited once more";
 }
 
 bool several_ranks(const World& world) { return world.size() > 1; }

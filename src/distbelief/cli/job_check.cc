@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/schema.h"
 
 namespace distbelief::cli {
@@ -212,9 +213,7 @@ MaybeFault auto_chooses_the_mesh(const Config& config) {
 MaybeFault cuts_for_all_stages(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.cuts.empty()) return std::nullopt;
-  const std::int64_t chunks =
-      parallel.schedule == "interleaved" ? (parallel.chunks > 0 ? parallel.chunks : 2) : 1;
-  const std::int64_t stages = parallel.pipeline * chunks;
+  const std::int64_t stages = parallel.pipeline * stages_per_worker(parallel);
   if (std::int64_t(parallel.cuts.size()) + 1 == stages) return std::nullopt;
   return Fault{"parallel.cuts",
                fmt::format("parallel.cuts names the first block of every stage but the first; "
@@ -239,12 +238,8 @@ MaybeFault lanes_for_all_threads(const Config& config) {
           parallel.workers, parallel.threads, parallel.lanes)};
 }
 
-// As train/job.cc resolves them.
 std::int64_t lanes_of(const ParallelConfig& parallel) {
-  constexpr std::int64_t kLanesPerStage = 4;
-  if (parallel.lanes > 0) return parallel.lanes;
-  const std::int64_t groups = std::max<std::int64_t>(1, parallel.workers / parallel.tensor);
-  return groups * (parallel.pipeline > 1 ? kLanesPerStage : parallel.threads);
+  return parallel.lanes > 0 ? parallel.lanes : default_lanes(parallel);
 }
 
 MaybeFault samples_for_all_lanes(const Config& config) {

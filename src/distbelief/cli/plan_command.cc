@@ -67,13 +67,6 @@ std::string size_text(std::size_t bytes) {
                                    : fmt::format("{:.2f} GiB", double(bytes) / kGiB);
 }
 
-std::vector<int> workers_per_host(const Config& config, const std::vector<cluster::HostSlots>& hosts) {
-  if (hosts.empty()) return {int(config.parallel.workers)};
-  std::vector<int> workers;
-  for (const cluster::HostSlots& host : hosts) workers.push_back(host.slots);
-  return workers;
-}
-
 // Why the program cannot train a job, or nothing.
 std::optional<std::string> refusal(Config config) {
   if (const std::vector<Fault> faults = find_faults(config); !faults.empty()) return faults[0].message;
@@ -135,7 +128,8 @@ std::optional<train::PlanMeasurement> measured(const Config& config,
   const ScratchFolder scratch;
   const std::filesystem::path answer = scratch.path() / "measured.json";
   const std::vector<std::int64_t> sizes = strategy::lane_sizes(
-      train::layout_job(config, workers_per_host(config, hosts)), train::given_lanes(config));
+      train::layout_job(config, cluster::workers_per_host(hosts, int(config.parallel.workers))),
+      train::given_lanes(config));
   cluster::LaunchOptions launch = measuring_workers(config, hosts, invocation);
   launch.command = {
       own_path(), "measure",       "--job-hex", to_hex(to_toml(measured_job(config, launch.workers))),
@@ -241,11 +235,12 @@ int plan(const PlanFlags& flags, const Invocation& invocation) {
   const Job job = job_to_plan(flags, hosts);
   const std::optional<train::PlanMeasurement> found = measured(job.config, hosts, invocation);
   if (!found) return 130;
-  const strategy::Plan plan = train::plan_job({.config = job.config,
-                                               .workers_per_host = workers_per_host(job.config, hosts),
-                                               .memory_limit = limit,
-                                               .refused = refusal},
-                                              *found);
+  const strategy::Plan plan =
+      train::plan_job({.config = job.config,
+                       .workers_per_host = cluster::workers_per_host(hosts, int(job.config.parallel.workers)),
+                       .memory_limit = limit,
+                       .refused = refusal},
+                      *found);
   if (plan.layouts.empty()) throw Error(ErrorCode::kBadInput, no_layout(plan, limit));
   if (flags.json)
     show_json(plan, *found, limit);
@@ -258,7 +253,7 @@ int plan(const PlanFlags& flags, const Invocation& invocation) {
 
 std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts,
                                           const Invocation& invocation) {
-  const std::vector<int> workers = workers_per_host(job.config, hosts);
+  const std::vector<int> workers = cluster::workers_per_host(hosts, int(job.config.parallel.workers));
   const std::size_t limit =
       report::available_bytes() / std::size_t(*std::max_element(workers.begin(), workers.end()));
   const std::optional<train::PlanMeasurement> found = measured(job.config, hosts, invocation);

@@ -10,18 +10,18 @@
 namespace distbelief::cli {
 namespace {
 
-void change(bool& value) { value = !value; }
-void change(std::int64_t& value) { ++value; }
-void change(std::uint64_t& value) { ++value; }
-void change(double& value) { value += 1; }
-void change(std::string& value) { value += "x"; }
-void change(std::vector<std::string>& value) { value.push_back("x"); }
-void change(std::vector<std::int64_t>& value) { value.push_back(1); }
+void grow(bool& value) { value = !value; }
+void grow(std::int64_t& value) { ++value; }
+void grow(std::uint64_t& value) { ++value; }
+void grow(double& value) { value += 1; }
+void grow(std::string& value) { value += "x"; }
+void grow(std::vector<std::string>& value) { value.push_back("x"); }
+void grow(std::vector<std::int64_t>& value) { value.push_back(1); }
 
 Config changed_through_keys() {
   Config config;
   for (const Key& key : keys()) {
-    std::visit([&](const auto& field) { change(field.write(config)); }, key.field);
+    std::visit([&](const auto& field) { grow(field.write(config)); }, key.field);
   }
   options_of(config, "model")["x"] = true;
   options_of(config, "data")["x"] = true;
@@ -107,7 +107,7 @@ TEST(Schema, HasEachKeyOnceInASectionThatExists) {
 TEST(Schema, TwoKeysNeverShareAMember) {
   for (const Key& key : keys()) {
     Config config;
-    std::visit([&](const auto& field) { change(field.write(config)); }, key.field);
+    std::visit([&](const auto& field) { grow(field.write(config)); }, key.field);
     for (const Key& other : keys()) {
       const bool same = std::visit(
           [&](const auto& field) { return field.read(config) == field.read(Config{}); }, other.field);

@@ -108,7 +108,7 @@ std::string written(std::int64_t value) { return fmt::format("{}", value); }
 
 std::string written(std::uint64_t value) { return fmt::format("{}", value); }
 
-std::string written(double value) { return to_string(OptionValue(value)); }
+std::string written(double value) { return distbelief::to_string(OptionValue(value)); }
 
 std::string written(const std::string& value) {
   using toml::format_flags;
@@ -133,7 +133,7 @@ std::string written(const std::vector<std::int64_t>& value) {
 
 std::string written(const OptionValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return written(*text);
-  return to_string(value);
+  return distbelief::to_string(value);
 }
 
 std::string written_key(const std::string& name) {

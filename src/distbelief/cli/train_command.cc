@@ -201,13 +201,6 @@ std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& c
   return hosts;
 }
 
-std::vector<int> workers_per_host(const Config& config, const std::vector<cluster::HostSlots>& hosts) {
-  if (hosts.empty()) return {int(config.parallel.workers)};
-  std::vector<int> workers;
-  for (const cluster::HostSlots& host : hosts) workers.push_back(host.slots);
-  return workers;
-}
-
 // A run that goes on keeps what its bits are made of.
 void require_same_arithmetic(const Config& before, const Config& after) {
   const std::pair<const char*, bool> kept[] = {
@@ -297,7 +290,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   train::require_mesh(job.config, int(job.config.parallel.workers));
   check_faults(flags.inject, job.config);
-  check_before_start(job, workers_per_host(job.config, hosts));
+  check_before_start(job, cluster::workers_per_host(hosts, int(job.config.parallel.workers)));
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   const fs::path run_dir = make_run_dir(flags.run_dir, run_name(job.config));
@@ -350,7 +343,8 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
-  const std::int64_t total_steps = check_before_start(job, workers_per_host(job.config, hosts));
+  const std::int64_t total_steps =
+      check_before_start(job, cluster::workers_per_host(hosts, int(job.config.parallel.workers)));
   if (is_finished(run_dir, job.config, total_steps)) return 0;
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;

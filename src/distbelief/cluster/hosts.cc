@@ -83,6 +83,13 @@ std::string to_string(const std::vector<HostSlots>& hosts) {
   return text;
 }
 
+std::vector<int> workers_per_host(const std::vector<HostSlots>& hosts, int workers) {
+  if (hosts.empty()) return {workers};
+  std::vector<int> counts;
+  for (const HostSlots& host : hosts) counts.push_back(host.slots);
+  return counts;
+}
+
 const std::string& Placement::host_of(int rank) const {
   for (const HostSlots& host : hosts) {
     if (rank < host.slots) return host.host;

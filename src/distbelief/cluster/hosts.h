@@ -18,6 +18,8 @@ std::vector<HostSlots> parse_hosts(const std::string& text);
 // Throws Error(kBadInput) with `source` and line.
 std::vector<HostSlots> parse_host_lines(const std::string& text, const std::string& source);
 std::string to_string(const std::vector<HostSlots>& hosts);  // "a:2,b:2"
+// Of each host; of this machine alone, which has `workers`, when none is named.
+std::vector<int> workers_per_host(const std::vector<HostSlots>& hosts, int workers);
 
 // Where workers go. Ranks are dealt out in the hosts' order.
 struct Placement {

@@ -118,6 +118,12 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
                                {"recoveries", losses_.size()},
                                {"fence", raise_fence()},
                                {"resume", options_.resume || generation_ > 1}};
+  // Before its workers are told: they write to the same file.
+  event("generation", {{"generation", generation_},
+                       {"workers", active_->workers()},
+                       {"hosts", to_string(active_->placement().hosts)},
+                       {"cohort", active_->id()},
+                       {"reason", change_}});
   order_all(*active_, {.kind = "go", .value = 0, .text = text.dump()});
   if (int(resting_.size()) >= active_->workers()) resting_.clear();                // somebody has to work
   if (threads_ != active_->threads() || !resting_.empty()) order_lanes(*active_);  // it does not know
@@ -126,11 +132,6 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
   saved_ = false;
   if (losses_.empty()) lost_at_.reset();  // a host explained it
   for (const HostSlots& host : active_->placement().hosts) lost_hosts_.erase(host.host);
-  event("generation", {{"generation", generation_},
-                       {"workers", active_->workers()},
-                       {"hosts", to_string(active_->placement().hosts)},
-                       {"cohort", active_->id()},
-                       {"reason", change_}});
 }
 
 // Workers of an earlier generation that still write find a larger number in the run folder and leave it be.

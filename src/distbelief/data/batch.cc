@@ -98,7 +98,7 @@ void require_augmentable(const SampleSpec& spec) {
 BatchMaker::BatchMaker(const Source& source, Options options) : source_(source), options_(options) {
   const SampleSpec& spec = source.spec();
   input_elements_ = element_count(spec.input_shape);
-  target_elements_ = element_count(spec.target_shape);
+  target_bytes_ = static_cast<std::size_t>(element_count(spec.target_shape)) * element_size(spec.target_type);
   channels_ = is_image(spec) ? spec.input_shape.front() : 1;
   check(spec, options_, channels_);
   if (spec.input_type != ElementType::kUint8) return;
@@ -138,7 +138,7 @@ void BatchMaker::prepare(std::uint64_t size, Batch& out) const {
   const SampleSpec& spec = source_.spec();
   const bool bytes = spec.input_type == ElementType::kUint8;
   fit(out.input, bytes ? ElementType::kFloat32 : spec.input_type, size, spec.input_shape);
-  fit(out.target, ElementType::kInt64, size, spec.target_shape);
+  fit(out.target, spec.target_type, size, spec.target_shape);
   if (bytes) out.raw.resize(static_cast<std::size_t>(input_elements_));
   out.samples.resize(size);
   out.size = size;
@@ -146,14 +146,14 @@ void BatchMaker::prepare(std::uint64_t size, Batch& out) const {
 
 void BatchMaker::read_sample(std::uint64_t slot, const Placement& placement, Batch& out) const {
   const auto position = static_cast<std::int64_t>(slot);
-  std::int64_t* target = out.target.as<std::int64_t>() + position * target_elements_;
+  std::byte* target = out.target.data() + slot * target_bytes_;
   if (table_.empty()) {
     const std::size_t sample_bytes =
         static_cast<std::size_t>(input_elements_) * element_size(source_.spec().input_type);
     source_.read(out.samples[slot], out.input.data() + slot * sample_bytes, target);
     return;
   }
-  source_.read(out.samples[slot], reinterpret_cast<std::byte*>(out.raw.data()), target);
+  source_.read(out.samples[slot], out.raw.data(), target);
   float* image = out.input.as<float>() + position * input_elements_;
   if (placement.down == 0 && placement.right == 0 && !placement.mirrored) {
     convert(out.raw.data(), image);

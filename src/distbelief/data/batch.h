@@ -10,14 +10,14 @@
 namespace distbelief::data {
 
 // What one lane works on in one step. Images are float32, scaled to [0, 1] and normalised when asked;
-// tokens stay int64. An empty lane has size 0.
+// tokens and features stay as they are. An empty lane has size 0.
 struct Batch {
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;  // within the epoch
   std::uint64_t lane = 0;
   std::uint64_t size = 0;
   Array input;                         // [size, input_shape...]
-  Array target;                        // int64 [size, target_shape...]
+  Array target;                        // [size, target_shape...]
   std::vector<std::uint64_t> samples;  // which ones, in order
   std::vector<std::uint8_t> raw;       // working space of BatchMaker: one image as the source gives it
 };
@@ -69,7 +69,7 @@ class BatchMaker {
   const Source& source_;
   Options options_;
   std::int64_t input_elements_;  // of one sample
-  std::int64_t target_elements_;
+  std::size_t target_bytes_;     // of one sample
   std::int64_t channels_;
   std::vector<Conversion> conversions_;  // per channel
   std::vector<float> table_;             // [channels_, 256]: what each byte becomes

@@ -27,13 +27,14 @@ class NumberedImages : public Source {
     spec_.deviation = {0.5F, 0.125F};
   }
   std::uint64_t size() const override { return 200; }
-  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override {
+  void read(std::uint64_t index, void* input, void* target) const override {
+    auto* byte = static_cast<std::uint8_t*>(input);
     for (std::int64_t c = 0; c < 2; ++c) {
       for (std::int64_t y = 0; y < kHeight; ++y) {
-        for (std::int64_t x = 0; x < kWidth; ++x) *input++ = static_cast<std::byte>(pixel(index, c, y, x));
+        for (std::int64_t x = 0; x < kWidth; ++x) *byte++ = pixel(index, c, y, x);
       }
     }
-    *target = static_cast<std::int64_t>(index % 10);
+    *static_cast<std::int64_t*>(target) = static_cast<std::int64_t>(index % 10);
   }
   SampleSpec& changeable_spec() { return spec_; }
 };

@@ -6,8 +6,8 @@
 
 namespace distbelief::data {
 
-void Source::read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
-                          std::int64_t* target) const {
+void Source::read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
+                          void* target) const {
   thread_local std::vector<std::byte> whole;
   const std::size_t size = element_size(spec_.input_type);
   whole.resize(size * std::size_t(element_count(spec_.input_shape)));

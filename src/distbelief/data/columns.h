@@ -14,7 +14,7 @@ class Columns final : public Source {
   Columns(std::unique_ptr<Source> whole, std::uint64_t begin, std::uint64_t count);
 
   std::uint64_t size() const override { return whole_->size(); }
-  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override {
+  void read(std::uint64_t index, void* input, void* target) const override {
     whole_->read_columns(index, begin_, count_, input, target);
   }
   void expect(std::uint64_t index) const override { whole_->expect(index); }

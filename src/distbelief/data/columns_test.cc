@@ -8,7 +8,7 @@
 namespace distbelief::data {
 namespace {
 
-std::unique_ptr<Source> images() {
+std::unique_ptr<Source> colour_images() {
   return std::make_unique<SyntheticImages>(
       Part::kTrain,
       SyntheticImages::Options{.samples = 9, .channels = 3, .height = 4, .width = 5, .classes = 3});
@@ -21,10 +21,10 @@ std::vector<float> first_batch(const Source& source) {
 }
 
 TEST(Columns, HaveTheValuesOfTheWholeWhereverTheyBeginAndEnd) {
-  const std::vector<float> whole = first_batch(*images());
+  const std::vector<float> whole = first_batch(*colour_images());
   for (const auto& [begin, end] :
        {std::pair{0, 20}, std::pair{3, 11}, std::pair{15, 47}, std::pair{40, 60}}) {
-    const Columns columns(images(), std::uint64_t(begin), std::uint64_t(end - begin));
+    const Columns columns(colour_images(), std::uint64_t(begin), std::uint64_t(end - begin));
     const std::vector<float> own = first_batch(columns);
     ASSERT_EQ(own.size(), std::size_t(9 * (end - begin)));
     for (int sample = 0; sample < 9; ++sample)

@@ -150,15 +150,15 @@ IdxSource::IdxSource(const std::filesystem::path& images, const std::filesystem:
   image_bytes_ = static_cast<std::size_t>(element_count(spec_.input_shape));
 }
 
-void IdxSource::read(std::uint64_t index, std::byte* input, std::int64_t* target) const {
+void IdxSource::read(std::uint64_t index, void* input, void* target) const {
   read_columns(index, 0, image_bytes_, input, target);
 }
 
-void IdxSource::read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
-                             std::int64_t* target) const {
+void IdxSource::read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
+                             void* target) const {
   DISTBELIEF_INVARIANT(index < size() && begin + count <= image_bytes_);
   std::memcpy(input, images_.elements.data() + index * image_bytes_ + begin, count);
-  *target = labels_.elements[index];
+  *static_cast<std::int64_t*>(target) = labels_.elements[index];
 }
 
 void IdxSource::expect(std::uint64_t index) const {

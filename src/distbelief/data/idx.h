@@ -36,9 +36,9 @@ class IdxSource : public Source {
             const IdxTraits& traits);
 
   std::uint64_t size() const override { return labels_.elements.size(); }
-  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override;
-  void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
-                    std::int64_t* target) const override;
+  void read(std::uint64_t index, void* input, void* target) const override;
+  void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
+                    void* target) const override;
   void expect(std::uint64_t index) const override;
 
  private:

@@ -141,9 +141,9 @@ class GatedSource : public Source {
     spec_.classes = 2;
   }
   std::uint64_t size() const override { return 1000; }
-  void read(std::uint64_t, std::byte* input, std::int64_t* target) const override {
-    *input = std::byte{1};
-    *target = 1;
+  void read(std::uint64_t, void* input, void* target) const override {
+    *static_cast<std::byte*>(input) = std::byte{1};
+    *static_cast<std::int64_t*>(target) = 1;
     std::unique_lock lock(mutex_);
     ++started_;
     changed_.notify_all();
@@ -280,10 +280,10 @@ TEST(Loader, NamesTheWaitWhenTheDeadlinePasses) {
 
 class FailingSource : public GatedSource {
  public:
-  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override {
+  void read(std::uint64_t index, void* input, void* target) const override {
     if (index == 77) throw Error(ErrorCode::kUnavailable, "sample 77 is gone");
-    *input = std::byte{1};
-    *target = 1;
+    *static_cast<std::byte*>(input) = std::byte{1};
+    *static_cast<std::int64_t*>(target) = 1;
   }
 };
 

@@ -23,12 +23,12 @@ class LimitedSource : public Source {
   }
 
   std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override {
+  void read(std::uint64_t index, void* input, void* target) const override {
     DISTBELIEF_INVARIANT(index < size_);
     whole_->read(index, input, target);
   }
-  void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
-                    std::int64_t* target) const override {
+  void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
+                    void* target) const override {
     DISTBELIEF_INVARIANT(index < size_);
     whole_->read_columns(index, begin, count, input, target);
   }

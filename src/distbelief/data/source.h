@@ -12,10 +12,13 @@ namespace distbelief::data {
 
 // What one sample looks like; models take their shapes from it.
 struct SampleSpec {
-  ElementType input_type = ElementType::kUint8;  // kUint8 images become float32 in a batch; kInt64 are tokens
-  Shape input_shape;                             // images: channels, height, width; tokens: length
-  Shape target_shape;                            // {} for one class index per sample; tokens: length
-  std::int64_t classes = 0;  // targets are int64 in [0, classes); token sets: the vocabulary
+  // Bytes are images and become float32 in a batch; kInt64 are tokens; kFloat32 are features.
+  ElementType input_type = ElementType::kUint8;
+  Shape input_shape;  // images: channels, height, width; tokens: length; features: how many
+  // kInt64: classes in [0, classes), or what else the task reads in them; kFloat32: values to predict.
+  ElementType target_type = ElementType::kInt64;
+  Shape target_shape;        // {} for one class or value per sample; tokens: length
+  std::int64_t classes = 0;  // token sets: the vocabulary; 0: targets are not classes
   std::vector<float> mean;   // per channel, of input / 255; empty: no normalisation known
   std::vector<float> deviation;
 };
@@ -27,12 +30,12 @@ class Source {
   virtual ~Source() = default;
   virtual std::uint64_t size() const = 0;
   // Writes sample `index` (< size()): element_count(input_shape) elements of input_type to `input`,
-  // element_count(target_shape) int64 to `target`. Does not allocate on the fast path.
-  virtual void read(std::uint64_t index, std::byte* input, std::int64_t* target) const = 0;
+  // element_count(target_shape) of target_type to `target`. Does not allocate on the fast path.
+  virtual void read(std::uint64_t index, void* input, void* target) const = 0;
 
   // The same of the input's elements [begin, begin + count) alone: a source that can reads no others.
-  virtual void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, std::byte* input,
-                            std::int64_t* target) const;
+  virtual void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
+                            void* target) const;
 
   // A hint that read(index) comes soon: a source in memory fetches it into the cache.
   virtual void expect(std::uint64_t) const {}

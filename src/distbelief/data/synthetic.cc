@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kGridSide = 4;
 constexpr int kOne = 256;  // 1 in the fixed-point arithmetic of the patterns
-constexpr std::int64_t kMostSamples = std::int64_t{1} << 62;
+constexpr std::int64_t kMostGenerated = std::int64_t{1} << 62;
 constexpr std::int64_t kMostSide = 1 << 14;
 constexpr std::int64_t kMostSampleBytes = 1 << 28;
 constexpr std::int64_t kMostLength = 1 << 20;
@@ -40,7 +40,7 @@ void check_range(std::string_view name, std::int64_t value, std::int64_t least, 
 }
 
 void check(const SyntheticImages::Options& options) {
-  check_range("samples", options.samples, 1, kMostSamples);
+  check_range("samples", options.samples, 1, kMostGenerated);
   check_range("channels", options.channels, 1, kMostSide);
   check_range("height", options.height, 1, kMostSide);
   check_range("width", options.width, 1, kMostSide);
@@ -90,10 +90,11 @@ std::vector<SyntheticImages::GridPosition> SyntheticImages::grid_positions(std::
   return positions;
 }
 
-void SyntheticImages::read(std::uint64_t index, std::byte* input, std::int64_t* target) const {
+void SyntheticImages::read(std::uint64_t index, void* input, void* target) const {
   DISTBELIEF_INVARIANT(index < size_);
   const std::uint64_t label = index % static_cast<std::uint64_t>(spec_.classes);
-  *target = static_cast<std::int64_t>(label);
+  *static_cast<std::int64_t*>(target) = static_cast<std::int64_t>(label);
+  auto* pixel = static_cast<std::uint8_t*>(input);
   SplitMix64 noise(derive_seed({kNoiseStream, number_of(part_), index}));
   for (std::int64_t channel = 0; channel < spec_.input_shape[0]; ++channel) {
     const PatternGrid grid = pattern_grid(label, static_cast<std::uint64_t>(channel));
@@ -107,14 +108,14 @@ void SyntheticImages::read(std::uint64_t index, std::byte* input, std::int64_t* 
         const GridPosition& column = columns_[x];
         const int clean = blend(line[column.cell], line[column.cell + 1], column.fraction);
         const int change = (2 * static_cast<int>(bits & 255) - 255) * noise_amplitude_ / 255;
-        *input++ = static_cast<std::byte>(std::clamp(clean + change, 0, 255));
+        *pixel++ = static_cast<std::uint8_t>(std::clamp(clean + change, 0, 255));
       }
     }
   }
 }
 
 SyntheticTokens::SyntheticTokens(Part part, const Options& options) : part_(part) {
-  check_range("samples", options.samples, 1, kMostSamples);
+  check_range("samples", options.samples, 1, kMostGenerated);
   check_range("length", options.length, 1, kMostLength);
   check_range("vocabulary", options.vocabulary, 2, kMostTokens);
   size_ = static_cast<std::uint64_t>(options.samples);
@@ -126,17 +127,18 @@ SyntheticTokens::SyntheticTokens(Part part, const Options& options) : part_(part
   spec_.classes = options.vocabulary;
 }
 
-void SyntheticTokens::read(std::uint64_t index, std::byte* input, std::int64_t* target) const {
+void SyntheticTokens::read(std::uint64_t index, void* input, void* target) const {
   DISTBELIEF_INVARIANT(index < size_);
   SplitMix64 random(derive_seed({kTokenStream, number_of(part_), index}));
-  auto* tokens = reinterpret_cast<std::int64_t*>(input);
+  auto* tokens = static_cast<std::int64_t*>(input);
+  auto* next = static_cast<std::int64_t*>(target);
   const std::uint64_t stride = 1 + random.below(std::min(kMostStride, vocabulary_));
   std::uint64_t token = random.below(vocabulary_);
   for (std::uint64_t i = 0; i < length_; ++i) {
     tokens[i] = static_cast<std::int64_t>(token);
     const bool jump = random.below(kTokensPerJump) == 0;
     token = jump ? random.below(vocabulary_) : (token + stride) % vocabulary_;
-    target[i] = static_cast<std::int64_t>(token);
+    next[i] = static_cast<std::int64_t>(token);
   }
 }
 

@@ -27,7 +27,7 @@ class SyntheticImages : public Source {
   SyntheticImages(Part part, const Options& options);
 
   std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override;
+  void read(std::uint64_t index, void* input, void* target) const override;
 
  private:
   // Where a row or column lies on the coarse grid that a pattern is drawn from: cell and 256ths beyond it.
@@ -57,7 +57,7 @@ class SyntheticTokens : public Source {
   SyntheticTokens(Part part, const Options& options);
 
   std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, std::byte* input, std::int64_t* target) const override;
+  void read(std::uint64_t index, void* input, void* target) const override;
 
  private:
   Part part_;

@@ -6,43 +6,14 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/prefetch.h"
-#include "distbelief/base/vector.h"
-#include "distbelief/compute/kernels.h"
+#include "distbelief/strategy/timed.h"
 
 namespace distbelief::strategy {
 namespace {
 
 using compute::kBlock;
-using compute::Segment;
 using compute::Span;
 using Clock = std::chrono::steady_clock;
-
-enum NormArray : int { kGradientNorms = 0, kParameterNorms = 1, kDirectionNorms = 2 };
-
-// Adds the time until it goes out of scope, and tells the observer.
-class Timed {
- public:
-  Timed(std::chrono::nanoseconds& total, Observer* observer, const char* what, int bucket)
-      : total_(total),
-        observer_(observer),
-        what_(what),
-        bucket_(bucket),
-        begin_(Clock::now()) {}
-  ~Timed() {
-    const auto end = Clock::now();
-    total_ += end - begin_;
-    if (observer_) observer_->span(what_, bucket_, begin_, end);
-  }
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-
- private:
-  std::chrono::nanoseconds& total_;
-  Observer* observer_;
-  const char* what_;
-  int bucket_;
-  Clock::time_point begin_;
-};
 
 }  // namespace
 
@@ -59,32 +30,32 @@ bool AllreduceSharing::keeps_sums(const Options& options) {
 
 AllreduceSharing::AllreduceSharing(Options options)
     : options_(std::move(options)),
-      layerwise_(dynamic_cast<const compute::LayerwiseOptimizer*>(options_.optimizer)),
       fused_(!keeps_sums(options_)),
       early_update_(options_.overlap == Overlap::kUpdate &&
                     norm_rounds(*options_.optimizer, options_.clip_norm) == 0),
       buckets_(int(options_.layout->buckets().size())),
-      states_(options_.optimizer->state_names().size()),
+      update_({.layout = options_.layout,
+               .state = options_.state,
+               .optimizer = options_.optimizer,
+               .carriers = options_.domain->members(),
+               .hosts = int(options_.plan->hosts.size()),
+               .join_layers = options_.join_layers}),
       share_(slice_share(*options_.plan, options_.host, options_.domain->member())),
       // No deadline of its own: it begins to wait when forward begins, and a step may take any time. Those
       // who compute watch each other, and the abort record ends this.
       resting_waiter_(options_.domain->abort(), std::chrono::hours(24 * 365), std::chrono::nanoseconds(0)) {
-  const std::size_t parameters = options_.layout->entries().size();
-  update_counts_.resize(parameters);
-  seen_.resize(parameters);
-  pending_.resize(std::size_t(buckets_));
-  trust_.assign(parameters, 1.0);
+  seen_.resize(options_.layout->entries().size());
   mean_buffers_.resize(options_.buffers);
   lane_samples_.resize(std::size_t(options_.plan->lanes));
-  std::size_t most = 1;
-  for (const HostNode& node : host().nodes) most = std::max(most, node.sources.size());
-  scratch_.resize(kBlock * (most + 1));
-  if (options_.windowed) {
+  if (options_.windowed)
     make_window();
-  } else if (fused_) {
-    sources_ = host().nodes[0].sources;
-    merges_ = host().nodes[0].merges;
-  }
+  else
+    stack_.emplace(GradientStack::Options{.layout = options_.layout,
+                                          .plan = options_.plan,
+                                          .state = options_.state,
+                                          .host = options_.host,
+                                          .carrier = options_.domain->member(),
+                                          .filled = [this](int buckets) { buckets_filled(buckets); }});
 }
 
 const Carrier& AllreduceSharing::carrier() const {
@@ -124,13 +95,11 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
   std::copy(plan.lane_samples.begin(), plan.lane_samples.end(), lane_samples_.begin());
   std::memset(options_.state->touched(options_.domain->member(), round_), 0,
               options_.layout->entries().size());
-  for (int b = 0; b < buckets_; ++b)
-    pending_[std::size_t(b)] = int(options_.layout->buckets()[std::size_t(b)].parameters.size());
-  filled_ = reduced_ = updated_ = 0;
-  gradient_scale_ = 1;
+  update_.begin_step(round_, plan);
+  reduced_ = updated_ = 0;
   in_backward_ = true;
   if (options_.exchange) options_.exchange->start_step(round_, step_.step);
-  if (window_) window_->begin_step();
+  window_ ? window_->begin_step() : stack_->begin_step();
   added_ = handed_in_ = 0;
   if (passes_) begin_laps();
   if (has_lanes()) return;  // else nobody waits for gradients from here
@@ -141,12 +110,7 @@ void AllreduceSharing::begin_lane(std::int64_t lane) {
   lane_ = lane;
   std::fill(seen_.begin(), seen_.end(), 0);
   if (passes_) passes_->begin_lap();
-  if (window_) return window_->begin_lane();
-  const Carrier& me = carrier();
-  lane_slot_ = 0;
-  for (std::int64_t before = me.first_lane; before < lane; ++before)
-    lane_slot_ += 1 - me.program.merges[std::size_t(before - me.first_lane)];
-  lane_merges_ = me.program.merges[std::size_t(lane - me.first_lane)];
+  window_ ? window_->begin_lane() : stack_->begin_lane(lane);
 }
 
 std::span<float> AllreduceSharing::lane_buffers() {
@@ -156,61 +120,31 @@ std::span<float> AllreduceSharing::lane_buffers() {
 void AllreduceSharing::gradient(int parameter, const float* values) {
   seen_[std::size_t(parameter)] = 1;
   options_.state->touched(options_.domain->member(), round_)[parameter] = 1;
-  if (window_) return window_->put(parameter, values);
-  store(parameter, values);
-  filled(parameter);
+  put(parameter, values);
 }
 
-// Pushes a lane's gradient on the stack of buffers and does the merges that are due, in one pass.
-void AllreduceSharing::store(int parameter, const float* values) {
-  const compute::Entry& entry = options_.layout->entries()[std::size_t(parameter)];
-  const auto buffer = [&](int at) {
-    return options_.state->gradients(options_.domain->member(), at) + entry.offset;
-  };
-  if (lane_merges_ == 0) {
-    std::memcpy(buffer(lane_slot_), values, entry.count * sizeof(float));
-    return;
-  }
-  for (std::size_t at = 0; at < entry.count; at += kBlock) {
-    const std::size_t count = std::min(kBlock, entry.count - at);
-    const float* right = values + at;
-    for (int merge = 1; merge <= lane_merges_; ++merge) {
-      float* left = buffer(lane_slot_ - merge) + at;
-      float* out = merge == lane_merges_ ? left : scratch_.data();
-      add(out, left, right, count);
-      right = out;
-    }
-  }
+void AllreduceSharing::put(int parameter, const float* values) {
+  window_ ? window_->put(parameter, values) : stack_->put(parameter, values);
 }
 
-void AllreduceSharing::filled(int parameter) {
-  if (lane_ + 1 != carrier().end_lane) return;
-  if (--pending_[std::size_t(options_.layout->bucket_of(parameter))] > 0) return;
-  const int before = filled_;
-  while (filled_ < buckets_ && pending_[std::size_t(filled_)] == 0) ++filled_;
-  if (filled_ == before) return;
-  own().ready.raise(count_of(filled_));
+void AllreduceSharing::buckets_filled(int buckets) {
+  own().ready.raise(count_of(buckets));
+  advance_early();
+}
+
+// What can be done while backward still runs.
+void AllreduceSharing::advance_early() {
   if (options_.overlap == Overlap::kOff || !in_backward_) return;
   const auto begin = Clock::now();
   advance(Mode::kPoll);
   times_.early += Clock::now() - begin;
 }
 
+// In the order of buckets, so that nothing has to be set aside.
 void AllreduceSharing::end_lane() {
   if (passes_) passes_->end_lap();
-  static constexpr std::size_t kZeros = std::size_t{1} << 16;
-  std::vector<float> zeros;
-  if (window_) {  // in the order of buckets, so that nothing has to be set aside
-    for (std::size_t p = seen_.size(); p-- > 0;)
-      if (!seen_[p]) window_->put(int(p), nullptr);
-    return;
-  }
-  for (std::size_t p = 0; p < seen_.size(); ++p) {
-    if (seen_[p]) continue;
-    zeros.resize(std::max({zeros.size(), kZeros, options_.layout->entries()[p].count}));
-    store(int(p), zeros.data());
-    filled(int(p));
-  }
+  for (std::size_t p = seen_.size(); p-- > 0;)
+    if (!seen_[p]) put(int(p), nullptr);
 }
 
 void AllreduceSharing::end_step() {
@@ -225,7 +159,11 @@ void AllreduceSharing::sum_up() {
   advance(Mode::kBlock);
   if (!fused_ && several_hosts())
     enter_host(&HostSignals::exchanged, count_of(buckets_), "exchange gradients", Mode::kBlock);
-  if (options_.clip_norm > 0) measure_gradients();
+  if (options_.clip_norm > 0) {
+    update_.measure_gradients(own_sums());
+    meet_measures("measure the gradient's norm");
+    squared_norms_ = update_.add_up_gradients();
+  }
   times_.late += Clock::now() - begin;
 }
 
@@ -233,9 +171,13 @@ void AllreduceSharing::finish_step(double squared_norm) {
   const auto begin = Clock::now();
   if (options_.clip_norm > 0) {
     gradient_norm_ = std::sqrt(squared_norm);
-    gradient_scale_ = float(std::min(1.0, options_.clip_norm / (gradient_norm_ + 1e-6)));
+    update_.scale_gradients(float(std::min(1.0, options_.clip_norm / (gradient_norm_ + 1e-6))));
   }
-  if (layerwise_) measure_layers();
+  if (update_.is_layerwise()) {
+    update_.measure_layers(own_sums());
+    meet_measures("measure the layers' norms");
+    update_.add_up_layers();
+  }
   for (; !fused_ && updated_ < buckets_; ++updated_) {
     update_bucket(updated_);
     own().updated.raise(count_of(updated_ + 1));
@@ -245,7 +187,7 @@ void AllreduceSharing::finish_step(double squared_norm) {
   if (!several_hosts() || passes_)
     enter(&CarrierSignals::updated, count_of(buckets_), "update parameters", Mode::kBlock);
   if (options_.exchange) options_.exchange->finish_step();
-  count_updates();
+  update_.end_step();
   average_buffers();
   times_.late += Clock::now() - begin;
 }
@@ -314,127 +256,39 @@ void AllreduceSharing::reduce_bucket(int bucket) {
   const Timed timed(times_.updating, options_.observer, "reduce", bucket);
   const Span slice = reduce_slice(bucket);
   const std::size_t begin = options_.layout->buckets()[std::size_t(bucket)].span.begin;
-  for (std::size_t n = 0; n < host().nodes.size(); ++n) {
-    const HostNode& node = host().nodes[n];
-    inputs_.resize(node.sources.size());
-    for (std::size_t at = slice.begin; at < slice.end; at += kBlock) {
-      for (std::size_t i = 0; i < inputs_.size(); ++i)
-        inputs_[i] = options_.state->gradients(node.sources[i].carrier, node.sources[i].slot) + at;
-      const float* sum = tree_sum<float>(inputs_, node.merges, kBlock, scratch_.data());
-      std::memcpy(options_.state->sum(int(n), bucket) + (at - begin), sum, kBlock * sizeof(float));
-    }
-  }
+  for (int node = 0; node < stack_->nodes(); ++node)
+    for (std::size_t at = slice.begin; at < slice.end; at += kBlock)
+      std::memcpy(options_.state->sum(node, bucket) + (at - begin), stack_->sum(node, at),
+                  kBlock * sizeof(float));
 }
 
 void AllreduceSharing::update_bucket(int bucket) {
   const Timed timed(times_.updating, options_.observer, "update", bucket);
-  const Span slice = update_slice(bucket);
-  inputs_.resize(sources_.size());
-  const std::size_t begin = options_.layout->buckets()[std::size_t(bucket)].span.begin;
-  const float* sums = fused_ ? nullptr : sum_of(bucket);
-  for (std::size_t at = slice.begin; at < slice.end; at += kBlock) {
-    if (sums) {
-      update_block(at, at + kBlock, sums + (at - begin));
+  const SummedSlice slice = own_sum(bucket);
+  for (std::size_t at = slice.span.begin; at < slice.span.end; at += kBlock) {
+    if (!fused_) {
+      update_.update_block(at, slice.sums + (at - slice.span.begin));
       continue;
     }
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      inputs_[i] = options_.state->gradients(sources_[i].carrier, sources_[i].slot) + at;
-      if (at + kBlock < slice.end && sources_[i].carrier != options_.domain->member())
-        prefetch(inputs_[i] + kBlock, kBlock * sizeof(float));
-    }
-    if (at + kBlock < slice.end)
+    if (at + kBlock < slice.span.end) {
+      stack_->expect(0, at + kBlock);
       prefetch_for_write(options_.state->parameters() + at + kBlock, kBlock * sizeof(float));
-    update_block(at, at + kBlock, tree_sum<float>(inputs_, merges_, kBlock, scratch_.data()));
+    }
+    update_.update_block(at, stack_->sum(0, at));
   }
 }
 
-void AllreduceSharing::update_block(std::size_t begin, std::size_t end, const float* gradients) {
-  float* scaled = scratch_.data() + scratch_.size() - kBlock;
-  if (gradient_scale_ != 1) {
-    std::memcpy(scaled, gradients, (end - begin) * sizeof(float));
-    scale(scaled, gradient_scale_, end - begin);
-    gradients = scaled;
-  }
-  const std::size_t block = begin / kBlock;
-  for (std::size_t i = options_.layout->first_segment(block); i < options_.layout->first_segment(block + 1);
-       ++i) {
-    const Segment& segment = options_.layout->segments()[i];
-    if (touched(segment.parameter))
-      options_.optimizer->update(range_of(segment, gradients + (segment.span.begin - begin)));
-  }
-}
-
-compute::UpdateRange AllreduceSharing::range_of(const Segment& segment, const float* gradients) const {
-  compute::UpdateRange range;
-  range.parameters = options_.state->parameters() + segment.span.begin;
-  range.gradients = gradients;
-  for (std::size_t i = 0; i < states_; ++i)
-    range.states[i] = options_.state->state(int(i)) + segment.span.begin;
-  range.count = segment.span.size();
-  range.lr = step_.lr;
-  range.step = update_counts_[std::size_t(segment.parameter)] + 1;
-  range.trust = trust_[std::size_t(segment.parameter)];
-  return range;
-}
-
-// A parameter that no lane gave a gradient keeps its value, as in torch.
-bool AllreduceSharing::touched(int parameter) const {
-  for (int c = 0; c < options_.domain->members(); ++c)
-    if (options_.state->touched(c, round_)[parameter]) return true;
-  return several_hosts() && options_.state->host_touched(round_)[parameter];
-}
-
-template <typename Visit>
-void AllreduceSharing::for_each_segment(int bucket, const Visit& visit) const {
+// What this carrier updates of a bucket. Fused: there is no sum to keep.
+SummedSlice AllreduceSharing::own_sum(int bucket) const {
   const Span slice = update_slice(bucket);
-  const std::size_t end = options_.layout->first_segment(slice.end / kBlock);
-  for (std::size_t i = options_.layout->first_segment(slice.begin / kBlock); i < end; ++i)
-    visit(i, options_.layout->segments()[i]);
+  if (fused_) return {slice, nullptr};
+  return {slice, sum_of(bucket) + (slice.begin - options_.layout->buckets()[std::size_t(bucket)].span.begin)};
 }
 
-void AllreduceSharing::measure_gradients() {
-  for (int b = 0; b < buckets_; ++b) {
-    const float* sum = sum_of(b);
-    const std::size_t begin = options_.layout->buckets()[std::size_t(b)].span.begin;
-    for_each_segment(b, [&](std::size_t i, const Segment& segment) {
-      options_.state->norms(kGradientNorms)[i] =
-          compute::sum_of_squares(sum + (segment.span.begin - begin), segment.span.size());
-    });
-  }
-  meet_measures("measure the gradient's norm");
-  squared_norms_.assign(options_.layout->entries().size(), 0.0);
-  for (std::size_t i = 0; i < options_.layout->segments().size(); ++i) {
-    const int parameter = options_.layout->segments()[i].parameter;
-    if (touched(parameter))
-      squared_norms_[std::size_t(parameter)] += options_.state->norms(kGradientNorms)[i];
-  }
-}
-
-void AllreduceSharing::measure_layers() {
-  std::vector<double> parameter_sum(trust_.size()), direction_sum(trust_.size());
-  for (int b = 0; b < buckets_; ++b)
-    for_each_segment(b, [&](std::size_t i, const Segment& segment) {
-      if (!touched(segment.parameter)) return;
-      const std::size_t begin = options_.layout->buckets()[std::size_t(b)].span.begin;
-      std::memcpy(scratch_.data(), sum_of(b) + (segment.span.begin - begin),
-                  segment.span.size() * sizeof(float));
-      if (gradient_scale_ != 1) scale(scratch_.data(), gradient_scale_, segment.span.size());
-      const compute::Norms norms = layerwise_->measure(range_of(segment, scratch_.data()));
-      options_.state->norms(kParameterNorms)[i] = norms.parameters;
-      options_.state->norms(kDirectionNorms)[i] = norms.direction;
-    });
-  meet_measures("measure the layers' norms");
-  for (std::size_t i = 0; i < options_.layout->segments().size(); ++i) {
-    const auto p = std::size_t(options_.layout->segments()[i].parameter);
-    parameter_sum[p] += options_.state->norms(kParameterNorms)[i];
-    direction_sum[p] += options_.state->norms(kDirectionNorms)[i];
-  }
-  if (options_.join_layers) {
-    options_.join_layers(parameter_sum);
-    options_.join_layers(direction_sum);
-  }
-  for (std::size_t p = 0; p < trust_.size(); ++p)
-    trust_[p] = layerwise_->trust({parameter_sum[p], direction_sum[p]});
+std::vector<SummedSlice> AllreduceSharing::own_sums() const {
+  std::vector<SummedSlice> slices;
+  for (int b = 0; b < buckets_; ++b) slices.push_back(own_sum(b));
+  return slices;
 }
 
 // All carriers' norms are there afterwards, those of other hosts included.
@@ -444,11 +298,6 @@ void AllreduceSharing::meet_measures(const char* what) {
     enter_host(&HostSignals::measured, measures_, what, Mode::kBlock);
   else
     enter(&CarrierSignals::measured, measures_, what, Mode::kBlock);
-}
-
-void AllreduceSharing::count_updates() {
-  for (std::size_t p = 0; p < update_counts_.size(); ++p)
-    if (touched(int(p))) ++update_counts_[p];
 }
 
 // In double and in lane order: the same on every carrier, and exactly the lane's own for a single lane.

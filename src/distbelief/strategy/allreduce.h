@@ -12,11 +12,13 @@
 #include "distbelief/compute/layout.h"
 #include "distbelief/compute/optimizer.h"
 #include "distbelief/strategy/block_passes.h"
+#include "distbelief/strategy/gradient_stack.h"
 #include "distbelief/strategy/gradient_window.h"
 #include "distbelief/strategy/host_exchange.h"
 #include "distbelief/strategy/observer.h"
 #include "distbelief/strategy/shared_state.h"
 #include "distbelief/strategy/sharing.h"
+#include "distbelief/strategy/slice_update.h"
 
 namespace distbelief::strategy {
 
@@ -44,8 +46,7 @@ class AllreduceSharing final : public Sharing {
     std::size_t buffers = 0;
     bool windowed = false;  // no carrier keeps its gradients whole; the plan deals lanes in rounds
     Observer* observer = nullptr;
-    // Adds up what other groups have of the same layers: squared norms per parameter; may be empty.
-    std::function<void(std::span<double>)> join_layers = {};
+    std::function<void(std::span<double>)> join_layers = {};  // of SliceUpdate
   };
 
   // Where the time of exchange and update went, since the start.
@@ -80,9 +81,9 @@ class AllreduceSharing final : public Sharing {
   const Times& times() const { return times_; }
   // The norm of the whole gradient of the last step; only when clipping.
   double gradient_norm() const { return gradient_norm_; }
-  const std::vector<std::int64_t>& update_counts() const { return update_counts_; }
+  const std::vector<std::int64_t>& update_counts() const { return update_.counts(); }
   // Per parameter, of a run that goes on.
-  void set_update_counts(const std::vector<std::int64_t>& counts) { update_counts_ = counts; }
+  void set_update_counts(const std::vector<std::int64_t>& counts) { update_.set_counts(counts); }
   // How many rounds of norms a step needs.
   static int norm_rounds(const compute::Optimizer& optimizer, double clip_norm);
   // Whether sums must be kept between reduce and update.
@@ -90,8 +91,9 @@ class AllreduceSharing final : public Sharing {
 
  private:
   enum class Mode { kPoll, kBlock };
-  void store(int parameter, const float* values);
-  void filled(int parameter);
+  void put(int parameter, const float* values);
+  void buckets_filled(int buckets);
+  void advance_early();
   void advance(Mode mode);
   void make_window();
   void begin_laps();
@@ -105,15 +107,9 @@ class AllreduceSharing final : public Sharing {
   bool enter_host(comm::Signal HostSignals::*signal, std::uint32_t wanted, const char* what, Mode mode);
   void reduce_bucket(int bucket);
   void update_bucket(int bucket);
-  void update_block(std::size_t begin, std::size_t end, const float* gradients);
-  template <typename Visit>
-  void for_each_segment(int bucket, const Visit& visit) const;
-  compute::UpdateRange range_of(const compute::Segment& segment, const float* gradients) const;
-  void measure_gradients();
-  void measure_layers();
+  SummedSlice own_sum(int bucket) const;
+  std::vector<SummedSlice> own_sums() const;
   void meet_measures(const char* what);
-  bool touched(int parameter) const;
-  void count_updates();
   void average_buffers();
   compute::Span reduce_slice(int bucket) const;
   compute::Span update_slice(int bucket) const;
@@ -128,15 +124,13 @@ class AllreduceSharing final : public Sharing {
   bool several_hosts() const { return options_.plan->hosts.size() > 1; }
 
   Options options_;
-  const compute::LayerwiseOptimizer* layerwise_;
   bool fused_;         // sum and update in one pass
   bool early_update_;  // during backward
   int buckets_;
-  std::size_t states_;  // optimizer arrays
+  SliceUpdate update_;
   SliceShare share_;
-  comm::Waiter resting_waiter_;      // of a carrier without lanes
-  std::vector<NodeSource> sources_;  // fused: everything to add
-  std::vector<int> merges_;
+  comm::Waiter resting_waiter_;           // of a carrier without lanes
+  std::optional<GradientStack> stack_;    // one of the two
   std::optional<GradientWindow> window_;  // when windowed
   std::int64_t added_ = 0;                // items of this step
   std::int64_t handed_in_ = 0;            // by this carrier
@@ -147,21 +141,13 @@ class AllreduceSharing final : public Sharing {
   StepPlan step_;
   std::vector<std::int64_t> lane_samples_;
   std::int64_t lane_ = 0;
-  int lane_slot_ = 0;               // where this lane's gradient goes on the stack of buffers
-  int lane_merges_ = 0;             // and how often it is merged downwards
   std::vector<std::uint8_t> seen_;  // parameters with a gradient in this lane
-  std::vector<int> pending_;        // per bucket, in the last lane
-  int filled_ = 0, reduced_ = 0, updated_ = 0;
+  int reduced_ = 0, updated_ = 0;
   bool in_backward_ = false;
   std::uint32_t measures_ = 0;
   std::vector<double> squared_norms_;  // per parameter
-  float gradient_scale_ = 1;
   double gradient_norm_ = 0;
-  std::vector<double> trust_;
-  std::vector<std::int64_t> update_counts_;  // per parameter
   std::vector<float> mean_buffers_;
-  std::vector<float> scratch_;
-  std::vector<const float*> inputs_;
   Times times_;
 };
 

@@ -252,21 +252,28 @@ void AllreduceGroup::set_update_counts(const std::vector<std::int64_t>& counts) 
   for (const auto& sharing : sharings_) sharing->set_update_counts(counts);
 }
 
-std::size_t AllreduceGroup::parameters_held() const {
+std::size_t AllreduceGroup::parameters_in(const std::vector<compute::Span>& spans) const {
   std::size_t count = 0;
-  for (const compute::Span& slice : owned_spans()) {
-    const std::size_t end = layout_.first_segment(slice.end / compute::kBlock);
-    for (std::size_t i = layout_.first_segment(slice.begin / compute::kBlock); i < end; ++i)
+  for (const compute::Span& span : spans) {
+    const std::size_t end = layout_.first_segment(span.end / compute::kBlock);
+    for (std::size_t i = layout_.first_segment(span.begin / compute::kBlock); i < end; ++i)
       count += layout_.segments()[i].span.size();
   }
   return count;
 }
 
-// Its own gradients, or its window; its slices of parameters, state, sums and partial sums.
+std::size_t AllreduceGroup::parameters_held() const { return parameters_in(owned_spans()); }
+
+// Its own gradients, or its window; its share of its host's parameters; its slices of state and sums.
 std::size_t AllreduceGroup::bytes_held() const {
   const SharedState::Shape shape = this->shape();
-  const std::size_t arrays = 1 + state_names().size() + (shape.keeps_sums ? 1 : 0) +
+  const std::size_t arrays = state_names().size() + (shape.keeps_sums ? 1 : 0) +
                              std::size_t(shape.windowed ? SharedState::partial_sums(shape) : 0);
+  // Unless hosts gather them, each has all parameters, updated by it or by others.
+  const std::size_t parameters =
+      world_.hosts() == 1 || gathers_between_hosts()
+          ? parameters_held()
+          : parameters_in({{0, layout_.size()}}) / std::size_t(world_.local_size());
   std::size_t largest = 0, gradients = 0;
   for (const compute::Bucket& bucket : layout_.buckets()) largest = std::max(largest, bucket.span.size());
   for (int t = 0; t < options_.threads; ++t) {
@@ -275,7 +282,7 @@ std::size_t AllreduceGroup::bytes_held() const {
     else if (!carrier(t).lanes.empty())
       gradients += SharedState::kWindowSlots * largest;
   }
-  return (gradients + arrays * parameters_held()) * sizeof(float);
+  return (gradients + parameters + arrays * parameters_held()) * sizeof(float);
 }
 
 }  // namespace distbelief::strategy

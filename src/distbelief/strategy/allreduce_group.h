@@ -98,6 +98,7 @@ class AllreduceGroup {
 
  private:
   SharedState::Shape shape() const;
+  std::size_t parameters_in(const std::vector<compute::Span>& spans) const;
   void touch_owned();
 
   World& world_;

@@ -69,34 +69,24 @@ class SameBits : public testing::TestWithParam<std::tuple<Case, Overlap>> {
     made.overlap = std::get<1>(GetParam());
     return made;
   }
+
+  static void expect_same_on_carriers(std::initializer_list<std::int64_t> lane_counts, int zero) {
+    for (const std::int64_t lanes : lane_counts) {
+      TrainingJob alone = job();
+      alone.lanes = lanes;
+      alone.overlap = Overlap::kOff;
+      const TrainingOutcome reference = train_on_threads(alone, {1});
+      TrainingJob shared = job();
+      shared.lanes = lanes;
+      shared.zero = zero;
+      for (int carriers = 1; carriers <= 4; ++carriers)
+        EXPECT_EQ(train_on_threads(shared, {carriers}), reference) << lanes << " lanes on " << carriers;
+    }
+  }
 };
 
-TEST_P(SameBits, WithAnyNumberOfCarriers) {
-  for (std::int64_t lanes : {4, 8}) {
-    TrainingJob alone = job();
-    alone.lanes = lanes;
-    alone.overlap = Overlap::kOff;
-    const TrainingOutcome reference = train_on_threads(alone, {1});
-    TrainingJob shared = job();
-    shared.lanes = lanes;
-    for (int carriers = 1; carriers <= 4; ++carriers)
-      EXPECT_EQ(train_on_threads(shared, {carriers}), reference) << lanes << " lanes on " << carriers;
-  }
-}
-
-TEST_P(SameBits, WhenGradientsPassThroughAWindow) {
-  for (std::int64_t lanes : {4, 7, 8}) {
-    TrainingJob alone = job();
-    alone.lanes = lanes;
-    alone.overlap = Overlap::kOff;
-    const TrainingOutcome reference = train_on_threads(alone, {1});
-    TrainingJob shared = job();
-    shared.lanes = lanes;
-    shared.zero = 2;
-    for (int carriers = 1; carriers <= 4; ++carriers)
-      EXPECT_EQ(train_on_threads(shared, {carriers}), reference) << lanes << " lanes on " << carriers;
-  }
-}
+TEST_P(SameBits, WithAnyNumberOfCarriers) { expect_same_on_carriers({4, 8}, 1); }
+TEST_P(SameBits, WhenGradientsPassThroughAWindow) { expect_same_on_carriers({4, 7, 8}, 2); }
 
 TEST_P(SameBits, WhenSomeCarriersHaveNoLanes) {
   const TrainingOutcome reference = train_on_threads(job(), {1});

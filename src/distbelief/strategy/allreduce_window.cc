@@ -44,10 +44,7 @@ void AllreduceSharing::items_filled(std::int64_t items) {
   const bool is_last_lane = lane_ == carrier().lanes.back();
   const bool is_whole = items % buckets_ == 0;
   own().ready.raise(count_of_items(is_last_lane && is_whole ? window_->items() : items));
-  if (options_.overlap == Overlap::kOff || !in_backward_) return;
-  const auto begin = std::chrono::steady_clock::now();
-  advance(Mode::kPoll);
-  times_.early += std::chrono::steady_clock::now() - begin;
+  advance_early();
 }
 
 void AllreduceSharing::free_item(std::int64_t item) {
@@ -82,7 +79,7 @@ void AllreduceSharing::add_item(std::int64_t item) {
   const std::size_t begin = whole.begin;
   if (fused_ && window_->is_last_round(item)) ++updated_;
   window_->add_up(item, reduce_slice(bucket), [&](std::size_t at, std::span<const float* const> nodes) {
-    if (fused_) return update_block(at, at + kBlock, nodes[0]);
+    if (fused_) return update_.update_block(at, nodes[0]);
     for (std::size_t n = 0; n < nodes.size(); ++n)
       std::memcpy(options_.state->sum(int(n), bucket) + (at - begin), nodes[n], kBlock * sizeof(float));
   });

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "distbelief/strategy/layout_costs.h"
-#include "distbelief/strategy/shared_cores.h"
+#include "distbelief/strategy/pipeline_time.h"
 
 // How long a step of a layout takes.
 namespace distbelief::strategy {
@@ -73,7 +73,7 @@ class Clockwork {
     StepSeconds step;
     const double cores = busy_ > in_.machine.cores ? layout_.mesh.pipeline * double(in_.machine.cores) / busy_
                                                    : layout_.mesh.pipeline;
-    step.compute = simulate_step(layout_.schedule, shape, costs, CoreShare{.cores = cores});
+    step.compute = simulate_step(layout_.schedule, shape, costs, cores);
     step.idle = 1 - std::min(1.0, double(lanes_) * work * load() / (step.compute * layout_.mesh.pipeline));
     step.exchange = load() * bytes * share_seconds() + 2 * in_.machine.sharing.meet_seconds;
     step.exchange += between_hosts(bytes, costs.back().backward);

@@ -12,7 +12,7 @@
 namespace distbelief::strategy {
 namespace {
 
-std::string refusal(const MeshWish& wish, int workers) {
+std::string mesh_refusal(const MeshWish& wish, int workers) {
   return distbelief::refusal([&] { resolve_mesh(wish, workers); });
 }
 
@@ -51,49 +51,49 @@ TEST(Mesh, FillsInDataFromTheWorkers) {
 }
 
 TEST(Mesh, RefusesAReplicaThatDoesNotDivideTheWorkersWithWhatWould) {
-  EXPECT_EQ(refusal({.pipeline = 3}, 4),
+  EXPECT_EQ(mesh_refusal({.pipeline = 3}, 4),
             "parallel.pipeline 3 x parallel.tensor 1 does not divide 4 workers; take 3 or 6 workers, or "
             "pipeline = 1, 2 or 4");
   EXPECT_EQ(
-      refusal({.pipeline = 2, .tensor = 4}, 4),
+      mesh_refusal({.pipeline = 2, .tensor = 4}, 4),
       "parallel.pipeline 2 x parallel.tensor 4 does not divide 4 workers; take 8 workers, or pipeline = 1, "
       "or tensor = 1 or 2");
   EXPECT_EQ(
-      refusal({.pipeline = 2, .tensor = 3}, 4),
+      mesh_refusal({.pipeline = 2, .tensor = 3}, 4),
       "parallel.pipeline 2 x parallel.tensor 3 does not divide 4 workers; take 6 workers, or tensor = 1 or "
       "2");
   EXPECT_EQ(
-      refusal({.pipeline = 3, .tensor = 3}, 4),
+      mesh_refusal({.pipeline = 3, .tensor = 3}, 4),
       "parallel.pipeline 3 x parallel.tensor 3 does not divide 4 workers; take 9 workers, or pipeline x "
       "tensor = 1, 2 or 4");
 }
 
 TEST(Mesh, RefusesGivenNumbersThatAreNotTheWorkersWithWhatWould) {
   EXPECT_EQ(
-      refusal({.data = 2, .pipeline = 2}, 6),
+      mesh_refusal({.data = 2, .pipeline = 2}, 6),
       "parallel.data 2 x parallel.pipeline 2 x parallel.tensor 1 is 4 workers, found 6; take 4 workers, or "
       "data = 3, or pipeline = 3");
   EXPECT_EQ(
-      refusal({.data = 2, .pipeline = 2, .tensor = 2}, 4),
+      mesh_refusal({.data = 2, .pipeline = 2, .tensor = 2}, 4),
       "parallel.data 2 x parallel.pipeline 2 x parallel.tensor 2 is 8 workers, found 4; take 8 workers, or "
       "data = 1, or pipeline = 1, or tensor = 1");
   EXPECT_EQ(
-      refusal({.data = 2, .pipeline = 2}, 5),
+      mesh_refusal({.data = 2, .pipeline = 2}, 5),
       "parallel.data 2 x parallel.pipeline 2 x parallel.tensor 1 is 4 workers, found 5; take 4 workers");
 }
 
 TEST(Mesh, WhatARefusalOffersIsAccepted) {
-  EXPECT_EQ(refusal({.pipeline = 1, .tensor = 4}, 4), "accepted");
-  EXPECT_EQ(refusal({.pipeline = 2, .tensor = 1}, 4), "accepted");
-  EXPECT_EQ(refusal({.data = 2, .pipeline = 3}, 6), "accepted");
+  EXPECT_EQ(mesh_refusal({.pipeline = 1, .tensor = 4}, 4), "accepted");
+  EXPECT_EQ(mesh_refusal({.pipeline = 2, .tensor = 1}, 4), "accepted");
+  EXPECT_EQ(mesh_refusal({.data = 2, .pipeline = 3}, 6), "accepted");
 }
 
 TEST(Mesh, RefusesNumbersOutOfRange) {
-  EXPECT_EQ(refusal({.data = -1}, 4), "parallel.data must be from 0 (automatic) to 1000000; found -1");
-  EXPECT_EQ(refusal({.pipeline = 0}, 4), "parallel.pipeline must be from 1 to 1000000; found 0");
-  EXPECT_EQ(refusal({.tensor = 2'000'000'000}, 4),
+  EXPECT_EQ(mesh_refusal({.data = -1}, 4), "parallel.data must be from 0 (automatic) to 1000000; found -1");
+  EXPECT_EQ(mesh_refusal({.pipeline = 0}, 4), "parallel.pipeline must be from 1 to 1000000; found 0");
+  EXPECT_EQ(mesh_refusal({.tensor = 2'000'000'000}, 4),
             "parallel.tensor must be from 1 to 1000000; found 2000000000");
-  EXPECT_NE(refusal({.data = 1'000'000, .pipeline = 1'000'000, .tensor = 1'000'000}, 4)
+  EXPECT_NE(mesh_refusal({.data = 1'000'000, .pipeline = 1'000'000, .tensor = 1'000'000}, 4)
                 .find("is 1000000000000000000 workers"),
             std::string::npos);
 }

@@ -47,93 +47,6 @@ std::int64_t warm_up(PipelineSchedule schedule, const PipelineShape& shape, int 
   return 0;
 }
 
-class StepSimulation {
- public:
-  StepSimulation(PipelineSchedule schedule, const PipelineShape& shape, std::span<const StageCost> costs)
-      : shape_(shape),
-        costs_(costs),
-        next_(std::size_t(shape.pipeline), 0),
-        free_(std::size_t(shape.pipeline), 0.0),
-        link_free_(std::size_t(shape.pipeline) * std::size_t(shape.pipeline), 0.0),
-        input_(std::size_t(shape.stages()) * std::size_t(shape.lanes), kUnknown),
-        gradient_(input_) {
-    for (int place = 0; place < shape.pipeline; ++place)
-      actions_.push_back(pipeline_actions(schedule, shape, place));
-    for (std::int64_t lane = 0; lane < shape.lanes; ++lane) arrival({Kind::kForward, 0, lane}) = 0;
-  }
-
-  double run() {
-    bool more = true;
-    while (more) {
-      more = false;
-      bool moved = false;
-      for (int place = 0; place < shape_.pipeline; ++place) {
-        while (advance(place)) moved = true;
-        more = more || next_[std::size_t(place)] < actions_[std::size_t(place)].size();
-      }
-      DISTBELIEF_INVARIANT(moved || !more);
-    }
-    return *std::max_element(free_.begin(), free_.end());
-  }
-
- private:
-  static constexpr double kUnknown = std::numeric_limits<double>::infinity();
-
-  // When what an action needs is there: its input, or the gradient of its output.
-  double& arrival(const PipelineAction& action) {
-    auto& times = action.kind == Kind::kForward ? input_ : gradient_;
-    return times[std::size_t(action.stage) * std::size_t(shape_.lanes) + std::size_t(action.lane)];
-  }
-
-  bool advance(int place) {
-    const auto& actions = actions_[std::size_t(place)];
-    std::size_t& next = next_[std::size_t(place)];
-    if (next == actions.size()) return false;
-    const PipelineAction& action = actions[next];
-    const double ready = arrival(action);
-    if (ready == kUnknown) return false;
-    const StageCost& cost = costs_[std::size_t(action.stage)];
-    double& now = free_[std::size_t(place)];
-    now = std::max(now, ready) + (action.kind == Kind::kForward ? cost.forward : cost.backward);
-    hand_on(action, now);
-    ++next;
-    return true;
-  }
-
-  void hand_on(const PipelineAction& done, double now) {
-    const int last = shape_.stages() - 1;
-    if (done.kind == Kind::kForward && done.stage == last) {
-      arrival({Kind::kBackward, last, done.lane}) = now;
-    } else if (done.kind == Kind::kForward) {
-      send(now, done.stage, {Kind::kForward, done.stage + 1, done.lane}, costs_[std::size_t(done.stage)]);
-    } else if (done.stage > 0) {
-      send(now, done.stage, {Kind::kBackward, done.stage - 1, done.lane},
-           costs_[std::size_t(done.stage) - 1]);
-    }
-  }
-
-  // A place computes in order, so its sends are known here in the order in which they begin.
-  void send(double now, int from_stage, const PipelineAction& to, const StageCost& edge) {
-    const int from = shape_.place_of_stage(from_stage);
-    const int towards = shape_.place_of_stage(to.stage);
-    double arrived = now;
-    if (from != towards) {
-      double& link = link_free_[std::size_t(from) * std::size_t(shape_.pipeline) + std::size_t(towards)];
-      link = arrived = std::max(now, link) + edge.transfer;
-    }
-    arrival(to) = arrived;
-  }
-
-  PipelineShape shape_;
-  std::span<const StageCost> costs_;
-  std::vector<std::vector<PipelineAction>> actions_;
-  std::vector<std::size_t> next_;  // per place: its next action
-  std::vector<double> free_;       // per place: when it is done with what it has begun
-  std::vector<double> link_free_;  // from place x to place
-  std::vector<double> input_;      // stage x lane
-  std::vector<double> gradient_;   // stage x lane
-};
-
 }  // namespace
 
 std::string_view to_string(PipelineSchedule schedule) {
@@ -199,13 +112,6 @@ int most_alive(std::span<const PipelineAction> actions, int stage) {
     most = std::max(most, alive);
   }
   return most;
-}
-
-double simulate_step(PipelineSchedule schedule, const PipelineShape& shape,
-                     std::span<const StageCost> costs) {
-  require_schedulable(schedule, shape);
-  DISTBELIEF_INVARIANT(costs.size() == std::size_t(shape.stages()));
-  return StepSimulation(schedule, shape, costs).run();
 }
 
 }  // namespace distbelief::strategy

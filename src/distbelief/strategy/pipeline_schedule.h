@@ -50,15 +50,4 @@ std::vector<PipelineAction> pipeline_actions(PipelineSchedule schedule, const Pi
 // For how many lanes a stage keeps activations at the same time, at most.
 int most_alive(std::span<const PipelineAction> actions, int stage);
 
-// What one lane costs in one stage, in seconds.
-struct StageCost {
-  double forward = 0;
-  double backward = 0;
-  double transfer = 0;  // of its output to the next stage, and of the gradient back
-};
-
-// The predicted time of one step's compute, from one cost per stage: all places run their lists; sends go on
-// beside compute, those from one place to another one after the other; inside a place they cost nothing.
-double simulate_step(PipelineSchedule schedule, const PipelineShape& shape, std::span<const StageCost> costs);
-
 }  // namespace distbelief::strategy

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "distbelief/base/refusal.h"
+#include "distbelief/strategy/pipeline_time.h"
 
 namespace distbelief::strategy {
 namespace {

@@ -8,12 +8,10 @@
 #include <set>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/parallel_defaults.h"
 
 namespace distbelief::strategy {
 namespace {
-
-constexpr std::int64_t kLanesPerStage = 4;
-constexpr int kInterleavedChunks = 2;
 
 int workers_of(const LayoutJob& job) {
   return std::accumulate(job.workers_per_host.begin(), job.workers_per_host.end(), 0);
@@ -26,6 +24,17 @@ std::vector<Mesh> meshes_of(int workers) {
       if (workers % (tensor * pipeline) == 0)
         meshes.push_back({.data = workers / (tensor * pipeline), .pipeline = pipeline, .tensor = tensor});
   return meshes;
+}
+
+// As train takes them; 0 given: as many as suit the mesh.
+std::int64_t lanes_of(const Mesh& mesh, const LayoutJob& job, std::int64_t given) {
+  if (given > 0) return given;
+  ParallelConfig parallel;
+  parallel.workers = mesh.workers();
+  parallel.threads = job.threads;
+  parallel.pipeline = mesh.pipeline;
+  parallel.tensor = mesh.tensor;
+  return job.accumulate * default_lanes(parallel);
 }
 
 std::string bytes_text(std::size_t bytes) { return fmt::format("{:.2f} GiB", double(bytes) / (1 << 30)); }
@@ -67,15 +76,14 @@ class Planner {
 
   Plan plan() {
     for (const Mesh& mesh : meshes_of(workers_of(in_.job))) {
-      const std::int64_t lanes =
-          in_.given_lanes > 0 ? in_.given_lanes : default_lanes(mesh, in_.job.threads) * in_.job.accumulate;
+      const std::int64_t lanes = lanes_of(mesh, in_.job, in_.given_lanes);
       MeshLayout layout{.mesh = mesh, .zero = in_.zero, .recompute = in_.recompute, .lanes = lanes};
       consider(layout);
       if (mesh.pipeline == 1) continue;
       layout.schedule = PipelineSchedule::kGpipe;
       consider(layout);
       layout.schedule = PipelineSchedule::kInterleaved;
-      layout.chunks = kInterleavedChunks;
+      layout.chunks = kInterleavedStages;
       consider(layout);
     }
     std::stable_sort(plan_.layouts.begin(), plan_.layouts.end(), is_better);
@@ -199,15 +207,10 @@ std::string to_string(const MeshLayout& layout) {
   return text + fmt::format(", {} lane{}", layout.lanes, layout.lanes == 1 ? "" : "s");
 }
 
-std::int64_t default_lanes(const Mesh& mesh, int threads) {
-  return std::int64_t(mesh.workers() / mesh.tensor) * (mesh.pipeline > 1 ? kLanesPerStage : threads);
-}
-
 std::vector<std::int64_t> lane_sizes(const LayoutJob& job, std::int64_t given_lanes) {
   std::set<std::int64_t> sizes;
   for (const Mesh& mesh : meshes_of(workers_of(job))) {
-    const std::int64_t lanes =
-        given_lanes > 0 ? given_lanes : default_lanes(mesh, job.threads) * job.accumulate;
+    const std::int64_t lanes = lanes_of(mesh, job, given_lanes);
     sizes.insert(std::max<std::int64_t>(1, largest_lane(job.batch, lanes)));
   }
   return {sizes.begin(), sizes.end()};

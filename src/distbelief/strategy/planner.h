@@ -45,9 +45,6 @@ struct Plan {
   std::vector<LeftOut> left_out;
 };
 
-// Lanes that suit a mesh when the job names none: as resolve_for_workers() has it.
-std::int64_t default_lanes(const Mesh& mesh, int threads);
-
 // Samples of the largest lane of every layout that may be: what LaneCosts to measure.
 std::vector<std::int64_t> lane_sizes(const LayoutJob& job, std::int64_t given_lanes);
 

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "distbelief/base/median.h"
 #include "distbelief/comm/mpi/native_allreduce.h"
 #include "distbelief/train/step_bench.h"
 
@@ -21,11 +22,6 @@ double timed(World& world, const Body& body) {
   all[std::size_t(world.rank())] = seconds;
   world.communicator().allreduce(comm::view(all.data(), all.size()), comm::ReduceOp::kSum);
   return *std::max_element(all.begin(), all.end());
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace

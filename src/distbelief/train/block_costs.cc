@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "distbelief/base/median.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/memory_meter.h"
@@ -24,11 +25,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // What the costs were measured of.
 std::string fingerprint(const PreparedJob& job, std::int64_t samples) {
   std::string text = job.config.model.name + to_string(job.shape.input);
@@ -40,25 +36,16 @@ std::vector<strategy::BlockCost> read_costs(const std::filesystem::path& path, c
   std::ifstream file(path);
   const Json kept = Json::parse(file, nullptr, false);
   if (!kept.is_object() || kept.value("of", "") != of) return {};
-  std::vector<strategy::BlockCost> costs;
-  for (const Json& block : kept.at("blocks"))
-    costs.push_back({.forward_seconds = block.at("forward_seconds"),
-                     .backward_seconds = block.at("backward_seconds"),
-                     .parameter_bytes = block.at("parameter_bytes"),
-                     .activation_bytes = block.at("activation_bytes"),
-                     .output_bytes = block.at("output_bytes"),
-                     .working_bytes = block.value("working_bytes", std::size_t{0}),
-                     .forward_bytes = block.value("forward_bytes", std::size_t{0})});
-  return costs;
+  return block_costs_from_json(kept.at("blocks"));
 }
 
 // Bytes of each block's parameters. One that an earlier block has too is that one's.
-std::vector<std::size_t> parameter_bytes(const PreparedJob& job) {
+std::vector<std::size_t> parameter_bytes(const model::Blueprint& blueprint, std::uint64_t seed) {
   std::vector<std::size_t> bytes;
   std::set<std::string> known;
-  for (int block = 0; block < int(job.blueprint.size()); ++block) {
+  for (int block = 0; block < int(blueprint.size()); ++block) {
     bytes.push_back(0);
-    const model::Network network(job.blueprint, {block, block + 1}, job.config.train.seed);
+    const model::Network network(blueprint, {block, block + 1}, seed);
     for (const auto& parameter : compute::trainable_parameters(network))
       if (known.insert(parameter.name).second)
         bytes.back() += std::size_t(element_count(parameter.shape)) * sizeof(float);
@@ -73,15 +60,15 @@ class BlockRun {
     std::vector<double> forward, backward;
   };
 
-  BlockRun(const PreparedJob& job, model::BlockRange range, const Task& task)
+  BlockRun(const model::Blueprint& blueprint, std::uint64_t seed, model::BlockRange range, const Task& task)
       : range_(range),
-        is_last_(range.end == int(job.blueprint.size())),
+        is_last_(range.end == int(blueprint.size())),
         task_(task),
         times_(std::size_t(range.size())),
         costs_(std::size_t(range.size())) {
     for (int block = range.begin; block < range.end; ++block)
-      networks_.push_back(std::make_shared<model::Network>(job.blueprint, model::BlockRange{block, block + 1},
-                                                           job.config.train.seed));
+      networks_.push_back(
+          std::make_shared<model::Network>(blueprint, model::BlockRange{block, block + 1}, seed));
   }
 
   // One lane there and back; `batch` holds what the first block of the run takes.
@@ -142,7 +129,7 @@ class BlockRun {
     const std::int64_t before = meter.held();
     meter.begin_peak();
     const auto begin = Clock::now();
-    outputs_[i].backward(gradient);
+    if (outputs_[i].requires_grad()) outputs_[i].backward(gradient);  // a first block may have no parameters
     times_[i].backward.push_back(seconds_since(begin));
     costs_[i].working_bytes = std::max(costs_[i].working_bytes, std::size_t(meter.peak() - before));
     for (torch::Tensor& parameter : networks_[i]->parameters()) parameter.mutable_grad().reset();
@@ -194,6 +181,22 @@ std::vector<model::BlockRange> runs_of(const std::vector<std::size_t>& bytes) {
 
 }  // namespace
 
+std::vector<strategy::BlockCost> measure_blocks(const model::Blueprint& blueprint, std::uint64_t seed,
+                                                const Task& task, TensorBatch batch,
+                                                const std::function<double(double)>& largest_of_all) {
+  const std::vector<std::size_t> bytes = parameter_bytes(blueprint, seed);
+  std::vector<strategy::BlockCost> costs;
+  for (const model::BlockRange& range : runs_of(bytes)) {
+    BlockRun run(blueprint, seed, range, task);
+    repeat(run, batch, largest_of_all);
+    run.run_forward(batch);
+    std::ranges::copy(run.costs(), std::back_inserter(costs));
+    batch.input = run.result();
+  }
+  for (std::size_t i = 0; i < bytes.size(); ++i) costs[i].parameter_bytes = bytes[i];
+  return costs;
+}
+
 strategy::LaneCosts measure_lane(const PreparedJob& job, const BlockMeasurement& measurement) {
   strategy::LaneCosts lane{.samples = measurement.samples, .blocks = {}};
   const data::BatchMaker maker(*job.data.train,
@@ -207,18 +210,11 @@ strategy::LaneCosts measure_lane(const PreparedJob& job, const BlockMeasurement&
     data_seconds.push_back(seconds_since(begin));
   }
   lane.data_seconds = median(data_seconds);
-  TensorBatch tensors = as_tensors(batch);
+  const TensorBatch tensors = as_tensors(batch);
   lane.input_bytes = std::size_t(tensors.input.nbytes() + tensors.target.nbytes());
   const std::unique_ptr<Task> task = make_classification(job.config.train, job.data.train->spec());
-  const std::vector<std::size_t> bytes = parameter_bytes(job);
-  for (const model::BlockRange& range : runs_of(bytes)) {
-    BlockRun run(job, range, *task);
-    repeat(run, tensors, measurement.largest_of_all);
-    run.run_forward(tensors);
-    std::ranges::copy(run.costs(), std::back_inserter(lane.blocks));
-    tensors.input = run.result();
-  }
-  for (std::size_t i = 0; i < bytes.size(); ++i) lane.blocks[i].parameter_bytes = bytes[i];
+  lane.blocks =
+      measure_blocks(job.blueprint, job.config.train.seed, *task, tensors, measurement.largest_of_all);
   return lane;
 }
 
@@ -233,16 +229,35 @@ std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const Bl
 }
 
 void keep_costs(const std::filesystem::path& path, const PreparedJob& job, const strategy::LaneCosts& lane) {
-  Json blocks = Json::array();
-  for (const strategy::BlockCost& cost : lane.blocks)
-    blocks.push_back({{"forward_seconds", cost.forward_seconds},
-                      {"backward_seconds", cost.backward_seconds},
-                      {"parameter_bytes", cost.parameter_bytes},
-                      {"activation_bytes", cost.activation_bytes},
-                      {"output_bytes", cost.output_bytes},
-                      {"working_bytes", cost.working_bytes},
-                      {"forward_bytes", cost.forward_bytes}});
-  report::write_json_atomically(path, {{"of", fingerprint(job, lane.samples)}, {"blocks", blocks}});
+  report::write_json_atomically(path,
+                                {{"of", fingerprint(job, lane.samples)}, {"blocks", to_json(lane.blocks)}});
+}
+
+Json to_json(const std::vector<strategy::BlockCost>& blocks) {
+  Json json = Json::array();
+  for (const strategy::BlockCost& cost : blocks)
+    json.push_back({{"forward_seconds", cost.forward_seconds},
+                    {"backward_seconds", cost.backward_seconds},
+                    {"parameter_bytes", cost.parameter_bytes},
+                    {"activation_bytes", cost.activation_bytes},
+                    {"output_bytes", cost.output_bytes},
+                    {"working_bytes", cost.working_bytes},
+                    {"forward_bytes", cost.forward_bytes}});
+  return json;
+}
+
+// A blocks.json of an earlier version has no working and forward bytes.
+std::vector<strategy::BlockCost> block_costs_from_json(const Json& json) {
+  std::vector<strategy::BlockCost> costs;
+  for (const Json& block : json)
+    costs.push_back({.forward_seconds = block.at("forward_seconds"),
+                     .backward_seconds = block.at("backward_seconds"),
+                     .parameter_bytes = block.at("parameter_bytes"),
+                     .activation_bytes = block.at("activation_bytes"),
+                     .output_bytes = block.at("output_bytes"),
+                     .working_bytes = block.value("working_bytes", std::size_t{0}),
+                     .forward_bytes = block.value("forward_bytes", std::size_t{0})});
+  return costs;
 }
 
 }  // namespace distbelief::train

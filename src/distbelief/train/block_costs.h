@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "distbelief/strategy/layout_costs.h"
 #include "distbelief/train/job.h"
+#include "distbelief/train/task.h"
 
 namespace distbelief::train {
 
@@ -23,8 +25,15 @@ struct BlockMeasurement {
 // before gave. Makes blocks and forgets them, a few hundred megabytes at a time. Takes a few steps' time.
 strategy::LaneCosts measure_lane(const PreparedJob& job, const BlockMeasurement& measurement);
 std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const BlockMeasurement& measurement);
+// The same of any blocks, with this batch of one lane.
+std::vector<strategy::BlockCost> measure_blocks(const model::Blueprint& blueprint, std::uint64_t seed,
+                                                const Task& task, TensorBatch batch,
+                                                const std::function<double(double)>& largest_of_all = {});
 
 // So that a run that begins with these costs cuts its network accordingly.
 void keep_costs(const std::filesystem::path& path, const PreparedJob& job, const strategy::LaneCosts& lane);
+
+nlohmann::json to_json(const std::vector<strategy::BlockCost>& blocks);
+std::vector<strategy::BlockCost> block_costs_from_json(const nlohmann::json& json);
 
 }  // namespace distbelief::train

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/data/columns.h"
 #include "distbelief/data/sampling.h"
@@ -13,19 +14,6 @@
 namespace distbelief::train {
 
 namespace {
-
-constexpr std::int64_t kLanesPerStage = 4;  // a pipeline of p stages is then idle for p - 1 of 5 p - 1 turns
-constexpr int kInterleavedChunks = 2;
-
-int chunks_of(const ParallelConfig& parallel) {
-  if (parallel.chunks > 0) return int(parallel.chunks);
-  return parallel.schedule == "interleaved" ? kInterleavedChunks : 1;
-}
-
-std::int64_t default_lanes(const ParallelConfig& parallel, std::int64_t workers) {
-  const std::int64_t groups = std::max<std::int64_t>(1, workers / parallel.tensor);
-  return parallel.pipeline > 1 ? groups * kLanesPerStage : groups * parallel.threads;
-}
 
 strategy::PipelineShape shape_of(const PipelinePlan& plan, std::int64_t lanes) {
   return {.pipeline = plan.mesh.pipeline, .chunks = plan.chunks, .lanes = lanes / plan.mesh.data};
@@ -53,13 +41,14 @@ namespace {
 // What a network can be cut into is known before anything starts.
 void require_stages(const Config& config, int blocks) {
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t stages = parallel.pipeline * chunks_of(parallel);
+  const std::int64_t stages = parallel.pipeline * stages_per_worker(parallel);
   if (stages > blocks)
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("model '{}' has {} blocks to cut between, but parallel.pipeline {} with {} stages per "
                     "worker wants {}; take {} stages or fewer, or a deeper network",
-                    config.model.name, blocks, parallel.pipeline, chunks_of(parallel), stages, blocks));
+                    config.model.name, blocks, parallel.pipeline, stages_per_worker(parallel), stages,
+                    blocks));
   const std::vector<int> firsts(parallel.cuts.begin(), parallel.cuts.end());
   if (!firsts.empty())
     strategy::given_cuts(firsts, std::vector<strategy::BlockCost>(std::size_t(blocks)), int(stages), {});
@@ -149,7 +138,7 @@ PipelinePlan pipeline_plan(const Config& config, int workers) {
     plan.reason = change.reason;
   if (plan.mesh.pipeline == 1) return plan;
   plan.schedule = strategy::parse_pipeline_schedule(parallel.schedule);
-  plan.chunks = chunks_of(parallel);
+  plan.chunks = stages_per_worker(parallel);
   try {
     if (plan.schedule == strategy::PipelineSchedule::kInterleaved && parallel.lanes % plan.mesh.data != 0)
       throw Error(ErrorCode::kBadInput, fmt::format("{} lanes cannot be dealt evenly to {} replicas",
@@ -170,7 +159,7 @@ void require_mesh(const Config& config, int workers) {
       {.data = int(parallel.data), .pipeline = int(parallel.pipeline), .tensor = int(parallel.tensor)},
       workers);
   if (mesh.pipeline == 1) return;
-  if (parallel.schedule != "interleaved" && chunks_of(parallel) > 1)
+  if (parallel.schedule != "interleaved" && stages_per_worker(parallel) > 1)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("parallel.chunks {} wants parallel.schedule = \"interleaved\", found \"{}\"; "
                             "change one of them",
@@ -181,7 +170,7 @@ void require_mesh(const Config& config, int workers) {
 
 void resolve_for_workers(Config& config, int workers) {
   config.parallel.workers = workers;
-  if (config.parallel.lanes == 0) config.parallel.lanes = default_lanes(config.parallel, workers);
+  if (config.parallel.lanes == 0) config.parallel.lanes = default_lanes(config.parallel);
   config.parallel.lanes *= config.train.accumulate;  // a micro-batch is a lane
   config.train.accumulate = 1;
   if (config.parallel.overlap == "auto") {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
 #include "distbelief/checkpoint/safetensors.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/strategy/cuts.h"
+#include "distbelief/train/block_costs.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/data_parallel.h"
 #include "distbelief/train/pipeline_team.h"
@@ -58,31 +58,6 @@ class OwnLoss final : public train::Task {
  private:
   PipelineParallel::Loss loss_;
 };
-
-// How long each block takes forward and backward: the best of some tries.
-std::vector<strategy::BlockCost> measure(const model::Blueprint& blueprint, std::uint64_t seed,
-                                         torch::Tensor input) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int kTries = 3;
-  const auto seconds = [](auto time) { return std::chrono::duration<double>(time).count(); };
-  std::vector<strategy::BlockCost> costs(blueprint.size(), {.forward_seconds = 1e9, .backward_seconds = 1e9});
-  for (std::size_t i = 0; i < blueprint.size(); ++i) {
-    model::Network block(blueprint, {int(i), int(i) + 1}, seed);
-    torch::Tensor output;
-    for (int k = 0; k < kTries; ++k) {
-      const torch::Tensor own = input.detach().clone();
-      if (i > 0) own.set_requires_grad(true);
-      const auto begin = Clock::now();
-      output = block.forward(own);
-      const auto middle = Clock::now();
-      if (output.requires_grad()) output.backward(torch::ones_like(output));
-      costs[i].forward_seconds = std::min(costs[i].forward_seconds, seconds(middle - begin));
-      costs[i].backward_seconds = std::min(costs[i].backward_seconds, seconds(Clock::now() - middle));
-    }
-    input = output.detach();
-  }
-  return costs;
-}
 
 // How stages tell rank 0 what they hold, for the model file.
 Json heads_of(const std::vector<TensorView>& tensors, std::size_t weights) {
@@ -150,8 +125,8 @@ struct PipelineParallel::State {
   model::SliceRange part_of(std::int64_t samples, std::int64_t lane) const {
     return model::share_of(samples, int(lane), int(own_lanes()));
   }
-  std::vector<int> stage_ends(const torch::Tensor& input);
-  void build(const torch::Tensor& input);
+  std::vector<int> stage_ends(const torch::Tensor& sample);
+  void build();
   void build_team(const torch::Tensor& sample);
   std::int64_t largest_lane(std::int64_t samples) const { return (samples + own_lanes() - 1) / own_lanes(); }
   train::TensorBatch next_lane();
@@ -177,25 +152,17 @@ struct PipelineParallel::State {
 
 std::vector<int> PipelineParallel::State::stage_ends(const torch::Tensor& sample) {
   if (mesh.pipeline == 1) return {int(blueprint.size())};
-  std::vector<std::int64_t> ends(std::size_t(mesh.pipeline), 0);
-  std::string failure;
-  if (world.rank() == 0) try {
-      const auto costs = measure(blueprint, options.seed, sample);
-      const strategy::Cuts cuts = options.cuts.empty()
-                                      ? strategy::choose_cuts(costs, mesh.pipeline, {})
-                                      : strategy::given_cuts(options.cuts, costs, mesh.pipeline, {});
-      std::copy(cuts.ends.begin(), cuts.ends.end(), ends.begin());
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-  failure = train::broadcast_text(world.communicator(), failure, 0);
-  if (!failure.empty()) throw Error(ErrorCode::kBadInput, failure);
-  world.communicator().broadcast(comm::view(ends.data(), ends.size()), 0);
-  return {ends.begin(), ends.end()};
+  return train::agree_on_ends(world, mesh.pipeline, [&] {
+    const std::int64_t count = sample.size(0);
+    const auto costs =
+        train::measure_blocks(blueprint, options.seed, task, {sample, target.narrow(0, 0, count), count});
+    return options.cuts.empty() ? strategy::choose_cuts(costs, mesh.pipeline, {})
+                                : strategy::given_cuts(options.cuts, costs, mesh.pipeline, {});
+  });
 }
 
-void PipelineParallel::State::build(const torch::Tensor& all) {
-  const torch::Tensor sample = torch::zeros_like(all.narrow(0, 0, largest_lane(all.size(0))));
+void PipelineParallel::State::build() {
+  const torch::Tensor sample = torch::zeros_like(input.narrow(0, 0, largest_lane(input.size(0))));
   outline = train::outline_of(blueprint, stage_ends(sample), options.seed);
   const train::StageOutline& own = outline.stages[std::size_t(place.pipeline)];
   stages.push_back(train::make_stage(
@@ -278,13 +245,13 @@ double PipelineParallel::step(const torch::Tensor& input, const torch::Tensor& t
         fmt::format("a step wants as many targets as inputs, and a sample for each of {} lanes; found "
                     "{} inputs and {} targets",
                     state.own_lanes(), input.size(0), target.size(0)));
-  if (!state.team)
-    state.build(input);
-  else if (const std::int64_t lane = state.largest_lane(input.size(0)); lane > state.lane_samples)
-    state.build_team(torch::zeros_like(input.narrow(0, 0, lane)));
   state.input = input;
   state.target = target;
   state.next = 0;
+  if (!state.team)
+    state.build();
+  else if (const std::int64_t lane = state.largest_lane(input.size(0)); lane > state.lane_samples)
+    state.build_team(torch::zeros_like(input.narrow(0, 0, lane)));
   std::vector<std::int64_t> samples;
   for (std::int64_t lane = 0; lane < state.options.lanes; ++lane)
     samples.push_back(state.part_of(input.size(0), lane % state.own_lanes()).count);

@@ -182,19 +182,10 @@ Json to_json(const PlanMeasurement& measurement) {
   const strategy::MachineCosts& machine = measurement.machine;
   Json lanes = Json::array();
   for (const strategy::LaneCosts& lane : measurement.lanes) {
-    Json blocks = Json::array();
-    for (const strategy::BlockCost& block : lane.blocks)
-      blocks.push_back({{"forward_seconds", block.forward_seconds},
-                        {"backward_seconds", block.backward_seconds},
-                        {"parameter_bytes", block.parameter_bytes},
-                        {"activation_bytes", block.activation_bytes},
-                        {"output_bytes", block.output_bytes},
-                        {"working_bytes", block.working_bytes},
-                        {"forward_bytes", block.forward_bytes}});
     lanes.push_back({{"samples", lane.samples},
                      {"data_seconds", lane.data_seconds},
                      {"input_bytes", lane.input_bytes},
-                     {"blocks", blocks}});
+                     {"blocks", to_json(lane.blocks)}});
   }
   return {{"cores", machine.cores},
           {"base_bytes", machine.base_bytes},
@@ -227,20 +218,11 @@ PlanMeasurement plan_measurement_from_json(const Json& json) {
                       .between_hosts = {.latency_seconds = link.at("latency_seconds"),
                                         .bytes_per_second = link.at("bytes_per_second")}};
   measured.validated = json.at("validated");
-  for (const Json& lane : json.at("lanes")) {
+  for (const Json& lane : json.at("lanes"))
     measured.lanes.push_back({.samples = lane.at("samples"),
                               .data_seconds = lane.at("data_seconds"),
                               .input_bytes = lane.at("input_bytes"),
-                              .blocks = {}});
-    for (const Json& block : lane.at("blocks"))
-      measured.lanes.back().blocks.push_back({.forward_seconds = block.at("forward_seconds"),
-                                              .backward_seconds = block.at("backward_seconds"),
-                                              .parameter_bytes = block.at("parameter_bytes"),
-                                              .activation_bytes = block.at("activation_bytes"),
-                                              .output_bytes = block.at("output_bytes"),
-                                              .working_bytes = block.at("working_bytes"),
-                                              .forward_bytes = block.at("forward_bytes")});
-  }
+                              .blocks = block_costs_from_json(lane.at("blocks"))});
   return measured;
 }
 

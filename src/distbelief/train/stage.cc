@@ -1,11 +1,15 @@
 #include "distbelief/train/stage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
 
+#include "distbelief/base/error.h"
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/train/checkpointer.h"
 #include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
@@ -58,11 +62,34 @@ NetworkOutline outline_of(const model::Blueprint& blueprint, std::span<const int
                        .first_buffer = outline.buffers};
     for (int block = begin; block < end; ++block)
       add_parameters(outline, stage, model::Network(blueprint, {block, block + 1}, seed), known);
+    if (stage.parameters.empty())
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("a stage of blocks {} to {} would have no parameters of its own; cut the network "
+                      "elsewhere (cuts) or into fewer stages",
+                      begin, end - 1));
     outline.stages.push_back(std::move(stage));
     begin = end;
   }
   place_stages(outline);
   return outline;
+}
+
+std::vector<int> agree_on_ends(World& world, int stages, const std::function<strategy::Cuts()>& choose) {
+  std::vector<std::int64_t> ends(std::size_t(stages), 0);
+  std::string failure;
+  if (world.rank() == 0) try {
+      const strategy::Cuts cuts = choose();
+      std::copy(cuts.ends.begin(), cuts.ends.end(), ends.begin());
+    } catch (const Error& error) {
+      failure = error.message();
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+  failure = broadcast_text(world.communicator(), failure, 0);
+  if (!failure.empty()) throw Error(ErrorCode::kBadInput, failure);
+  world.communicator().broadcast(comm::view(ends.data(), ends.size()), 0);
+  return {ends.begin(), ends.end()};
 }
 
 Stage make_stage(int index, const StageOutline& outline, std::shared_ptr<model::Network> network,

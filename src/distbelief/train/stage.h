@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include "distbelief/compute/layout.h"
 #include "distbelief/model/network.h"
 #include "distbelief/strategy/allreduce_group.h"
+#include "distbelief/strategy/cuts.h"
 #include "distbelief/strategy/mesh.h"
 
 namespace distbelief::train {
@@ -36,6 +38,9 @@ struct NetworkOutline {
 NetworkOutline outline_of(const model::Network& network);
 // Of one that is cut: stage s ends before block ends[s]. Makes the blocks one after another and forgets them.
 NetworkOutline outline_of(const model::Blueprint& blueprint, std::span<const int> ends, std::uint64_t seed);
+
+// Where so many stages end, as rank 0 chooses. Collective; all throw what `choose` throws.
+std::vector<int> agree_on_ends(World& world, int stages, const std::function<strategy::Cuts()>& choose);
 
 // A stage that this worker holds, or its slices of one, and how those who hold the same share its training.
 struct Stage {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "distbelief/base/median.h"
 #include "distbelief/base/random.h"
 #include "distbelief/report/memory.h"
 #include "distbelief/train/job.h"
@@ -12,11 +13,6 @@ namespace distbelief::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 data::Batch random_batch(const model::DataShape& shape, std::int64_t size) {
   data::Batch batch;

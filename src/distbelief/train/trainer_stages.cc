@@ -55,25 +55,17 @@ void Trainer::lay_out() {
 // The first worker measures for all. Cuts leave the bits alone, so another measurement may choose others.
 std::vector<int> Trainer::choose_stage_ends(int stages) {
   if (stages == 1) return {int(job_.blueprint.size())};
-  std::vector<std::int64_t> ends(std::size_t(stages), 0);
-  std::string failure;
-  if (is_root()) try {
-      const auto lane_samples = std::int64_t(plan_.lane_range(0, 0).size());
-      const std::vector<strategy::BlockCost> costs =
-          measure_blocks(job_, {.samples = lane_samples, .kept_in = options_.run_dir / "blocks.json"});
-      const std::vector<int> firsts(job_.config.parallel.cuts.begin(), job_.config.parallel.cuts.end());
-      const bool given = std::ssize(firsts) + 1 == stages;
-      const strategy::Cuts cuts =
-          given ? strategy::given_cuts(firsts, costs, stages, {}) : strategy::choose_cuts(costs, stages, {});
-      spdlog::info("cuts: {}", cuts.reason);
-      std::copy(cuts.ends.begin(), cuts.ends.end(), ends.begin());
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-  failure = broadcast_text(world_.communicator(), failure, 0);
-  if (!failure.empty()) throw Error(ErrorCode::kBadInput, failure);
-  world_.communicator().broadcast(comm::view(ends.data(), ends.size()), 0);
-  return {ends.begin(), ends.end()};
+  return agree_on_ends(world_, stages, [&] {
+    const auto lane_samples = std::int64_t(plan_.lane_range(0, 0).size());
+    const std::vector<strategy::BlockCost> costs =
+        measure_blocks(job_, {.samples = lane_samples, .kept_in = options_.run_dir / "blocks.json"});
+    const std::vector<int> firsts(job_.config.parallel.cuts.begin(), job_.config.parallel.cuts.end());
+    const bool given = std::ssize(firsts) + 1 == stages;
+    strategy::Cuts cuts =
+        given ? strategy::given_cuts(firsts, costs, stages, {}) : strategy::choose_cuts(costs, stages, {});
+    spdlog::info("cuts: {}", cuts.reason);
+    return cuts;
+  });
 }
 
 // The norms of a layer whose slices the tensor group holds. Every other layer is whole on all of it.

@@ -50,7 +50,7 @@ void HostRingSender::send(const ArrayHead& array, const void* data) {
   if (array.bytes() > shape_.slot_bytes || array.shape.size() > kMostDimensions)
     throw Error(ErrorCode::kInternal,
                 fmt::format("an array {} of {} bytes does not fit a ring with room for {} bytes",
-                            to_string(array.shape), array.bytes(), shape_.slot_bytes));
+                            distbelief::to_string(array.shape), array.bytes(), shape_.slot_bytes));
   const std::uint32_t oldest = sent_ + 1 - std::uint32_t(shape_.slots);
   waiter_.wait(head().taken, oldest, {.rank = receiver_, .operation = "take activations"});
   Slot& place = slot(sent_);

@@ -1,4 +1,4 @@
-#include "distbelief/strategy/shared_cores.h"
+#include "distbelief/strategy/pipeline_time.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,9 +14,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // From event to event: an action ends, or what a waiting place needs arrives. Between two events the running
 // places go on at one speed.
-class CoreSimulation {
+class StepSimulation {
  public:
-  CoreSimulation(PipelineSchedule schedule, const PipelineShape& shape, std::span<const StageCost> costs,
+  StepSimulation(PipelineSchedule schedule, const PipelineShape& shape, std::span<const StageCost> costs,
                  double cores)
       : shape_(shape),
         costs_(costs),
@@ -125,10 +125,10 @@ class CoreSimulation {
 }  // namespace
 
 double simulate_step(PipelineSchedule schedule, const PipelineShape& shape, std::span<const StageCost> costs,
-                     const CoreShare& share) {
+                     double cores) {
   require_schedulable(schedule, shape);
-  DISTBELIEF_INVARIANT(costs.size() == std::size_t(shape.stages()) && share.cores > 0);
-  return CoreSimulation(schedule, shape, costs, share.cores).run();
+  DISTBELIEF_INVARIANT(costs.size() == std::size_t(shape.stages()) && cores > 0);
+  return StepSimulation(schedule, shape, costs, cores).run();
 }
 
 }  // namespace distbelief::strategy

@@ -1,0 +1,22 @@
+#include "distbelief/base/parallel_defaults.h"
+
+#include <algorithm>
+
+namespace distbelief {
+namespace {
+
+constexpr std::int64_t kLanesPerStage = 4;  // a pipeline of p stages is then idle for p - 1 of 5 p - 1 turns
+
+}  // namespace
+
+int stages_per_worker(const ParallelConfig& parallel) {
+  if (parallel.chunks > 0) return int(parallel.chunks);
+  return parallel.schedule == "interleaved" ? kInterleavedStages : 1;
+}
+
+std::int64_t default_lanes(const ParallelConfig& parallel) {
+  const std::int64_t groups = std::max<std::int64_t>(1, parallel.workers / parallel.tensor);
+  return groups * (parallel.pipeline > 1 ? kLanesPerStage : parallel.threads);
+}
+
+}  // namespace distbelief

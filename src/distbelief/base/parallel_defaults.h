@@ -1,0 +1,16 @@
+#pragma once
+
+#include "distbelief/base/config.h"
+
+// What [parallel] leaves open and the number of workers decides. Pure.
+namespace distbelief {
+
+constexpr int kInterleavedStages =
+    2;  // of each worker, where the schedule is interleaved and nobody says more
+
+// Stages of each worker of a pipeline.
+int stages_per_worker(const ParallelConfig& parallel);
+// Lanes of a job that names none, before train.accumulate multiplies them.
+std::int64_t default_lanes(const ParallelConfig& parallel);
+
+}  // namespace distbelief
