@@ -7,9 +7,13 @@ ZERO1 = (2, {"parallel.zero": 1})
 ZERO2 = (2, {"parallel.zero": 2})
 ZERO3 = (2, {"parallel.zero": 3, "parallel.zero_inside_host": True})
 DP4_ZERO3 = (4, {"parallel.zero": 3})
+DP2_PP2_ZERO2 = (4, {**DP2_PP2[1], "parallel.zero": 2})
+DP2_PP2_ZERO3 = (4, {**DP2_PP2[1], "parallel.zero": 3, "parallel.zero_inside_host": True})
 SAME_BITS = {"dp2": DP2, "pp2": PP2, "zero1": ZERO1, "zero2": ZERO2, "zero3": ZERO3, "dp2.pp2": DP2_PP2,
-             "dp4.zero3": DP4_ZERO3, "interleaved": INTERLEAVED}
-SLICED = {"tp2": TP2, "tp2.pp2": TP2_PP2}
+             "dp4.zero3": DP4_ZERO3, "interleaved": INTERLEAVED, "dp2.pp2.zero2": DP2_PP2_ZERO2,
+             "dp2.pp2.zero3": DP2_PP2_ZERO3}
+DP2_TP2_ZERO3 = (4, {**TP2[1], "parallel.zero": 3, "parallel.zero_inside_host": True})
+SLICED = {"tp2": TP2, "tp2.pp2": TP2_PP2, "dp2.tp2.zero3": DP2_TP2_ZERO3}
 LONG = {"train.epochs": 0, "train.max_steps": 20, "train.schedule": "constant", "train.validate_every": 0}
 
 

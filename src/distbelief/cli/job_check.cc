@@ -164,17 +164,6 @@ MaybeFault a_cut_network_does_not_scale_itself(const Config& config) {
                            cut_key(config.parallel))};
 }
 
-MaybeFault shared_out_networks_are_not_cut(const Config& config) {
-  const ParallelConfig& parallel = config.parallel;
-  if (parallel.zero < 2 || (parallel.pipeline == 1 && parallel.tensor == 1)) return std::nullopt;
-  return Fault{
-      "parallel.zero",
-      fmt::format("parallel.zero {} is for workers that hold the whole network between them, but it is "
-                  "cut by parallel.{}; set parallel.zero to 1, which shares out the optimizer's state of "
-                  "each part, or do not cut",
-                  parallel.zero, parallel.pipeline > 1 ? "pipeline" : "tensor")};
-}
-
 MaybeFault sharing_out_inside_a_host_is_of_parameters(const Config& config) {
   if (!config.parallel.zero_inside_host || config.parallel.zero == 3) return std::nullopt;
   return Fault{
@@ -333,26 +322,13 @@ MaybeFault lanes_for_elastic_bounds(const Config& config) {
 
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
-  for (auto rule : {an_end,
-                    auto_chooses_the_mesh,
-                    shared_out_networks_are_not_cut,
-                    sharing_out_inside_a_host_is_of_parameters,
-                    nesterov_needs_momentum,
-                    smoothing_needs_cross_entropy,
-                    min_lr_below_lr,
-                    stopping_needs_validation,
-                    a_cut_network_has_one_thread,
-                    a_cut_network_does_not_scale_itself,
-                    features_for_a_tensor_group,
-                    cuts_for_all_stages,
-                    lanes_for_all_threads,
-                    samples_for_all_lanes,
-                    early_update_needs_no_norms,
-                    ring_is_not_reproducible,
-                    scaling_needs_snapshots,
-                    min_below_max,
-                    workers_within_bounds,
-                    lanes_for_elastic_bounds}) {
+  for (auto rule :
+       {an_end, auto_chooses_the_mesh, sharing_out_inside_a_host_is_of_parameters, nesterov_needs_momentum,
+        smoothing_needs_cross_entropy, min_lr_below_lr, stopping_needs_validation,
+        a_cut_network_has_one_thread, a_cut_network_does_not_scale_itself, features_for_a_tensor_group,
+        cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes, early_update_needs_no_norms,
+        ring_is_not_reproducible, scaling_needs_snapshots, min_below_max, workers_within_bounds,
+        lanes_for_elastic_bounds}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
   return faults;

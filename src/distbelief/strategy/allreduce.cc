@@ -100,8 +100,12 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
   in_backward_ = true;
   if (options_.exchange) options_.exchange->start_step(round_, step_.step);
   window_ ? window_->begin_step() : stack_->begin_step();
-  added_ = handed_in_ = 0;
-  if (passes_) begin_laps();
+  added_ = 0;
+  if (window_) settling_.emplace([this] { return settle(); });
+  if (passes_) {
+    passes_->begin(passes_of_step_, step_.step);
+    has_lanes() ? passes_->skip(skipped_passes_) : passes_->end();
+  }
   if (has_lanes()) return;  // else nobody waits for gradients from here
   own().ready.raise(window_ ? count_of_items(window_->items()) : count_of(buckets_));
 }
@@ -109,7 +113,6 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
 void AllreduceSharing::begin_lane(std::int64_t lane) {
   lane_ = lane;
   std::fill(seen_.begin(), seen_.end(), 0);
-  if (passes_) passes_->begin_lap();
   window_ ? window_->begin_lane() : stack_->begin_lane(lane);
 }
 
@@ -142,7 +145,6 @@ void AllreduceSharing::advance_early() {
 
 // In the order of buckets, so that nothing has to be set aside.
 void AllreduceSharing::end_lane() {
-  if (passes_) passes_->end_lap();
   for (std::size_t p = seen_.size(); p-- > 0;)
     if (!seen_[p]) put(int(p), nullptr);
 }
@@ -157,6 +159,7 @@ void AllreduceSharing::sum_up() {
   const auto begin = Clock::now();
   if (passes_) passes_->end();
   advance(Mode::kBlock);
+  settling_.reset();
   if (!fused_ && several_hosts())
     enter_host(&HostSignals::exchanged, count_of(buckets_), "exchange gradients", Mode::kBlock);
   if (options_.clip_norm > 0) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "distbelief/comm/host/domain.h"
+#include "distbelief/comm/idle_work.h"
 #include "distbelief/compute/layout.h"
 #include "distbelief/compute/optimizer.h"
 #include "distbelief/strategy/block_passes.h"
@@ -67,8 +68,9 @@ class AllreduceSharing final : public Sharing {
   void end_step() override;
   std::span<const float> mean_buffers() const override { return mean_buffers_; }
 
-  // Before the first step: parameters are gathered from other hosts block by block, in so many laps a step.
-  void gather_blocks(int blocks, std::int64_t laps);
+  // Before the first step: parameters are gathered from other hosts block by block, in these passes of a
+  // step, of which this host lets the first go by.
+  void gather_blocks(int blocks, const std::vector<Pass>& passes, std::int64_t skipped);
   BlockPasses* passes() { return passes_ ? &*passes_ : nullptr; }
 
   // end_step() in two halves, where other groups hold other parameters of the same network: all of a step's
@@ -96,8 +98,9 @@ class AllreduceSharing final : public Sharing {
   void advance_early();
   void advance(Mode mode);
   void make_window();
-  void begin_laps();
+  bool settle();
   bool take_item(Mode mode);
+  bool try_item(Mode mode);
   bool has_room_for_sum(int bucket, Mode mode);
   void update_early(int end_bucket, Mode mode);
   void free_item(std::int64_t item);
@@ -129,13 +132,15 @@ class AllreduceSharing final : public Sharing {
   int buckets_;
   SliceUpdate update_;
   SliceShare share_;
-  comm::Waiter resting_waiter_;           // of a carrier without lanes
-  std::optional<GradientStack> stack_;    // one of the two
-  std::optional<GradientWindow> window_;  // when windowed
-  std::int64_t added_ = 0;                // items of this step
-  std::int64_t handed_in_ = 0;            // by this carrier
-  std::optional<BlockPasses> passes_;     // when blocks are gathered from other hosts
-  std::int64_t laps_ = 0;
+  comm::Waiter resting_waiter_;             // of a carrier without lanes
+  std::optional<GradientStack> stack_;      // one of the two
+  std::optional<GradientWindow> window_;    // when windowed
+  std::int64_t added_ = 0;                  // items of this step
+  bool is_adding_ = false;                  // waits in the middle of it
+  std::optional<comm::IdleWork> settling_;  // while others may wait for what this carrier adds up
+  std::optional<BlockPasses> passes_;       // when blocks are gathered from other hosts
+  std::vector<Pass> passes_of_step_;
+  std::int64_t skipped_passes_ = 0;
 
   std::int64_t round_ = -1;  // steps taken by this object
   StepPlan step_;

@@ -1,8 +1,12 @@
 #include "distbelief/strategy/allreduce_group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+
+#include "distbelief/base/error.h"
 
 namespace distbelief::strategy {
 namespace {
@@ -161,21 +165,34 @@ const Carrier& AllreduceGroup::carrier(int thread) const {
   return plan_.carriers[std::size_t(world_.rank() * options_.threads + thread)];
 }
 
-void AllreduceGroup::gather_blocks(const std::vector<std::vector<compute::Span>>& blocks) {
+void AllreduceGroup::gather_blocks(const std::vector<std::vector<compute::Span>>& blocks,
+                                   std::vector<Pass> passes) {
   if (!gathers_between_hosts()) return;
-  std::size_t laps = 1;
-  for (const Host& host : plan_.hosts) laps = std::max(laps, host.rounds.size());
-  if (exchange_) exchange_->gather_blocks(blocks, std::int64_t(laps));
-  for (const auto& sharing : sharings_) sharing->gather_blocks(int(blocks.size()), std::int64_t(laps));
+  std::size_t rounds = 1;
+  for (const Host& host : plan_.hosts) rounds = std::max(rounds, host.rounds.size());
+  const std::size_t own = plan_.hosts[std::size_t(world_.host())].rounds.size();
+  const bool is_given = !passes.empty();
+  if (is_given && own < rounds)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("stages whose parameters hosts share out (parallel.zero = 3) want as many lanes on "
+                    "every replica, found {} and {}; make parallel.lanes a multiple of the replicas",
+                    own, rounds));
+  if (!is_given) passes.assign(rounds, Pass::kThereAndBack);
+  // A host with fewer rounds than others has its last when they have theirs: only then are sums exchanged.
+  const auto skipped = std::int64_t(is_given ? 0 : rounds - own);
+  if (exchange_) exchange_->gather_blocks(blocks, passes);
+  for (const auto& sharing : sharings_) sharing->gather_blocks(int(blocks.size()), passes, skipped);
 }
 
-void AllreduceGroup::begin_evaluation(std::int64_t laps) {
+void AllreduceGroup::begin_evaluation(std::int64_t passes) {
+  const std::vector<Pass> all(std::size_t(passes), Pass::kForward);
   for (const auto& sharing : sharings_) {
     if (!sharing->passes()) continue;
-    sharing->passes()->begin(laps, Lap::kForward, -1);
+    sharing->passes()->begin(all, -1);
     if (sharing != sharings_.front()) sharing->passes()->end();  // the first thread evaluates
   }
-  if (exchange_ && gathers_between_hosts()) exchange_->start_laps(laps);
+  if (exchange_ && gathers_between_hosts()) exchange_->start_passes(passes);
 }
 
 void AllreduceGroup::end_evaluation() {
@@ -186,6 +203,15 @@ void AllreduceGroup::end_evaluation() {
 
 void AllreduceGroup::gather_parameters() {
   if (exchange_ && gathers_between_hosts()) exchange_->gather(parameters());
+}
+
+void AllreduceGroup::read_everywhere(compute::Span span, float* into) {
+  if (exchange_ && gathers_between_hosts()) exchange_->gather_span(span);
+  if (gathers_between_hosts()) barrier();
+  read_parameters(span, into);
+  if (!gathers_between_hosts()) return;
+  barrier();
+  if (exchange_) exchange_->forget_span(span);
 }
 
 void AllreduceGroup::forget_gathered() {

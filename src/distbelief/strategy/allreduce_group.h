@@ -57,11 +57,12 @@ class AllreduceGroup {
     return options.zero == 3 && options.zero_inside_host && workers_of_host > 1;
   }
   // Whether a host keeps only its chunk of the parameters: blocks are gathered from the others when carriers
-  // come to them. Say which before the first step; where they lie in parameters(), in the order of forward.
+  // come to them. Say which before the first step: where they lie in parameters(), in the order of forward;
+  // and the passes of a step, when they are others than there and back for each lane.
   bool gathers_between_hosts() const { return options_.zero == 3 && world_.hosts() > 1; }
-  void gather_blocks(const std::vector<std::vector<compute::Span>>& blocks);
-  // Collective: so many laps over the blocks without a step; each thread's passes() go through them or not.
-  void begin_evaluation(std::int64_t laps);
+  void gather_blocks(const std::vector<std::vector<compute::Span>>& blocks, std::vector<Pass> passes = {});
+  // Collective: so many passes forward without a step; each thread's passes() go through them or not.
+  void begin_evaluation(std::int64_t passes);
   void end_evaluation();
   // Collective; nothing to do unless hosts gather. The first host then has all parameters.
   void gather_parameters();
@@ -70,6 +71,8 @@ class AllreduceGroup {
   std::vector<compute::Span> host_spans() const;  // that this host updates, bucket by bucket
 
   void read_parameters(compute::Span span, float* into) const { state_->read_parameters(span, into); }
+  // Collective, between steps: the same of what other hosts keep, too.
+  void read_everywhere(compute::Span span, float* into);
   // What this worker updates, in the order of buckets.
   std::vector<compute::Span> owned_spans() const;
   std::vector<std::string> state_names() const { return optimizer_->state_names(); }

@@ -5,11 +5,10 @@
 // Gradients that pass through a window (parallel.zero 2 and 3): the part of AllreduceSharing that adds them
 // up item by item.
 //
-// Nobody waits in a circle. A carrier that wants a slot first adds up all that it owns of the items up to the
-// one in it, and for that waits for gradients only; then it waits until the others have done the same. Take
-// the smallest item that some carrier has not handed in: all smaller ones are handed in, so whoever waits for
-// gradients has added those up, and whoever waits for another to add up waits for one that has less to add
-// than itself, down to one that does not wait.
+// Nobody waits in a circle. A carrier that waits, for a slot, for a gathered block, or for another stage or
+// slice of its network, meanwhile adds up what it owns of all items that are handed in (IdleWork). All
+// replicas come to their waits in the same order. Take the one that has come least far: what it waits for was
+// handed in by those who are further, or is added up by them while they wait.
 namespace distbelief::strategy {
 
 using compute::kBlock;
@@ -24,23 +23,22 @@ void AllreduceSharing::make_window() {
                                           .filled = [this](std::int64_t items) { items_filled(items); }});
 }
 
-void AllreduceSharing::gather_blocks(int blocks, std::int64_t laps) {
-  passes_.emplace(BlockPasses::Options{
-      .state = options_.state, .domain = options_.domain, .blocks = blocks, .before_wait = [this] {
-        while (added_ < handed_in_) take_item(Mode::kBlock);
-      }});
-  laps_ = laps;
+void AllreduceSharing::gather_blocks(int blocks, const std::vector<Pass>& passes, std::int64_t skipped) {
+  passes_.emplace(BlockPasses::Options{.state = options_.state, .domain = options_.domain, .blocks = blocks});
+  passes_of_step_ = passes;
+  skipped_passes_ = skipped;
 }
 
-// A host with fewer rounds than others has its last when they have theirs: only then are sums exchanged.
-void AllreduceSharing::begin_laps() {
-  passes_->begin(laps_, Lap::kTraining, step_.step);
-  passes_->skip(laps_ - std::ssize(host().rounds));
-  if (!has_lanes()) passes_->end();
+// What others may wait for, without waiting. Whether there was anything to add up.
+bool AllreduceSharing::settle() {
+  if (is_adding_) return false;
+  const std::int64_t before = added_;
+  while (added_ < window_->items() && take_item(Mode::kPoll)) {
+  }
+  return added_ > before;
 }
 
 void AllreduceSharing::items_filled(std::int64_t items) {
-  handed_in_ = items;
   const bool is_last_lane = lane_ == carrier().lanes.back();
   const bool is_whole = items % buckets_ == 0;
   own().ready.raise(count_of_items(is_last_lane && is_whole ? window_->items() : items));
@@ -54,6 +52,13 @@ void AllreduceSharing::free_item(std::int64_t item) {
 
 // Adds up the next item. Whether it was there to be added.
 bool AllreduceSharing::take_item(Mode mode) {
+  is_adding_ = true;
+  const bool was_there = try_item(mode);
+  is_adding_ = false;
+  return was_there;
+}
+
+bool AllreduceSharing::try_item(Mode mode) {
   if (!enter(&CarrierSignals::ready, count_of_items(added_ + 1), "compute gradients", mode)) return false;
   const int bucket = window_->bucket_of(added_);
   const bool is_final = window_->is_last_round(added_);

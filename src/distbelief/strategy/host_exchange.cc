@@ -44,10 +44,10 @@ std::vector<ExchangeStop> exchange_stops(int buckets, bool early_update, int nor
 }
 
 std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
-                                       const std::vector<std::vector<Span>>& blocks, std::int64_t laps,
-                                       int norm_rounds) {
+                                       const std::vector<std::vector<Span>>& blocks,
+                                       const std::vector<Pass>& passes, int norm_rounds) {
   using Kind = ExchangeStop::Kind;
-  const int all = int(blocks.size()), per_lap = places_of(Lap::kTraining, all);
+  const int all = int(blocks.size());
   std::vector<int> first_block(layout.buckets().size(), all);  // that has part in a bucket
   for (int block = all - 1; block >= 0; --block)
     for (const Span& span : blocks[std::size_t(block)])
@@ -55,11 +55,16 @@ std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
         if (layout.buckets()[b].span.begin <= span.begin && span.begin < layout.buckets()[b].span.end)
           first_block[b] = block;
   std::vector<ExchangeStop> stops;
-  const int before_backward = int(laps - 1) * per_lap + all;  // places
-  for (int place = 0; place < before_backward; ++place) stops.push_back({Kind::kGather, place});
+  const int places = int(course_of(passes, all).size());
+  const int backward = passes.back() == Pass::kThereAndBack ? all - 1 : all;  // places of the last one
+  int gathered = 0;
+  const auto gather_up_to = [&](int place) {
+    while (gathered < place) stops.push_back({Kind::kGather, gathered++});
+  };
+  gather_up_to(places - backward);
   std::size_t bucket = 0;
   for (int block = all - 1; block >= 0; --block) {
-    if (block > 0) stops.push_back({Kind::kGather, before_backward + all - 1 - block});
+    gather_up_to(block > 0 ? places - block + 1 : places);  // the block before this one is on its way
     for (; bucket < first_block.size() && first_block[bucket] >= block; ++bucket)
       stops.push_back({Kind::kSum, int(bucket)});
   }
@@ -174,14 +179,14 @@ void HostExchange::run_step(std::int64_t round) {
               std::uint32_t(std::size_t(round + 1) * options_.layout->buckets().size()));
         break;
       case Kind::kGather:
-        gather_block(stop.bucket, Lap::kTraining);
+        gather_block(stop.bucket, course_);
         what = "gather";
         break;
     }
     if (options_.observer)
       options_.observer->span(what, stop.bucket, begin, std::chrono::steady_clock::now());
   }
-  if (!blocks_.empty()) end_laps(laps_, Lap::kTraining);
+  if (!blocks_.empty()) end_course(course_);
 }
 
 void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted,
@@ -322,68 +327,79 @@ void HostExchange::publish(int bucket, std::int64_t round) {
   options_.state->host().published.raise(count);
 }
 
-void HostExchange::gather_blocks(std::vector<std::vector<Span>> blocks, std::int64_t laps) {
+void HostExchange::gather_blocks(std::vector<std::vector<Span>> blocks, const std::vector<Pass>& passes) {
   blocks_ = std::move(blocks);
-  laps_ = laps;
-  stops_ = gather_stops(*options_.layout, blocks_, laps, options_.norm_rounds);
+  course_ = course_of(passes, int(blocks_.size()));
+  stops_ = gather_stops(*options_.layout, blocks_, passes, options_.norm_rounds);
 }
 
-void HostExchange::start_laps(std::int64_t laps) {
-  start(-1, [this, laps] {
-    const std::int64_t places = laps * places_of(Lap::kForward, int(blocks_.size()));
-    for (std::int64_t place = 0; place < places; ++place) gather_block(place, Lap::kForward);
-    end_laps(laps, Lap::kForward);
+void HostExchange::start_passes(std::int64_t passes) {
+  start(-1, [this, passes] {
+    const std::vector<int> course =
+        course_of(std::vector<Pass>(std::size_t(passes), Pass::kForward), int(blocks_.size()));
+    for (std::size_t place = 0; place < course.size(); ++place) gather_block(std::int64_t(place), course);
+    end_course(course);
   });
 }
 
-// One block is used while the next is on its way: the one before both goes.
-void HostExchange::gather_block(std::int64_t place, Lap lap) {
-  const int all = int(blocks_.size());
-  const int block = block_at(int(place % places_of(lap, all)), all);
+int HostExchange::bucket_at(std::size_t element) const {
+  const auto& buckets = options_.layout->buckets();
+  return int(std::find_if(buckets.begin(), buckets.end(),
+                          [&](const compute::Bucket& each) { return element < each.span.end; }) -
+             buckets.begin());
+}
+
+// Each host's part of a span goes to all others.
+void HostExchange::spread(Span span, Requests& requests) {
   Link& link = options_.leaders->link();
+  for (int h = 0; h < hosts_; ++h) {
+    const Span whole = chunk(bucket_at(span.begin), h);
+    const Span piece{std::max(whole.begin, span.begin), std::min(whole.end, span.end)};
+    if (piece.begin >= piece.end) continue;
+    float* values = options_.state->parameters() + piece.begin;
+    const std::size_t size = piece.size() * sizeof(float);
+    if (h != host_) requests.push_back(link.start_receive(bytes(values), size, h, kBlockTag));
+    for (int to = 0; h == host_ && to < hosts_; ++to)
+      if (to != host_) requests.push_back(link.start_send(bytes(values), size, to, kBlockTag));
+  }
+}
+
+void HostExchange::gather_span(Span span) {
+  Requests requests;
+  spread(span, requests);
+  options_.leaders->link().wait(requests, "gather parameters");
+}
+
+void HostExchange::forget_span(Span span) {
+  const Span own = chunk(bucket_at(span.begin), host_);
+  SharedState::forget(options_.state->parameters(),
+                      {span.begin, std::max(span.begin, std::min(span.end, own.begin))});
+  SharedState::forget(options_.state->parameters(),
+                      {std::min(span.end, std::max(span.begin, own.end)), span.end});
+}
+
+// One block is used while the next is on its way: the one before both goes.
+void HostExchange::gather_block(std::int64_t place, const std::vector<int>& course) {
   if (place >= 2)
     wait_for_carriers(&CarrierSignals::used, places_before_ + std::uint32_t(place - 1), "use parameters");
   Requests requests;
-  for (const Span& span : blocks_[std::size_t(block)]) {
-    if (holders_[span.begin]++ > 0) continue;
-    const auto bucket = std::find_if(options_.layout->buckets().begin(), options_.layout->buckets().end(),
-                                     [&](const compute::Bucket& each) { return span.begin < each.span.end; });
-    for (int h = 0; h < hosts_; ++h) {
-      const Span whole = chunk(int(bucket - options_.layout->buckets().begin()), h);
-      const Span piece{std::max(whole.begin, span.begin), std::min(whole.end, span.end)};
-      if (piece.begin >= piece.end) continue;
-      float* values = options_.state->parameters() + piece.begin;
-      const std::size_t size = piece.size() * sizeof(float);
-      if (h != host_) requests.push_back(link.start_receive(bytes(values), size, h, kBlockTag));
-      for (int to = 0; h == host_ && to < hosts_; ++to)
-        if (to != host_) requests.push_back(link.start_send(bytes(values), size, to, kBlockTag));
-    }
-  }
-  link.wait(requests, "gather parameters");
+  for (const Span& span : blocks_[std::size_t(course[std::size_t(place)])])
+    if (holders_[span.begin]++ == 0) spread(span, requests);
+  options_.leaders->link().wait(requests, "gather parameters");
   options_.state->host().gathered.raise(places_before_ + std::uint32_t(place + 1));
-  if (place >= 2) let_go(place - 2, lap);
+  if (place >= 2) let_go(course[std::size_t(place - 2)]);
 }
 
 // What other hosts keep of a block that nobody here uses any more.
-void HostExchange::let_go(std::int64_t place, Lap lap) {
-  const int all = int(blocks_.size());
-  for (const Span& span : blocks_[std::size_t(block_at(int(place % places_of(lap, all)), all))]) {
-    if (--holders_[span.begin] > 0) continue;
-    const auto bucket = std::find_if(options_.layout->buckets().begin(), options_.layout->buckets().end(),
-                                     [&](const compute::Bucket& each) { return span.begin < each.span.end; });
-    const Span own = chunk(int(bucket - options_.layout->buckets().begin()), host_);
-    SharedState::forget(options_.state->parameters(),
-                        {span.begin, std::max(span.begin, std::min(span.end, own.begin))});
-    SharedState::forget(options_.state->parameters(),
-                        {std::min(span.end, std::max(span.begin, own.end)), span.end});
-  }
+void HostExchange::let_go(int block) {
+  for (const Span& span : blocks_[std::size_t(block)])
+    if (--holders_[span.begin] == 0) forget_span(span);
 }
 
-void HostExchange::end_laps(std::int64_t laps, Lap lap) {
-  const std::int64_t places = laps * places_of(lap, int(blocks_.size()));
+void HostExchange::end_course(const std::vector<int>& course) {
+  const std::size_t places = course.size();
   wait_for_carriers(&CarrierSignals::used, places_before_ + std::uint32_t(places), "use parameters");
-  for (std::int64_t place = std::max<std::int64_t>(0, places - 2); place < places; ++place)
-    let_go(place, lap);
+  for (std::size_t place = places > 2 ? places - 2 : 0; place < places; ++place) let_go(course[place]);
   places_before_ += std::uint32_t(places);
 }
 

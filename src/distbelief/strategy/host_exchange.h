@@ -25,7 +25,7 @@ compute::Span host_chunk(compute::Span bucket, comm::Algorithm algorithm, int ho
 struct ExchangeStop {
   enum class Kind { kSum, kNorms, kPublish, kBuffers, kGather };
   Kind kind;
-  int bucket = 0;  // of kGather the place, counted over all laps of a step
+  int bucket = 0;  // of kGather the place, counted over all passes of a step
 };
 // With early update a bucket is published two sums after its own, so that the carriers have time to
 // update it; otherwise all sums come first. `norm_rounds` exchanges of norms come between.
@@ -35,7 +35,7 @@ std::vector<ExchangeStop> exchange_stops(int buckets, bool early_update, int nor
 // has part in it, when the block before that is on its way; nothing is published.
 std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
                                        const std::vector<std::vector<compute::Span>>& blocks,
-                                       std::int64_t laps, int norm_rounds);
+                                       const std::vector<Pass>& passes, int norm_rounds);
 
 // Exchanges with the other hosts while the carriers compute: a thread in each host's leading worker,
 // the only one that talks to MPI during a step. It takes a bucket when all carriers of the host have
@@ -62,24 +62,30 @@ class HostExchange {
   ~HostExchange();
 
   // Before the first step: each host keeps its chunk of the parameters only, and these blocks are gathered
-  // when carriers come to them (BlockPasses), in so many laps a step.
-  void gather_blocks(std::vector<std::vector<compute::Span>> blocks, std::int64_t laps);
+  // when carriers come to them (BlockPasses), in these passes of a step.
+  void gather_blocks(std::vector<std::vector<compute::Span>> blocks, const std::vector<Pass>& passes);
 
   // `step` is for messages.
   void start_step(std::int64_t round, std::int64_t step);
-  // Laps without a step, for evaluation.
-  void start_laps(std::int64_t laps);
+  // Passes forward without a step, for evaluation.
+  void start_passes(std::int64_t passes);
   // Ends either.
   void finish_step();
 
   // Collective over the leaders: the first host gets every host's part of an array over the arena.
   void gather(float* values);
+  // Between steps, collective over the leaders: this host has all parameters of a span, until it forgets
+  // those of other hosts.
+  void gather_span(compute::Span span);
+  void forget_span(compute::Span span);
 
  private:
   void start(std::int64_t step, std::function<void()> work);
-  void gather_block(std::int64_t place, Lap lap);
-  void let_go(std::int64_t place, Lap lap);
-  void end_laps(std::int64_t laps, Lap lap);
+  void spread(compute::Span span, std::vector<comm::Link::Request>& requests);
+  void gather_block(std::int64_t place, const std::vector<int>& course);
+  void let_go(int block);
+  void end_course(const std::vector<int>& course);
+  int bucket_at(std::size_t element) const;
   void run(const std::stop_token& stop);
   void run_step(std::int64_t round);
   void sum_bucket(int bucket, std::int64_t round);
@@ -104,9 +110,9 @@ class HostExchange {
   std::vector<float> received_;  // other hosts' nodes of a bucket
   std::vector<float> scratch_;
   std::vector<std::vector<compute::Span>> blocks_;  // none: parameters are whole on every host
-  std::int64_t laps_ = 0;
-  std::uint32_t places_before_ = 0;     // of the laps before
-  std::map<std::size_t, int> holders_;  // of the span that begins there
+  std::vector<int> course_;                         // of a step: the block of each place
+  std::uint32_t places_before_ = 0;                 // of all that was before
+  std::map<std::size_t, int> holders_;              // of the span that begins there
 
   std::mutex mutex_;
   std::condition_variable_any changed_;

@@ -57,6 +57,7 @@ struct MachineCosts {
   int cores = 1;               // of a host
   std::size_t base_bytes = 0;  // a worker with libtorch, MPI and the open data, before it holds a network
   double copy_bytes_per_second = 0;
+  double fetch_bytes_per_second = 0;  // of parameters that workers share out, into memory that is given back
   SharingCosts sharing;
   LinkCosts between_hosts;
 };

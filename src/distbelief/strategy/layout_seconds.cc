@@ -48,15 +48,23 @@ class Clockwork {
   }
 
   StepSeconds whole() const {
-    double lane = data_seconds();
+    double lane = data_seconds() + fetch_seconds(in_.blocks) * 2;
     for (const BlockCost& block : in_.blocks) lane += block.forward_seconds + block.backward_seconds;
     const auto bytes = double(parameter_bytes(in_.blocks));
     StepSeconds step;
     step.compute =
         load() * (double(lanes_) * lane + double(lanes_ - 1) * bytes * in_.machine.sharing.further_lane);
     step.exchange = load() * bytes * share_seconds() + in_.machine.sharing.meet_seconds;
-    step.exchange += between_hosts(bytes, backward_of(in_.blocks));
+    step.exchange += between_hosts(bytes, backward_of(in_.blocks), step.compute);
     return step;
+  }
+
+  // Of a pass over blocks whose parameters the workers of a host share out (zero 3). A core that has nothing
+  // else to do fetches the next block meanwhile.
+  double fetch_seconds(std::span<const BlockCost> blocks) const {
+    const bool near = layout_.zero == 3 && layout_.mesh.data > 1 && in_.job.workers_per_host[0] > 1;
+    if (!near || busy_ < in_.machine.cores) return 0;
+    return seconds_of(parameter_bytes(blocks), in_.machine.fetch_bytes_per_second);
   }
 
   StepSeconds cut() const {
@@ -76,7 +84,7 @@ class Clockwork {
     step.compute = simulate_step(layout_.schedule, shape, costs, cores);
     step.idle = 1 - std::min(1.0, double(lanes_) * work * load() / (step.compute * layout_.mesh.pipeline));
     step.exchange = load() * bytes * share_seconds() + 2 * in_.machine.sharing.meet_seconds;
-    step.exchange += between_hosts(bytes, costs.back().backward);
+    step.exchange += between_hosts(bytes, costs.back().backward, step.compute);
     return step;
   }
 
@@ -94,7 +102,9 @@ class Clockwork {
     const std::size_t in =
         first ? 0 : in_.blocks[std::size_t(in_.cuts.ends[std::size_t(stage) - 1]) - 1].output_bytes;
     const double copies = seconds_of(in + out, in_.machine.copy_bytes_per_second);
-    StageCost cost{.forward = copies + (first || last ? data_seconds() : 0), .backward = copies};
+    const double fetch = fetch_seconds(blocks);
+    StageCost cost{.forward = copies + fetch + (first || last ? data_seconds() : 0),
+                   .backward = copies + fetch * (layout_.recompute && !last ? 2 : 1)};
     for (const BlockCost& block : blocks) {
       cost.forward += block.forward_seconds;
       cost.backward += block.backward_seconds + (layout_.recompute && !last ? block.forward_seconds : 0);
@@ -114,12 +124,17 @@ class Clockwork {
     return seconds;
   }
 
-  // Each host sends all but its part of the gradient, then its part of the new parameters to all.
-  double between_hosts(double bytes, double last_backward) const {
+  // Each host sends all but its part of the gradient, then its part of the new parameters to all. With zero 3
+  // parameters go from host to host in each pass instead, beside all of compute.
+  double between_hosts(double bytes, double last_backward, double compute) const {
     const LinkCosts& link = in_.machine.between_hosts;
     const bool spread = hosts_ > 1 && layout_.mesh.data > 1;
     if (!spread || link.bytes_per_second <= 0) return 0;
-    const double sent = 2 * bytes * (hosts_ - 1) / hosts_;
+    const double others = bytes * (hosts_ - 1) / hosts_;
+    if (layout_.zero == 3)
+      return others / link.bytes_per_second +
+             std::max(0.0, 2 * double(lanes_) * others / link.bytes_per_second - compute);
+    const double sent = 2 * others;
     const double buckets = std::max(1.0, bytes / std::max<double>(1, double(in_.job.bucket_bytes)));
     const double seconds = sent / link.bytes_per_second + 2 * buckets * link.latency_seconds;
     return in_.job.overlaps ? std::max(0.0, seconds - last_backward) : seconds;

@@ -196,6 +196,21 @@ TEST(Planner, AFastLinkIsHiddenAndASlowOneIsNot) {
   EXPECT_NEAR(layout_of(plan_layouts(input), {.data = 2}).seconds.total(), fast + 0.6 - 0.012, 1e-9);
 }
 
+TEST(Planner, ParametersThatAreSharedOutAreFetchedInEachPass) {
+  PlanInput input = without_tensor(six_blocks(2, 2));
+  const double there = layout_of(plan_layouts(input), {.data = 2}).seconds.total();
+  const double cut = layout_of(plan_layouts(input), {.data = 1, .pipeline = 2}).seconds.total();
+  input.machine.fetch_bytes_per_second = 1e9;
+  input.zero = 3;
+  // 60 MB forward and back, for each of the lanes of a replica.
+  const PlannedLayout& planned = layout_of(plan_layouts(input), {.data = 2});
+  EXPECT_NEAR(planned.seconds.total(), there + double(planned.layout.lanes) / 2 * 2 * 0.06, 1e-9);
+  // A single replica shares out nothing.
+  EXPECT_NEAR(layout_of(plan_layouts(input), {.data = 1, .pipeline = 2}).seconds.total(), cut, 1e-9);
+  input.machine.cores = 4;  // one that is idle fetches ahead
+  EXPECT_NEAR(layout_of(plan_layouts(input), {.data = 2}).seconds.total(), there, 1e-9);
+}
+
 TEST(Planner, MeasuresEverySizeOfLaneThatALayoutMayHave) {
   EXPECT_EQ(lane_sizes({.workers_per_host = {2}, .batch = 64}, 0), (std::vector<std::int64_t>{8, 32, 64}));
   EXPECT_EQ(lane_sizes({.workers_per_host = {4}, .batch = 64}, 16), (std::vector<std::int64_t>{4}));

@@ -106,10 +106,12 @@ class TrainingHost {
       const std::size_t size = (entry.count + compute::kBlock - 1) / compute::kBlock * compute::kBlock;
       blocks.push_back({{entry.offset, entry.offset + size}});
     }
-    std::size_t laps = 1, from = 0;
-    for (const Host& host : world_.plan.hosts) laps = std::max(laps, host.rounds.size());
-    exchange_->gather_blocks(blocks, std::int64_t(laps));
-    for (const auto& sharing : sharings_) sharing->gather_blocks(int(blocks.size()), std::int64_t(laps));
+    std::size_t rounds = 1, from = 0;
+    for (const Host& host : world_.plan.hosts) rounds = std::max(rounds, host.rounds.size());
+    const std::vector<Pass> passes(rounds, Pass::kThereAndBack);
+    exchange_->gather_blocks(blocks, passes);
+    for (const auto& sharing : sharings_)
+      sharing->gather_blocks(int(blocks.size()), passes, std::int64_t(rounds - plan().rounds.size()));
     for (const compute::Bucket& bucket : world_.layout.buckets()) {
       const compute::Span own =
           host_chunk(bucket.span, world_.job.algorithm, int(world_.plan.hosts.size()), index_);
@@ -175,7 +177,9 @@ class TrainingHost {
     const Carrier& lanes = world_.plan.carriers[std::size_t(plan().first_carrier + carrier)];
     for (const std::int64_t lane : lanes.lanes) {
       sharing.begin_lane(lane);
+      if (sharing.passes()) sharing.passes()->begin_pass();
       if (samples[std::size_t(lane)] > 0) run_lane(sharing, step, lane);
+      if (sharing.passes()) sharing.passes()->end_pass();
       sharing.end_lane();
     }
     sharing.end_step();
@@ -191,10 +195,10 @@ class TrainingHost {
       if (p + 1 < blocks) passes->used(p);
     }
     for (int p = blocks; p-- > 0;) {
-      if (passes) passes->hold(backward_place(p, blocks));
+      if (passes) passes->hold(backward_place(Pass::kThereAndBack, p, blocks));
       if (world_.job.gives(step, lane, p))
         sharing.gradient(p, lane_gradient(world_.layout, state_.parameters(), step, lane, p).data());
-      if (passes) passes->used(backward_place(p, blocks));
+      if (passes) passes->used(backward_place(Pass::kThereAndBack, p, blocks));
     }
   }
 

@@ -72,6 +72,16 @@ LaneGather::LaneGather(const Options& options) : options_(options) {
 
 LaneGather::~LaneGather() { options_.network->watch(nullptr); }
 
+void LaneGather::begin(strategy::Pass pass) {
+  pass_ = pass;
+  if (options_.passes) options_.passes->begin_pass();
+}
+
+void LaneGather::finish() {
+  if (arena_) arena_->release_all();
+  if (options_.passes) options_.passes->end_pass();
+}
+
 // Where the host gathers blocks itself, it is the host that does so ahead.
 void LaneGather::hold(int block, int place, int next) {
   if (options_.passes) options_.passes->hold(place);
@@ -93,18 +103,30 @@ torch::Tensor LaneGather::enter(int block, torch::Tensor input) {
 
 torch::Tensor LaneGather::leave(int block, torch::Tensor output) {
   const bool comes_back = torch::GradMode::is_enabled() && output.requires_grad();
-  const bool is_last = index(block) + 1 == blocks();
-  if (!comes_back || !is_last) release(index(block), index(block));  // the last one's backward comes next
+  const bool turns_here = index(block) + 1 == blocks() && pass_ == strategy::Pass::kThereAndBack;
+  if (!comes_back || !turns_here) release(index(block), index(block));
   if (!comes_back) return output;
   return AtBackward::at(*this, block, AtBackward::Side::kOutput, output);
 }
 
 void LaneGather::begin_backward(int block) {
-  hold(index(block), strategy::backward_place(index(block), blocks()), index(block) - 1);
+  hold(index(block), strategy::backward_place(pass_, index(block), blocks()), index(block) - 1);
 }
 
 void LaneGather::end_backward(int block) {
-  release(index(block), strategy::backward_place(index(block), blocks()));
+  release(index(block), strategy::backward_place(pass_, index(block), blocks()));
+}
+
+std::unique_ptr<LaneGather> make_gather(strategy::AllreduceGroup& group, model::Network& network,
+                                        int thread) {
+  if (!group.shares_out_parameters() && !group.gathers_between_hosts()) return nullptr;
+  LaneGather::Options options{.network = &network,
+                              .layout = &group.layout(),
+                              .shared = group.parameters(),
+                              .passes = group.sharing(thread).passes()};
+  if (group.shares_out_parameters())
+    options.fetch = [&group](Span from, float* to) { group.read_parameters(from, to); };
+  return std::make_unique<LaneGather>(options);
 }
 
 }  // namespace distbelief::train

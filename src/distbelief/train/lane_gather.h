@@ -5,6 +5,7 @@
 
 #include "distbelief/compute/gathered_arena.h"
 #include "distbelief/model/network.h"
+#include "distbelief/strategy/allreduce_group.h"
 #include "distbelief/strategy/block_passes.h"
 
 namespace distbelief::train {
@@ -14,7 +15,8 @@ std::vector<std::vector<compute::Span>> block_spans(model::Network& network, con
 
 // Has the parameters of a network in memory block by block: just before a block runs forward they are
 // fetched, and again before its backward; the next block's are fetched meanwhile. The network's parameters
-// must be views into arena(). Used by the thread that runs the network.
+// must be views into arena(). A pass lies between begin() and finish(). Used by the thread that runs the
+// network.
 class LaneGather final : public model::BlockWatch {
  public:
   struct Options {
@@ -31,10 +33,9 @@ class LaneGather final : public model::BlockWatch {
   float* arena() const { return arena_ ? arena_->data() : options_.shared; }
   torch::Tensor enter(int block, torch::Tensor input) override;
   torch::Tensor leave(int block, torch::Tensor output) override;
-  // After backward: nothing is held any more.
-  void finish() {
-    if (arena_) arena_->release_all();
-  }
+  void begin(strategy::Pass pass);
+  // Nothing is held any more.
+  void finish();
 
  private:
   class AtBackward;
@@ -47,6 +48,11 @@ class LaneGather final : public model::BlockWatch {
 
   Options options_;
   std::optional<compute::GatheredArena> arena_;
+  strategy::Pass pass_ = strategy::Pass::kForward;
 };
+
+// What a group's parameters need to be there for a network; null: they always are. Its passes are the
+// thread's.
+std::unique_ptr<LaneGather> make_gather(strategy::AllreduceGroup& group, model::Network& network, int thread);
 
 }  // namespace distbelief::train

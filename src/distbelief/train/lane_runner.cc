@@ -48,6 +48,7 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
                           double items) {
   auto begin = clock_.start(Phase::kData);
   options_.sharing->begin_lane(lane);
+  if (options_.gather) options_.gather->begin(strategy::Pass::kThereAndBack);
   const data::Batch& batch = options_.next_batch();
   auto now = clock_.start(Phase::kForward);
   traced("data", begin, now);
@@ -67,11 +68,11 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
     traced("forward", begin, now);
     in_backward_ = false;
     replica_.backward(loss, float(1.0 / items), sink_);
-    if (options_.gather) options_.gather->finish();
     const auto end = clock_.start(Phase::kOther);
     traced("backward", now, end);
     lane_time_ = end - lane_begin;
   }
+  if (options_.gather) options_.gather->finish();
   options_.sharing->end_lane();
 }
 

@@ -44,6 +44,7 @@ class LaneRunner {
   report::PhaseClock& clock() { return clock_; }
   model::Network& network() { return *options_.network; }
   compute::BufferSet& buffers() { return buffers_; }
+  LaneGather* gather() { return options_.gather.get(); }
 
  private:
   void dawdle() const;

@@ -85,7 +85,7 @@ Evaluation LaneTeam::evaluate(const data::BatchMaker& maker, std::uint64_t sampl
   if (!options_.group->gathers_between_hosts())
     return train::evaluate(runners_[0]->network(), *options_.task, maker, samples, *options_.workers);
   model::Network& network = runners_[0]->network();
-  strategy::BlockPasses& passes = *options_.group->sharing(0).passes();
+  LaneGather& gather = *runners_[0]->gather();
   const std::uint64_t chunks = (samples + kEvaluationChunk - 1) / kEvaluationChunk;
   const auto workers = std::uint64_t(options_.workers->size());
   // All gather blocks as often as the busiest worker needs them.
@@ -96,9 +96,9 @@ Evaluation LaneTeam::evaluate(const data::BatchMaker& maker, std::uint64_t sampl
   for (auto chunk = std::uint64_t(options_.workers->rank()); chunk < chunks; chunk += workers) {
     const std::uint64_t begin = chunk * kEvaluationChunk;
     maker.eval_batch({begin, std::min(samples, begin + kEvaluationChunk)}, batch);
-    passes.begin_lap();
+    gather.begin(strategy::Pass::kForward);
     scores[begin] = options_.task->score(network, as_tensors(batch));
-    passes.end_lap();
+    gather.finish();
   }
   network.train();
   // Before the workers talk to each other: until then the exchange does.

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <optional>
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/random.h"
+#include "distbelief/train/lane_gather.h"
 #include "distbelief/train/tensor_type.h"
 
 namespace distbelief::train {
@@ -20,13 +23,22 @@ struct PipelineTeam::Part {
   Part(Stage& of, StageStreams ways, std::int64_t lanes)
       : stage(of),
         streams(std::move(ways)),
-        replica(of.network, of.group->layout(), of.group->parameters()),
+        gather(make_gather(*of.group, *of.network, 0)),
+        replica(of.network, of.group->layout(), gather ? gather->arena() : of.group->parameters()),
         buffers(*of.network),
         step_buffers(buffers.size()),
         flights(std::size_t(lanes)) {}
 
   Stage& stage;
+  void begin(strategy::Pass pass) {
+    if (gather) gather->begin(pass);
+  }
+  void finish_pass() {
+    if (gather) gather->finish();
+  }
+
   StageStreams streams;
+  std::unique_ptr<LaneGather> gather;  // null: parameters are always there
   compute::Replica replica;
   compute::BufferSet buffers;
   std::vector<float> step_buffers;  // what every lane starts from
@@ -94,9 +106,8 @@ int index_of(const std::vector<compute::Layout::Parameter>& parameters, const st
 PipelineTeam::PipelineTeam(Options options)
     : options_(std::move(options)),
       place_(strategy::place_of(options_.mesh, options_.world->rank())),
-      shape_{.pipeline = options_.mesh.pipeline,
-             .chunks = options_.chunks,
-             .lanes = options_.end_lane - options_.first_lane},
+      shape_{
+          .pipeline = options_.mesh.pipeline, .chunks = options_.chunks, .lanes = std::ssize(options_.lanes)},
       actions_(strategy::pipeline_actions(options_.schedule, shape_, place_.pipeline)) {
   const Tie tie = find_tie(*options_.outline);
   ways_ = std::make_unique<StageWays>(*options_.world, StageWays::Options{.mesh = options_.mesh,
@@ -106,6 +117,8 @@ PipelineTeam::PipelineTeam(Options options)
                                                                           .tied_guest = tie.guest,
                                                                           .tied_bytes = tie.bytes});
   for (Stage& stage : options_.stages) {
+    stage.group->gather_blocks(block_spans(*stage.network, stage.group->layout()),
+                               strategy::passes_of(actions_, stage.index, way_back(stage)));
     parts_.push_back(std::make_unique<Part>(stage, ways_->streams_of(stage.index), shape_.lanes));
     Part& part = *parts_.back();
     if (stage.index != tie.owner && stage.index != tie.guest) continue;
@@ -144,11 +157,15 @@ void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wis
   }
   for (const strategy::PipelineAction& action : actions_) {
     Part& part = *parts_[std::size_t(action.stage / shape_.pipeline)];
-    const std::int64_t lane = options_.first_lane + action.lane;
-    if (action.kind == strategy::PipelineAction::Kind::kForward)
-      forward(part, lane, step);
-    else
-      backward(part, lane, step);
+    const std::int64_t lane = options_.lanes[std::size_t(action.lane)];
+    Flight& flight = part.flights[std::size_t(action.lane)];
+    if (action.kind == strategy::PipelineAction::Kind::kForward) {
+      part.begin(strategy::Pass::kForward);
+      forward(part, flight, lane, step);
+      part.finish_pass();
+    } else {
+      backward(part, std::exchange(flight, {}), lane, step);
+    }
   }
   finish();
 }
@@ -161,8 +178,7 @@ void PipelineTeam::take_batch(Part& part, Flight& flight) {
   if (is_last(part)) flight.target = tensors.target.clone();
 }
 
-void PipelineTeam::forward(Part& part, std::int64_t lane, const Step& step) {
-  Flight& flight = part.flights[std::size_t(lane - options_.first_lane)];
+void PipelineTeam::forward(Part& part, Flight& flight, std::int64_t lane, const Step& step) {
   clock_.start(Phase::kData);
   take_batch(part, flight);
   if (step.plan.lane_samples[std::size_t(lane)] == 0) return;
@@ -197,11 +213,19 @@ torch::Tensor PipelineTeam::run_blocks(Part& part, Flight& flight, std::int64_t 
                                  {flight.input, flight.target, step.plan.lane_samples[std::size_t(lane)]});
 }
 
-void PipelineTeam::backward(Part& part, std::int64_t lane, const Step& step) {
+strategy::Pass PipelineTeam::way_back(const Stage& stage) const {
+  const bool is_last_stage = stage.index + 1 == shape_.stages();
+  return options_.recompute && !is_last_stage ? strategy::Pass::kThereAndBack : strategy::Pass::kBackward;
+}
+
+void PipelineTeam::backward(Part& part, Flight flight, std::int64_t lane, const Step& step) {
   strategy::AllreduceSharing& sharing = part.stage.group->sharing(0);
   sharing.begin_lane(lane);
-  if (step.plan.lane_samples[std::size_t(lane)] == 0) return sharing.end_lane();
-  Flight flight = std::move(part.flights[std::size_t(lane - options_.first_lane)]);
+  part.begin(way_back(part.stage));
+  if (step.plan.lane_samples[std::size_t(lane)] == 0) {
+    part.finish_pass();
+    return sharing.end_lane();
+  }
   std::memcpy(sharing.lane_buffers().data(), flight.values.data(), flight.values.size() * sizeof(float));
   torch::Tensor gradient;
   if (!is_last(part)) {
@@ -226,6 +250,7 @@ void PipelineTeam::backward(Part& part, std::int64_t lane, const Step& step) {
     sharing.gradient(parameter, values);
     if (options_.in_backward && !std::exchange(in_backward, true)) options_.in_backward();
   });
+  part.finish_pass();
   if (!is_first(part)) send(*part.streams.gradients_out, flight.input.grad(), lane);
   if (part.tied.defined() && part.tied_parameter < 0) {
     send(*part.streams.tied_out, part.tied.grad(), lane);
@@ -261,12 +286,22 @@ double PipelineTeam::squared_norm() {
   return std::accumulate(norms.begin(), norms.end(), 0.0);
 }
 
+// As it is now, wherever its parts are.
+torch::Tensor PipelineTeam::tied_weight(const Part& part) {
+  if (!part.gather) return part.tied;
+  strategy::AllreduceGroup& group = *part.stage.group;
+  const compute::Entry& entry = group.layout().entries()[std::size_t(part.tied_parameter)];
+  torch::Tensor whole = torch::empty(part.tied.sizes(), torch::kFloat32);
+  group.read_everywhere({entry.offset, entry.offset + entry.count}, whole.data_ptr<float>());
+  return whole;
+}
+
 // The stage that only reads a tied weight gets its new values.
 void PipelineTeam::share_tied() {
   constexpr std::int64_t kWeight = -1;
   const torch::NoGradGuard no_grad;
   for (const auto& part : parts_)
-    if (part->tied_parameter >= 0) send(*part->streams.tied_out, part->tied, kWeight);
+    if (part->tied_parameter >= 0) send(*part->streams.tied_out, tied_weight(*part), kWeight);
   for (const auto& part : parts_)
     if (part->tied.defined() && part->tied_parameter < 0)
       part->tied.copy_(receive(*part->streams.tied_in, kWeight));
@@ -289,15 +324,28 @@ LaneNotes PipelineTeam::meet_notes() {
 
 Evaluation PipelineTeam::evaluate(const data::BatchMaker& maker, std::uint64_t samples) {
   data::Batch batch;
-  for (const auto& part : parts_) part->stage.network->eval();
-  const Evaluation result = train::evaluate({.samples = samples,
-                                             .items_per_sample = options_.task->items_per_sample(),
-                                             .part = place_.data,
-                                             .parts = options_.mesh.data},
-                                            options_.world->communicator(),
-                                            [&](data::Range range) { return score(maker, range, batch); });
-  for (const auto& part : parts_) part->stage.network->train();
-  return result;
+  std::map<std::uint64_t, Score> scores;  // by the chunk's first sample
+  const EvaluationShare share{.samples = samples,
+                              .items_per_sample = options_.task->items_per_sample(),
+                              .part = place_.data,
+                              .parts = options_.mesh.data};
+  const std::uint64_t chunks = (samples + kEvaluationChunk - 1) / kEvaluationChunk;
+  const auto parts = std::uint64_t(share.parts);
+  for (const auto& part : parts_) {
+    part->stage.network->eval();
+    part->stage.group->begin_evaluation(std::int64_t((chunks + parts - 1) / parts));
+  }
+  for (auto chunk = std::uint64_t(share.part); chunk < chunks; chunk += parts) {
+    const std::uint64_t begin = chunk * kEvaluationChunk;
+    scores[begin] = score(maker, {begin, std::min(samples, begin + kEvaluationChunk)}, batch);
+  }
+  // Before the workers talk to each other: until then the exchange does.
+  for (const auto& part : parts_) {
+    part->stage.network->train();
+    part->stage.group->end_evaluation();
+  }
+  return train::evaluate(share, options_.world->communicator(),
+                         [&](data::Range range) { return scores.at(range.begin); });
 }
 
 Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data::Batch& batch) {
@@ -311,12 +359,15 @@ Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data
       tensors = as_tensors(batch);
     }
     if (!is_first(*part)) tensors.input = receive(*part->streams.activations_in, tag);
-    if (is_last(*part)) {
+    part->begin(strategy::Pass::kForward);
+    torch::Tensor output;
+    if (is_last(*part))
       score = options_.task->score(*part->stage.network, tensors);
-      if (!part_of_group_leads()) score = {};
-    } else {
-      send(*part->streams.activations_out, part->stage.network->forward(tensors.input), tag);
-    }
+    else
+      output = part->stage.network->forward(tensors.input);
+    part->finish_pass();
+    if (is_last(*part) && !part_of_group_leads()) score = {};
+    if (!is_last(*part)) send(*part->streams.activations_out, output, tag);
   }
   return score;
 }

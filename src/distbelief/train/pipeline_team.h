@@ -7,6 +7,7 @@
 #include "distbelief/comm/world.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/report/trace.h"
+#include "distbelief/strategy/block_passes.h"
 #include "distbelief/strategy/pipeline_schedule.h"
 #include "distbelief/train/stage.h"
 #include "distbelief/train/stage_streams.h"
@@ -19,7 +20,8 @@ namespace distbelief::train {
 // "PipeDream", 2019, and "Efficient Large-Scale Language Model Training", 2021). A lane is a micro-batch: the
 // activations of each lane go from stage to stage, its gradients back, in the order of the schedule; every
 // stage hands its lanes' gradients to those who hold the same stage, in the order of lanes. So the bits are
-// those of one process with the same lanes. One thread.
+// those of one process with the same lanes. Where workers share out parameters (ZeRO-3) a stage has those of
+// a block only while it runs. One thread.
 class PipelineTeam final : public Team {
  public:
   struct Options {
@@ -28,11 +30,10 @@ class PipelineTeam final : public Team {
     const NetworkOutline* outline = nullptr;
     strategy::Mesh mesh;
     strategy::PipelineSchedule schedule = strategy::PipelineSchedule::kOneForwardOneBackward;
-    int chunks = 1;               // stages per worker
-    bool recompute = false;       // activations inside a stage are computed again for backward
-    std::size_t array_bytes = 0;  // of the largest array between two stages
-    std::int64_t first_lane = 0;  // of this replica
-    std::int64_t end_lane = 1;
+    int chunks = 1;                     // stages per worker
+    bool recompute = false;             // activations inside a stage are computed again for backward
+    std::size_t array_bytes = 0;        // of the largest array between two stages
+    std::vector<std::int64_t> lanes{};  // of this replica, in the order in which it carries them
     const Task* task = nullptr;
     // On workers of the first and the last stage; lent until the next one.
     std::function<TensorBatch()> next_batch;
@@ -59,12 +60,14 @@ class PipelineTeam final : public Team {
   struct Step;
 
   void run_step(const strategy::StepPlan& plan, const LaneNotes& wishes);
-  void forward(Part& part, std::int64_t lane, const Step& step);
-  void backward(Part& part, std::int64_t lane, const Step& step);
+  void forward(Part& part, Flight& flight, std::int64_t lane, const Step& step);
+  void backward(Part& part, Flight flight, std::int64_t lane, const Step& step);
+  strategy::Pass way_back(const Stage& stage) const;
   torch::Tensor run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step);
   void take_batch(Part& part, Flight& flight);
   void finish();
   double squared_norm();
+  torch::Tensor tied_weight(const Part& part);
   void share_tied();
   LaneNotes meet_notes();
   Score score(const data::BatchMaker& maker, data::Range range, data::Batch& batch);

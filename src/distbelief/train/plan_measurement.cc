@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "distbelief/compute/gathered_arena.h"
 #include "distbelief/report/memory.h"
 #include "distbelief/strategy/allreduce_group.h"
 #include "distbelief/train/block_costs.h"
@@ -108,6 +109,26 @@ double copy_rate(comm::Communicator& workers) {
   return double(kCopied) / timed(workers, [&] { std::memcpy(to.data(), from.data(), kCopied); });
 }
 
+// Blocks in turn, as ZeRO-3 has them.
+double fetch_rate(World& world, const Config& config) {
+  constexpr std::size_t kElements = kCopied / sizeof(float);
+  World near = world.split(world.host());
+  strategy::AllreduceGroup::Options options = group_options(config);
+  options.threads = 1;
+  options.lanes = near.size();
+  options.zero = 3;
+  options.zero_inside_host = true;
+  strategy::AllreduceGroup group(near, {{"fetched", {std::int64_t(kElements)}}}, options);
+  compute::GatheredArena arena(
+      {.elements = group.layout().size(),
+       .blocks = {{{0, group.layout().size()}}},
+       .fetch = [&](compute::Span from, float* to) { group.read_parameters(from, to); }});
+  return double(kCopied) / timed(world.communicator(), [&] {
+           arena.hold(0);
+           arena.release(0);
+         });
+}
+
 strategy::LinkCosts measure_link(World& world) {
   if (world.hosts() == 1) return {};
   std::vector<float> values(kCopied / sizeof(float));
@@ -174,6 +195,7 @@ PlanMeasurement measure_for_plan(World& world, const Config& config, const PlanM
   }
   measured.machine.sharing = measure_sharing(world, config, parameter_bytes);
   measured.machine.copy_bytes_per_second = copy_rate(workers);
+  measured.machine.fetch_bytes_per_second = fetch_rate(world, config);
   measured.machine.between_hosts = measure_link(world);
   return measured;
 }
@@ -191,6 +213,7 @@ Json to_json(const PlanMeasurement& measurement) {
           {"base_bytes", machine.base_bytes},
           {"validated", measurement.validated},
           {"copy_bytes_per_second", machine.copy_bytes_per_second},
+          {"fetch_bytes_per_second", machine.fetch_bytes_per_second},
           {"sharing",
            {{"alone", machine.sharing.alone},
             {"together", machine.sharing.together},
@@ -210,6 +233,7 @@ PlanMeasurement plan_measurement_from_json(const Json& json) {
   measured.machine = {.cores = json.at("cores"),
                       .base_bytes = json.at("base_bytes"),
                       .copy_bytes_per_second = json.at("copy_bytes_per_second"),
+                      .fetch_bytes_per_second = json.at("fetch_bytes_per_second"),
                       .sharing = {.alone = sharing.at("alone"),
                                   .together = sharing.at("together"),
                                   .replicas = sharing.at("replicas"),

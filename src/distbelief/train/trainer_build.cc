@@ -191,8 +191,7 @@ void Trainer::build_groups() {
       compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
     stage.group->barrier();
     stage.group->forget_gathered();
-    if (stage.group->gathers_between_hosts())
-      stage.group->gather_blocks(block_spans(*stage.network, stage.group->layout()));
+    if (!is_cut()) stage.group->gather_blocks(block_spans(*stage.network, stage.group->layout()));
   }
 }
 
@@ -207,7 +206,7 @@ std::shared_ptr<model::Network> Trainer::make_network(const Stage& stage, Weight
     kept = group.gathers_between_hosts() ? group.host_spans()
                                          : std::vector<compute::Span>{{0, group.layout().size()}};
   return std::make_shared<model::Network>(job_.blueprint, stage.outline->blocks, job_.config.train.seed,
-                                          nullptr, [&](model::Network& network, int block) {
+                                          tensor_group_.get(), [&](model::Network& network, int block) {
                                             compute::move_parameters(
                                                 network.block(block), network, group.layout(),
                                                 {.arena = group.parameters(), .owned = kept});
@@ -249,16 +248,7 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
     from.read(values);
     to.write(values);
   }
-  std::unique_ptr<LaneGather> gather;
-  if (group().shares_out_parameters() || group().gathers_between_hosts()) {
-    LaneGather::Options options{.network = network.get(),
-                                .layout = &group().layout(),
-                                .shared = group().parameters(),
-                                .passes = group().sharing(thread).passes()};
-    if (group().shares_out_parameters())
-      options.fetch = [this](compute::Span from, float* to) { group().read_parameters(from, to); };
-    gather = std::make_unique<LaneGather>(options);
-  }
+  std::unique_ptr<LaneGather> gather = make_gather(group(), *network, thread);
   return std::make_unique<LaneRunner>(LaneRunner::Options{
       .network = std::move(network),
       .layout = &group().layout(),

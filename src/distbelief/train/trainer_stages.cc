@@ -48,6 +48,8 @@ void Trainer::lay_out() {
   array_bytes_ =
       samples * largest_array(stages_, mesh, world_,
                               torch::zeros(shape, job_.shape.tokens ? torch::kInt64 : torch::kFloat32));
+  if (job_.config.parallel.zero == 3)  // made anew where parameters are shared out
+    for (Stage& stage : stages_) stage.network.reset();
   checkpointer_.set_part(place * mesh.tensor + own.tensor, pipeline * mesh.tensor,
                          tensor_world_ ? &*tensor_world_ : nullptr);
 }
@@ -91,8 +93,7 @@ std::unique_ptr<Team> Trainer::make_pipeline_team() {
       .chunks = mesh_plan_.chunks,
       .recompute = job_.config.parallel.recompute,
       .array_bytes = array_bytes_,
-      .first_lane = carrier.first_lane,
-      .end_lane = carrier.end_lane,
+      .lanes = carrier.lanes,
       .task = task_.get(),
       .next_batch = [this, loader] { return as_tensors(next_batch(*loader)); },
       .in_backward = options_.faults.empty() ? std::function<void()>()

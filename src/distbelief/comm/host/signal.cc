@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/idle_work.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -20,8 +21,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // std::atomic::wait is for threads of one process; between processes the futex must not be private.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::milliseconds at_most) {
-  const timespec timeout{.tv_sec = at_most.count() / 1000, .tv_nsec = at_most.count() % 1000 * 1'000'000};
+// Less than a second.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds at_most) {
+  const timespec timeout{.tv_sec = 0, .tv_nsec = at_most.count()};
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }
 
@@ -69,11 +71,13 @@ void AbortRecord::check() const {
 }
 
 void Waiter::wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason& reason) const {
-  constexpr std::chrono::milliseconds kLook{50};  // how often a sleeper looks for an abort and the time
+  constexpr std::chrono::milliseconds kLook{50};       // how often a sleeper looks for an abort and the time
+  constexpr std::chrono::microseconds kIdleLook{100};  // and for work that others may wait for
   if (spin_until(signal, wanted, spin_)) return;
   const auto start = Clock::now();
   while (!signal.reached(wanted)) {
     abort_->check();
+    if (IdleWork::do_some()) continue;
     if (Clock::now() - start > deadline_)
       throw Error(
           ErrorCode::kTimeout,
@@ -84,7 +88,8 @@ void Waiter::wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason&
           {.rank = reason.rank, .operation = reason.operation, .step = reason.step});
     signal.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = signal.value.load(std::memory_order_seq_cst);
-    if (static_cast<std::int32_t>(seen - wanted) < 0) futex_wait(signal.value, seen, kLook);
+    if (static_cast<std::int32_t>(seen - wanted) < 0)
+      futex_wait(signal.value, seen, IdleWork::is_there() ? std::chrono::nanoseconds(kIdleLook) : kLook);
     signal.sleepers.fetch_sub(1, std::memory_order_seq_cst);
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/idle_work.h"
 #include "distbelief/comm/mpi/check.h"
 
 namespace distbelief::comm {
@@ -116,6 +117,7 @@ void MpiLink::wait(std::span<Request> requests, const char* operation) {
     if (done) return;
     const auto waited = Clock::now() - start;
     if (waited > deadline_) break;
+    if (IdleWork::do_some()) continue;
     if (waited > kSpin) std::this_thread::sleep_for(kNap);
   }
   const std::lock_guard lock(turn());
