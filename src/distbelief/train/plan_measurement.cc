@@ -109,23 +109,31 @@ double copy_rate(comm::Communicator& workers) {
   return double(kCopied) / timed(workers, [&] { std::memcpy(to.data(), from.data(), kCopied); });
 }
 
-// Blocks in turn, as ZeRO-3 has them.
+// Blocks in turn, as ZeRO-3 has them: more than caches hold.
 double fetch_rate(World& world, const Config& config) {
-  constexpr std::size_t kElements = kCopied / sizeof(float);
+  constexpr std::int64_t kBlocks = 16;
   World near = world.split(world.host());
   strategy::AllreduceGroup::Options options = group_options(config);
   options.threads = 1;
   options.lanes = near.size();
   options.zero = 3;
   options.zero_inside_host = true;
-  strategy::AllreduceGroup group(near, {{"fetched", {std::int64_t(kElements)}}}, options);
+  std::vector<compute::Layout::Parameter> parameters;
+  for (std::int64_t i = 0; i < kBlocks; ++i)
+    parameters.push_back({fmt::format("block{}", i), {std::int64_t(kCopied / sizeof(float))}});
+  strategy::AllreduceGroup group(near, parameters, options);
+  std::vector<std::vector<compute::Span>> blocks;
+  for (const compute::Entry& entry : group.layout().entries())
+    blocks.push_back({{entry.offset, entry.offset + entry.count}});
   compute::GatheredArena arena(
-      {.elements = group.layout().size(),
-       .blocks = {{{0, group.layout().size()}}},
-       .fetch = [&](compute::Span from, float* to) { group.read_parameters(from, to); }});
-  return double(kCopied) / timed(world.communicator(), [&] {
-           arena.hold(0);
-           arena.release(0);
+      {.elements = group.layout().size(), .blocks = blocks, .fetch = [&](compute::Span from, float* to) {
+         group.read_parameters(from, to);
+       }});
+  return double(kBlocks) * double(kCopied) / timed(world.communicator(), [&] {
+           for (int block = 0; block < int(kBlocks); ++block) {
+             arena.hold(block);
+             arena.release(block);
+           }
          });
 }
 
