@@ -7,8 +7,11 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/batch.h"
+#include "distbelief/data/cifar.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/synthetic.h"
+#include "distbelief/data/table_source.h"
+#include "distbelief/data/text.h"
 
 namespace distbelief::data {
 namespace {
@@ -109,6 +112,10 @@ std::vector<DataSetEntry> make_table() {
         {"length", tokens.length, "tokens in a sequence"},
         {"vocabulary", tokens.vocabulary, "how many different tokens"}},
        open_synthetic_tokens},
+      cifar10_entry(),
+      cifar100_entry(),
+      table_entry(),
+      text_entry(),
   };
 }
 
