@@ -9,9 +9,11 @@
 #include "distbelief/data/batch.h"
 #include "distbelief/data/cifar.h"
 #include "distbelief/data/idx.h"
+#include "distbelief/data/image_folder.h"
 #include "distbelief/data/synthetic.h"
 #include "distbelief/data/table_source.h"
 #include "distbelief/data/text.h"
+#include "distbelief/data/webdataset.h"
 
 namespace distbelief::data {
 namespace {
@@ -114,6 +116,8 @@ std::vector<DataSetEntry> make_table() {
        open_synthetic_tokens},
       cifar10_entry(),
       cifar100_entry(),
+      image_folder_entry(),
+      webdataset_entry(),
       table_entry(),
       text_entry(),
   };

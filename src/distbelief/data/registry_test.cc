@@ -36,8 +36,8 @@ TEST(DataRegistry, KnowsItsDataSets) {
     EXPECT_FALSE(entry.description.empty());
     for (const OptionSpec& option : entry.options) EXPECT_FALSE(option.help.empty()) << option.name;
   }
-  for (const char* name :
-       {"mnist", "fashion_mnist", "synthetic", "synthetic_tokens", "cifar10", "cifar100", "csv", "text"})
+  for (const char* name : {"mnist", "fashion_mnist", "synthetic", "synthetic_tokens", "cifar10", "cifar100",
+                           "image_folder", "webdataset", "csv", "text"})
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
 }
 
