@@ -16,7 +16,7 @@ install(TARGETS distbelief_library distbelief_base distbelief_data distbelief_mo
 install(EXPORT DistBeliefTargets NAMESPACE distbelief:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
 install(DIRECTORY src/distbelief DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "cluster" EXCLUDE PATTERN "rpc" EXCLUDE PATTERN "attendance.h" EXCLUDE PATTERN "worker*.h" EXCLUDE PATTERN "boundary.h" EXCLUDE PATTERN "state_archive.h" EXCLUDE PATTERN "state_keeper.h" EXCLUDE PATTERN "scratch_folder.h" EXCLUDE PATTERN "refusal.h" EXCLUDE PATTERN "sample_state.h" EXCLUDE PATTERN "file_size_limit.h" EXCLUDE
-    PATTERN "sample_parts.h" EXCLUDE PATTERN "damage.h" EXCLUDE PATTERN "thread_link.h" EXCLUDE PATTERN "thread_training.h" EXCLUDE)
+    PATTERN "written_images.h" EXCLUDE PATTERN "sample_parts.h" EXCLUDE PATTERN "damage.h" EXCLUDE PATTERN "thread_link.h" EXCLUDE PATTERN "thread_training.h" EXCLUDE)
 configure_package_config_file(cmake/DistBeliefConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -24,6 +24,7 @@ void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidd
 void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
 void add_check(CLI::App& app, const Invocation& invocation, Run& run);
 void add_models(CLI::App& app, const Invocation& invocation, Run& run);
+void add_init(CLI::App& app, const Invocation& invocation, Run& run);
 void add_datasets(CLI::App& app, const Invocation& invocation, Run& run);
 void add_plan(CLI::App& app, const Invocation& invocation, Run& run);
 void add_measure(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what plan starts

@@ -7,8 +7,13 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/batch.h"
+#include "distbelief/data/cifar.h"
 #include "distbelief/data/idx.h"
+#include "distbelief/data/image_folder.h"
 #include "distbelief/data/synthetic.h"
+#include "distbelief/data/table_source.h"
+#include "distbelief/data/text.h"
+#include "distbelief/data/webdataset.h"
 
 namespace distbelief::data {
 namespace {
@@ -109,6 +114,12 @@ std::vector<DataSetEntry> make_table() {
         {"length", tokens.length, "tokens in a sequence"},
         {"vocabulary", tokens.vocabulary, "how many different tokens"}},
        open_synthetic_tokens},
+      cifar10_entry(),
+      cifar100_entry(),
+      image_folder_entry(),
+      webdataset_entry(),
+      table_entry(),
+      text_entry(),
   };
 }
 

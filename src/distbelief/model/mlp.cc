@@ -85,7 +85,7 @@ std::vector<OptionSpec> mlp_options() {
 }
 
 Blueprint mlp_blueprint(const OptionMap& options, const DataShape& shape) {
-  require_images("mlp", shape);
+  require_dense("mlp", shape);
   LayerOptions layer{.index = 1,
                      .inputs = element_count(shape.input),
                      .activation = parse_activation(option<std::string>(options, "activation")),

@@ -34,6 +34,11 @@ void require_images(std::string_view model, const DataShape& shape) {
   }
 }
 
+void require_dense(std::string_view model, const DataShape& shape) {
+  if (!shape.tokens && shape.input.size() == 1 && all_positive(shape.input) && shape.classes > 0) return;
+  require_images(model, shape);
+}
+
 void require_tokens(std::string_view model, const DataShape& shape) {
   if (!shape.tokens || shape.input.size() != 1 || !all_positive(shape.input) || shape.classes < 1) {
     throw misfit(model, "tokens [length] and a vocabulary", shape,

@@ -15,6 +15,7 @@
 namespace distbelief::model {
 
 void require_images(std::string_view model, const DataShape& shape);  // [channels, height, width] and classes
+void require_dense(std::string_view model, const DataShape& shape);   // images or features
 void require_tokens(std::string_view model, const DataShape& shape);  // [length] and a vocabulary
 
 // Resolved options, checked for their range.

@@ -1,0 +1,65 @@
+#include "distbelief/cli/starter_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "distbelief/base/options.h"
+
+namespace distbelief::cli {
+namespace {
+
+constexpr std::uint64_t kMostStarterBatch = 64;
+constexpr std::uint64_t kStarterSamples = 200'000;  // that all epochs see together, about
+constexpr std::uint64_t kMostStarterEpochs = 20;
+
+std::string model_section(const data::Finding& finding) {
+  switch (finding.kind) {
+    case data::FindingKind::kTokens:
+      return "name = \"gpt\"\nlayers = 2                  # more and wider learn better, and slower\n"
+             "width = 64\nheads = 4\n";
+    case data::FindingKind::kFeatureClasses:
+    case data::FindingKind::kFeatureValues:
+      return "name = \"mlp\"\nhidden = [64, 32]           # widths of the hidden layers\n";
+    case data::FindingKind::kImages: break;
+  }
+  // The convolutional network halves its input twice and wants some pixels left.
+  constexpr std::int64_t kLeastForConvolutions = 12;
+  if (finding.side < kLeastForConvolutions) return "name = \"mlp\"\nhidden = [128]\n";
+  return "name = \"cnn\"                # resnet18 learns more, and takes longer\n";
+}
+
+std::string data_section(const data::Finding& finding, const std::string& path) {
+  std::string text = fmt::format("name = {}\npath = {}\n", to_string(OptionValue(finding.data_set)),
+                                 to_string(OptionValue(path)));
+  for (const auto& [name, value] : finding.options) text += fmt::format("{} = {}\n", name, to_string(value));
+  return text;
+}
+
+std::string train_section(const data::Finding& finding) {
+  const std::uint64_t samples = std::max<std::uint64_t>(finding.samples, 1);
+  const std::uint64_t batch = std::clamp<std::uint64_t>(samples / 20, 4, kMostStarterBatch);
+  const std::uint64_t epochs = std::clamp<std::uint64_t>(kStarterSamples / samples, 1, kMostStarterEpochs);
+  return fmt::format(
+      "epochs = {}\nbatch_size = {}             # over all workers together\nseed = 1\n"
+      "optimizer = \"adamw\"\nlr = 0.001\nschedule = \"cosine\"         # from lr down to 0 at the last "
+      "step\n",
+      epochs, batch);
+}
+
+}  // namespace
+
+std::string starter_job(const data::Finding& finding, const std::string& path) {
+  std::string text = "# A start, written by `distbelief init`. What it found:\n";
+  for (const std::string& note : finding.notes) text += fmt::format("#   {}\n", note);
+  text +=
+      fmt::format("# `distbelief datasets` lists the options of '{}', docs/job_file.md every other key.\n",
+                  finding.data_set);
+  text += "\n[model]\n" + model_section(finding);
+  text += "\n[data]\n" + data_section(finding, path);
+  text += "\n[train]\n" + train_section(finding);
+  text += "\n[parallel]\nworkers = 2\n";
+  return text;
+}
+
+}  // namespace distbelief::cli

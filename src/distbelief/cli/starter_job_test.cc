@@ -1,0 +1,51 @@
+#include "distbelief/cli/starter_job.h"
+
+#include <gtest/gtest.h>
+
+#include "distbelief/cli/job_check.h"
+#include "distbelief/cli/job_file.h"
+
+namespace distbelief::cli {
+namespace {
+
+TEST(StarterJob, IsAJobFileThatSaysWhatItFound) {
+  data::Finding finding{.data_set = "csv", .kind = data::FindingKind::kFeatureClasses};
+  finding.options = {{"target", std::string("y \"quoted\"")}, {"ignore", std::string("id")}};
+  finding.notes = {"a table of 100 rows"};
+  finding.samples = 100;
+  const std::string text = starter_job(finding, "/some where/t.csv");
+  EXPECT_NE(text.find("#   a table of 100 rows\n"), std::string::npos) << text;
+  const Config config = parse_job(text, "job.toml");
+  EXPECT_NO_THROW(validate(config));
+  EXPECT_EQ(config.model.name, "mlp");
+  EXPECT_EQ(config.data.name, "csv");
+  EXPECT_EQ(config.data.path, "/some where/t.csv");
+  EXPECT_EQ(config.data.options, finding.options);
+}
+
+TEST(StarterJob, ChoosesAModelForTheKindAndSize) {
+  const auto model = [](data::FindingKind kind, std::int64_t side) {
+    data::Finding finding{.data_set = "x", .kind = kind};
+    finding.side = side;
+    return parse_job(starter_job(finding, "p"), "job.toml").model.name;
+  };
+  EXPECT_EQ(model(data::FindingKind::kTokens, 0), "gpt");
+  EXPECT_EQ(model(data::FindingKind::kFeatureValues, 0), "mlp");
+  EXPECT_EQ(model(data::FindingKind::kImages, 64), "cnn");
+  EXPECT_EQ(model(data::FindingKind::kImages, 8), "mlp");
+}
+
+TEST(StarterJob, FitsBatchAndEpochsToTheSamples) {
+  const auto job = [](std::uint64_t samples) {
+    data::Finding finding{.data_set = "x"};
+    finding.samples = samples;
+    return parse_job(starter_job(finding, "p"), "job.toml").train;
+  };
+  EXPECT_EQ(job(0).batch_size, 4);
+  EXPECT_EQ(job(10'000'000).epochs, 1);
+  EXPECT_EQ(job(10'000'000).batch_size, 64);
+  EXPECT_EQ(job(100).epochs, 20);
+}
+
+}  // namespace
+}  // namespace distbelief::cli

@@ -1,0 +1,100 @@
+#include "distbelief/data/image/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "distbelief/base/error.h"
+#include "distbelief/data/image/png.h"
+
+namespace distbelief::data {
+namespace {
+
+constexpr std::int64_t kMostImageSide = 4096;
+
+bool is_jpeg(std::span<const std::uint8_t> file) {
+  return file.size() >= 3 && file[0] == 0xFF && file[1] == 0xD8 && file[2] == 0xFF;
+}
+
+ImageFault neither_kind() {
+  return ImageFault(0, "neither JPEG nor PNG: its first bytes are those of something else");
+}
+
+std::uint32_t side_option(const std::string& owner, const OptionMap& options, const std::string& name,
+                          std::int64_t least) {
+  const auto value = option<std::int64_t>(options, name);
+  if (value < least || value > kMostImageSide)
+    throw Error(ErrorCode::kBadInput, fmt::format("{}: option '{}' must be {} to {} pixels, it is {}", owner,
+                                                  name, least, kMostImageSide, value));
+  return static_cast<std::uint32_t>(value);
+}
+
+}  // namespace
+
+std::vector<OptionSpec> image_options() {
+  return {
+      {"resize", std::int64_t{256}, "shorter side of an image, pixels, before it is cropped; 0: as it is"},
+      {"crop", std::int64_t{224}, "side of the square that is cut from the middle, pixels"},
+      {"channels", std::int64_t{3}, "3: colour; 1: grey"}};
+}
+
+ImageSettings image_settings(const std::string& owner, const OptionMap& options) {
+  ImageSettings settings;
+  settings.size.resize = side_option(owner, options, "resize", 0);
+  settings.size.crop = side_option(owner, options, "crop", 1);
+  settings.channels = static_cast<std::uint32_t>(option<std::int64_t>(options, "channels"));
+  if (settings.channels != 1 && settings.channels != 3)
+    throw Error(ErrorCode::kBadInput, fmt::format("{}: option 'channels' must be 3 or 1, it is {}", owner,
+                                                  option<std::int64_t>(options, "channels")));
+  if (settings.size.resize != 0 && settings.size.resize < settings.size.crop)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{}: option 'crop' must not exceed 'resize', found {} and {}", owner,
+                            settings.size.crop, settings.size.resize));
+  return settings;
+}
+
+SampleSpec image_spec(const ImageSettings& settings, std::int64_t classes) {
+  SampleSpec spec;
+  spec.input_shape = {settings.channels, settings.size.crop, settings.size.crop};
+  spec.classes = classes;
+  // ImageNet's, which photographs in general are near to.
+  spec.mean =
+      settings.channels == 3 ? std::vector<float>{0.485F, 0.456F, 0.406F} : std::vector<float>{0.449F};
+  spec.deviation =
+      settings.channels == 3 ? std::vector<float>{0.229F, 0.224F, 0.225F} : std::vector<float>{0.226F};
+  return spec;
+}
+
+void ImageDecoder::decode(std::span<const std::uint8_t> file, const ImageSettings& settings,
+                          std::uint8_t* planes) {
+  const DecodeRequest request{
+      .channels = settings.channels, .least_side = settings.size.resize, .most_pixels = settings.most_pixels};
+  if (is_jpeg(file))
+    jpeg_.decode(file, request, pixels_);
+  else if (is_png(file))
+    decode_png(file, request, pixels_, rows_);
+  else
+    throw neither_kind();
+  fitter_.fit(pixels_, plan_fit({pixels_.width, pixels_.height}, settings.size), settings.size.crop, planes);
+}
+
+ImageSize ImageDecoder::size(std::span<const std::uint8_t> file) {
+  if (is_jpeg(file)) return jpeg_.size(file);
+  if (is_png(file)) return png_size(file);
+  throw neither_kind();
+}
+
+ImageDecoder& thread_decoder() {
+  thread_local ImageDecoder decoder;
+  return decoder;
+}
+
+bool has_image_ending(const std::filesystem::path& path) {
+  std::string ending = path.extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+}  // namespace distbelief::data

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "distbelief/base/options.h"
+#include "distbelief/data/image/fit.h"
+#include "distbelief/data/image/jpeg.h"
+#include "distbelief/data/image/pixels.h"
+#include "distbelief/data/source.h"
+
+namespace distbelief::data {
+
+// How images of files become samples of one shape: options of every source that decodes images.
+struct ImageSettings {
+  FitSize size;
+  std::uint32_t channels = 3;
+  std::uint64_t most_pixels = std::uint64_t{1} << 26;
+};
+std::vector<OptionSpec> image_options();
+// `owner` ("data set 'image_folder'") begins the Error(kBadInput) for values that do not fit.
+ImageSettings image_settings(const std::string& owner, const OptionMap& options);
+SampleSpec image_spec(const ImageSettings& settings, std::int64_t classes);
+
+inline constexpr std::uint64_t kMostImageBytes = std::uint64_t{256} << 20;  // of a file
+
+// From a file's bytes to a sample: JPEG or PNG, known by the first bytes whatever the name. Keeps working
+// space. One thread.
+class ImageDecoder {
+ public:
+  // Writes channels x crop x crop bytes. Throws ImageFault.
+  void decode(std::span<const std::uint8_t> file, const ImageSettings& settings, std::uint8_t* planes);
+  ImageSize size(std::span<const std::uint8_t> file);
+
+  std::vector<std::uint8_t>& file_space() { return file_; }  // for the caller to read a file into
+
+ private:
+  JpegDecoder jpeg_;
+  Fitter fitter_;
+  Pixels pixels_;
+  std::vector<std::uint8_t*> rows_;
+  std::vector<std::uint8_t> file_;
+};
+
+// The calling thread's own. Source::read() is shared by threads and may not allocate.
+ImageDecoder& thread_decoder();
+
+// Whether a name ends as images do that are decoded here: .jpg, .jpeg, .png in any case.
+bool has_image_ending(const std::filesystem::path& path);
+
+}  // namespace distbelief::data

@@ -1,0 +1,197 @@
+#include "distbelief/data/image/jpeg.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+
+#include <jerror.h>
+#include <jpeglib.h>  // after <cstdio>, which it needs and does not include
+
+namespace distbelief::data {
+namespace {
+
+constexpr long kMostDecoderBytes = 256L << 20;  // coefficients of a large progressive picture
+constexpr int kMostScans = 200;                 // usual are 10; each costs a pass over the whole picture
+constexpr JDIMENSION kRowsAtOnce = 16;
+
+// What goes wrong below libjpeg comes back by longjmp: no exception may pass through C.
+struct JpegErrors {
+  jpeg_error_mgr manager;
+  std::jmp_buf jump;
+  char reason[JMSG_LENGTH_MAX];
+};
+
+JpegErrors& errors_of(j_common_ptr info) { return *reinterpret_cast<JpegErrors*>(info->err); }
+
+[[noreturn]] void leave(j_common_ptr info) {
+  JpegErrors& errors = errors_of(info);
+  errors.manager.format_message(info, errors.reason);
+  std::longjmp(errors.jump, 1);
+}
+
+// libjpeg goes on after most damage with a warning and grey pixels. Lost data is an error here; oddities of
+// writers (bytes between segments and the like) are not.
+void judge_message(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  switch (info->err->msg_code) {
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_MUST_RESYNC:
+    case JWRN_NOT_SEQUENTIAL: leave(info);
+    default: return;
+  }
+}
+
+void print_nothing(j_common_ptr) {}
+
+void count_scans(j_common_ptr info) {
+  if (!info->is_decompressor) return;
+  const auto* decoder = reinterpret_cast<j_decompress_ptr>(info);
+  if (decoder->input_scan_number <= kMostScans) return;
+  std::snprintf(errors_of(info).reason, JMSG_LENGTH_MAX, "more than %d scans", kMostScans);
+  std::longjmp(errors_of(info).jump, 1);
+}
+
+// Of 1/1, 1/2, 1/4 and 1/8, which have fast code, the smallest that leaves the shorter side long enough.
+unsigned eighths(ImageSize size, std::uint32_t least_side) {
+  if (least_side == 0) return 8;
+  const std::uint32_t side = std::min(size.width, size.height);
+  for (const unsigned eighth : {1U, 2U, 4U})
+    if ((std::uint64_t{side} * eighth + 7) / 8 >= least_side) return eighth;
+  return 8;
+}
+
+// Adobe's CMYK is inverted: 255 is no ink.
+void cmyk_to_output(const std::uint8_t* from, std::size_t count, std::uint32_t channels, std::uint8_t* to) {
+  const auto mix = [](std::uint32_t ink, std::uint32_t black) { return (ink * black + 127) / 255; };
+  for (std::size_t i = 0; i < count; ++i, from += 4) {
+    const std::uint32_t red = mix(from[0], from[3]), green = mix(from[1], from[3]),
+                        blue = mix(from[2], from[3]);
+    if (channels == 1) {
+      *to++ = grey_of(red, green, blue);
+    } else {
+      *to++ = static_cast<std::uint8_t>(red);
+      *to++ = static_cast<std::uint8_t>(green);
+      *to++ = static_cast<std::uint8_t>(blue);
+    }
+  }
+}
+
+}  // namespace
+
+struct JpegDecoder::State {
+  jpeg_decompress_struct info;
+  JpegErrors errors;
+  jpeg_progress_mgr progress;
+  std::vector<std::uint8_t> inks;  // a row of CMYK
+
+  std::uint64_t offset(std::size_t file_bytes) const {
+    return info.src == nullptr ? 0 : file_bytes - std::min(file_bytes, info.src->bytes_in_buffer);
+  }
+  // These return false after a longjmp, which may only leave frames that have nothing to destroy.
+  bool read_header(std::span<const std::uint8_t> file);
+  bool start(const DecodeRequest& request, unsigned scale);
+  bool read_rows(Pixels& out);
+  bool read_inks(Pixels& out);
+};
+
+bool JpegDecoder::State::read_header(std::span<const std::uint8_t> file) {
+  if (setjmp(errors.jump) != 0) return false;
+  jpeg_mem_src(&info, file.data(), file.size());
+  jpeg_read_header(&info, TRUE);
+  return true;
+}
+
+bool JpegDecoder::State::start(const DecodeRequest& request, unsigned scale) {
+  if (setjmp(errors.jump) != 0) return false;
+  info.scale_num = scale;
+  info.scale_denom = 8;
+  info.dct_method = JDCT_ISLOW;
+  const bool inked = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  info.out_color_space = inked ? JCS_CMYK : request.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg_start_decompress(&info);
+  return true;
+}
+
+bool JpegDecoder::State::read_rows(Pixels& out) {
+  if (setjmp(errors.jump) != 0) return false;
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW rows[kRowsAtOnce];
+    const JDIMENSION count = std::min(kRowsAtOnce, info.output_height - info.output_scanline);
+    for (JDIMENSION i = 0; i < count; ++i)
+      rows[i] = out.bytes.data() + (info.output_scanline + i) * out.row_bytes();
+    jpeg_read_scanlines(&info, rows, count);
+  }
+  jpeg_finish_decompress(&info);
+  return true;
+}
+
+bool JpegDecoder::State::read_inks(Pixels& out) {
+  if (setjmp(errors.jump) != 0) return false;
+  while (info.output_scanline < info.output_height) {
+    std::uint8_t* to = out.bytes.data() + info.output_scanline * out.row_bytes();
+    JSAMPROW row = inks.data();
+    jpeg_read_scanlines(&info, &row, 1);
+    cmyk_to_output(inks.data(), out.width, out.channels, to);
+  }
+  jpeg_finish_decompress(&info);
+  return true;
+}
+
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
+  std::memset(&state_->info, 0, sizeof state_->info);
+  state_->info.err = jpeg_std_error(&state_->errors.manager);
+  state_->errors.manager.error_exit = leave;
+  state_->errors.manager.emit_message = judge_message;
+  state_->errors.manager.output_message = print_nothing;
+  if (setjmp(state_->errors.jump) != 0) throw std::bad_alloc();  // all that can fail here
+  jpeg_create_decompress(&state_->info);
+  state_->info.mem->max_memory_to_use = kMostDecoderBytes;
+  state_->progress = {};
+  state_->progress.progress_monitor = count_scans;
+  state_->info.progress = &state_->progress;
+}
+
+JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&state_->info); }
+
+void JpegDecoder::decode(std::span<const std::uint8_t> file, const DecodeRequest& request, Pixels& out) {
+  State& state = *state_;
+  const auto require = [&](bool done) {
+    if (done) return;
+    const std::uint64_t offset = state.offset(file.size());
+    jpeg_abort_decompress(&state.info);
+    throw ImageFault(offset, fmt::format("damaged JPEG: {}", state.errors.reason));
+  };
+  require(state.read_header(file));
+  const ImageSize size{state.info.image_width, state.info.image_height};
+  try {
+    require_pixels(size, request.most_pixels, state.offset(file.size()));
+  } catch (const ImageFault&) {
+    jpeg_abort_decompress(&state.info);
+    throw;
+  }
+  require(state.start(request, eighths(size, request.least_side)));
+  out.width = state.info.output_width;
+  out.height = state.info.output_height;
+  out.channels = request.channels;
+  out.bytes.resize(out.row_bytes() * out.height);
+  const bool inked = state.info.out_color_space == JCS_CMYK;
+  if (inked) state.inks.resize(std::size_t{4} * out.width);
+  require(inked ? state.read_inks(out) : state.read_rows(out));
+}
+
+ImageSize JpegDecoder::size(std::span<const std::uint8_t> file) {
+  const bool read = state_->read_header(file);
+  const std::uint64_t offset = state_->offset(file.size());
+  const ImageSize size{state_->info.image_width, state_->info.image_height};
+  jpeg_abort_decompress(&state_->info);
+  if (!read) throw ImageFault(offset, fmt::format("damaged JPEG: {}", state_->errors.reason));
+  return size;
+}
+
+}  // namespace distbelief::data

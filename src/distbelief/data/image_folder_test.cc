@@ -1,0 +1,96 @@
+#include "distbelief/data/image_folder.h"
+
+#include <gtest/gtest.h>
+
+#include "distbelief/base/refusal.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/data/image/written_images.h"
+
+namespace distbelief::data {
+namespace {
+
+using ::testing::IsSubstring;
+
+class ImageFolder : public testing::Test {
+ protected:
+  void image(const std::string& name, std::uint32_t value) {
+    const std::filesystem::path path = folder_.path() / name;
+    std::filesystem::create_directories(path.parent_path());
+    const Drawing plain = draw(8, 8, [=](auto, auto, auto) { return value; });
+    write_text(path, has_image_ending(path) && path.extension() != ".png" ? to_jpeg(plain) : to_png(plain));
+  }
+  DataSet open(const OptionMap& extra = {}) {
+    DataConfig config;
+    config.name = "image_folder";
+    config.path = folder_.path().string();
+    config.options = {{"resize", std::int64_t{0}}, {"crop", std::int64_t{4}}};
+    for (const auto& [name, value] : extra) config.options[name] = value;
+    return open_data_set(config);
+  }
+  static std::pair<int, std::int64_t> sample(const Source& source, std::uint64_t index) {
+    std::vector<std::uint8_t> planes(48);
+    std::int64_t label = -1;
+    source.read(index, planes.data(), &label);
+    return {planes[0], label};
+  }
+  ScratchFolder folder_;
+};
+
+TEST_F(ImageFolder, ReadsPartsAndClassesInOrder) {
+  image("train/dog/b.PNG", 30);
+  image("train/dog/a.jpeg", 20);
+  image("train/cat/z.jpg", 10);
+  image("test/dog/x.png", 40);
+  write_text(folder_.path() / "train/dog/notes.txt", "no image");
+  write_text(folder_.path() / "train/.hidden", "");
+  const DataSet set = open();
+  EXPECT_EQ(set.train->spec().input_shape, (Shape{3, 4, 4}));
+  EXPECT_EQ(set.train->spec().classes, 2);
+  ASSERT_EQ(set.train->size(), 3U);
+  EXPECT_EQ(sample(*set.train, 0), (std::pair<int, std::int64_t>{10, 0}));
+  EXPECT_EQ(sample(*set.train, 1), (std::pair<int, std::int64_t>{20, 1}));
+  EXPECT_EQ(sample(*set.train, 2), (std::pair<int, std::int64_t>{30, 1}));
+  ASSERT_EQ(set.test->size(), 1U);
+  EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{40, 1})) << "a class keeps its number";
+}
+
+TEST_F(ImageFolder, HoldsOutAShareOfOneFolder) {
+  for (int i = 0; i < 10; ++i) image((i % 2 ? "a/" : "b/") + std::to_string(i) + ".png", 100 + i);
+  const DataSet set = open({{"held_out", 0.3}}), again = open({{"held_out", 0.3}});
+  ASSERT_EQ(set.train->size(), 7U);
+  ASSERT_EQ(set.test->size(), 3U);
+  std::set<int> seen;
+  for (std::uint64_t i = 0; i < 7; ++i) seen.insert(sample(*set.train, i).first);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    seen.insert(sample(*set.test, i).first);
+    EXPECT_EQ(sample(*set.test, i), sample(*again.test, i));
+  }
+  EXPECT_EQ(seen.size(), 10U);
+}
+
+TEST_F(ImageFolder, NamesTheFileThatCannotBeDecoded) {
+  image("train/a/1.jpg", 1);
+  image("train/b/2.jpg", 2);
+  image("test/a/1.jpg", 1);
+  const DataSet set = open();
+  std::filesystem::resize_file(folder_.path() / "train/b/2.jpg", 300);
+  EXPECT_PRED_FORMAT2(IsSubstring, "train/b/2.jpg', byte ", refusal([&] { sample(*set.train, 1); }));
+  write_text(folder_.path() / "train/b/2.jpg", "nonsense");
+  EXPECT_PRED_FORMAT2(IsSubstring, "neither JPEG nor PNG", refusal([&] { sample(*set.train, 1); }));
+}
+
+TEST_F(ImageFolder, RefusesFoldersThatMakeNoClasses) {
+  EXPECT_PRED_FORMAT2(IsSubstring, "two or more classes, found 0", refusal([&] { open(); }));
+  image("a/1.jpg", 1);
+  EXPECT_PRED_FORMAT2(IsSubstring, "found 1", refusal([&] { open(); }));
+  std::filesystem::create_directory(folder_.path() / "b");
+  EXPECT_PRED_FORMAT2(IsSubstring, "/b' has no .jpg", refusal([&] { open(); }));
+}
+
+TEST_F(ImageFolder, RefusesATestClassThatTrainingHasNot) {
+  for (const char* name : {"train/a/1.png", "train/b/1.png", "val/c/1.png"}) image(name, 1);
+  EXPECT_PRED_FORMAT2(IsSubstring, "class 'c'", refusal([&] { open(); }));
+}
+
+}  // namespace
+}  // namespace distbelief::data

@@ -1,0 +1,248 @@
+#include "distbelief/data/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "distbelief/base/error.h"
+#include "distbelief/data/cifar.h"
+#include "distbelief/data/idx.h"
+#include "distbelief/data/image_folder.h"
+#include "distbelief/data/random_access_file.h"
+#include "distbelief/data/table_source.h"
+#include "distbelief/data/text.h"
+#include "distbelief/data/webdataset.h"
+
+namespace distbelief::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kImagesLookedAt = 50;
+constexpr std::int64_t kStarterResize = 72;  // what a few cores train on with patience; 256 and 224 are usual
+constexpr std::int64_t kStarterCrop = 64;
+constexpr std::int64_t kStarterLength = 128;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// The ending that tells the kind: of "a.csv.gz" it is ".csv".
+std::string kind_ending(const fs::path& path) {
+  const std::string ending = lower(path.extension().string());
+  return ending == ".gz" ? lower(path.stem().extension().string()) : ending;
+}
+
+bool has_idx(const fs::path& folder) {
+  const fs::path images = folder / "train-images-idx3-ubyte";
+  return fs::exists(images) || fs::exists(images.string() + ".gz");
+}
+
+bool has_shards(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".tar") return true;
+  return false;
+}
+
+// Sizes for a model from the shortest side seen.
+void choose_sizes(std::int64_t shortest, Finding& finding) {
+  finding.side = shortest >= kStarterResize ? kStarterCrop : shortest;
+  finding.options["resize"] = shortest >= kStarterResize ? kStarterResize : shortest;
+  finding.options["crop"] = finding.side;
+}
+
+Finding inspect_idx(const fs::path& folder) {
+  const bool fashion = lower(folder.string()).find("fashion") != std::string::npos;
+  const fs::path plain = folder / "train-images-idx3-ubyte";
+  const IdxArray images = read_idx(fs::exists(plain) ? plain : fs::path(plain.string() + ".gz"), 3);
+  Finding finding{.data_set = fashion ? "fashion_mnist" : "mnist"};
+  finding.side = images.shape[1];
+  finding.samples = static_cast<std::uint64_t>(images.shape[0]);
+  finding.notes = {fmt::format("IDX files with {} grey images of {} x {} to train on", images.shape[0],
+                               images.shape[1], images.shape[2])};
+  return finding;
+}
+
+Finding inspect_cifar(const std::string& name) {
+  Finding finding{.data_set = name};
+  finding.side = 32;
+  finding.samples = 50'000;
+  finding.notes = {fmt::format("the binary version of {}", name)};
+  return finding;
+}
+
+// The shortest side among `count` images. `read` puts image i into the bytes and gives its place for
+// messages.
+template <typename Read>
+std::int64_t shortest_side(std::uint64_t count, Read read) {
+  std::int64_t shortest = INT64_MAX;
+  std::vector<std::uint8_t> bytes;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::string place = read(i, bytes);
+    try {
+      const ImageSize size = thread_decoder().size(bytes);
+      shortest = std::min<std::int64_t>(shortest, std::min(size.width, size.height));
+    } catch (const ImageFault& fault) {
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{}, byte {} of the image: {}", place, fault.offset(), fault.what()));
+    }
+  }
+  return shortest;
+}
+
+Finding inspect_images(const fs::path& root) {
+  const ImageParts parts = find_image_parts(root);
+  const ImageList list(parts.train);
+  const std::uint64_t count = std::min(list.size(), kImagesLookedAt);
+  const std::int64_t shortest = shortest_side(count, [&](std::uint64_t i, std::vector<std::uint8_t>& bytes) {
+    const fs::path path = list.path(i * list.size() / count);
+    read_whole(path, kMostImageBytes, bytes);
+    return fmt::format("'{}'", path.string());
+  });
+  Finding finding{.data_set = "image_folder"};
+  finding.samples = list.size();
+  finding.notes = {fmt::format("{} images of {} classes; of {} looked at the shortest side has {} pixels",
+                               list.size(), list.classes().size(), count, shortest),
+                   parts.test.empty() ? "no part to test on, so a tenth is held out"
+                                      : fmt::format("images to test on in '{}'", parts.test.string())};
+  choose_sizes(shortest, finding);
+  return finding;
+}
+
+Finding inspect_shards(const fs::path& path) {
+  const ImageParts parts = find_image_parts(path);
+  const ShardIndex index = index_shards(find_shards(parts.train), "label");
+  const std::uint64_t count = std::min<std::uint64_t>(index.samples.size(), kImagesLookedAt);
+  const std::int64_t shortest = shortest_side(count, [&](std::uint64_t i, std::vector<std::uint8_t>& bytes) {
+    const ShardSample& sample = index.samples[i * index.samples.size() / count];
+    const RandomAccessFile file(index.shards[sample.shard]);
+    bytes.resize(sample.bytes);
+    file.read(sample.offset, bytes.data(), bytes.size());
+    return file.at(sample.offset);
+  });
+  Finding finding{.data_set = "webdataset"};
+  finding.samples = index.samples.size();
+  finding.notes = {
+      fmt::format("{} tar shards with {} images of {} classes; the shortest side seen has {} pixels",
+                  index.shards.size(), index.samples.size(), index.classes, shortest)};
+  if (parts.test.empty()) finding.notes.push_back("no part to test on, so a tenth is held out");
+  choose_sizes(shortest, finding);
+  return finding;
+}
+
+// A name people give to what is to be predicted, or the last column.
+std::size_t likely_target(const TableSurvey& survey) {
+  for (const char* name : {"target", "label", "class", "y"})
+    for (std::size_t i = 0; i < survey.columns.size(); ++i)
+      if (lower(survey.columns[i].name) == name) return i;
+  return survey.columns.size() - 1;
+}
+
+std::string csv_quoted(const std::string& name) {
+  if (name.find_first_of(",\"") == std::string::npos) return name;
+  std::string quoted = "\"";
+  for (const char c : name) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+// Text that is no category, and numbers that only name the row.
+std::string useless_columns(const TableSurvey& survey, std::size_t target) {
+  std::string list;
+  for (std::size_t i = 0; i < survey.columns.size(); ++i) {
+    const ColumnSurvey& column = survey.columns[i];
+    const bool text = !column.numeric && column.many;
+    if (i != target && (text || lower(column.name) == "id"))
+      list += (list.empty() ? "" : ",") + csv_quoted(column.name);
+  }
+  return list;
+}
+
+Finding inspect_table(const fs::path& path) {
+  OptionMap options = resolve_options("data set 'csv'", table_options(), {});
+  const TableSurvey survey = survey_table(path, options);
+  Finding finding{.data_set = "csv"};
+  finding.samples = survey.rows;
+  const std::size_t target = likely_target(survey);
+  options["target"] = csv_quoted(survey.columns[target].name);
+  finding.options["target"] = options["target"];
+  if (const std::string useless = useless_columns(survey, target); !useless.empty())
+    finding.options["ignore"] = options["ignore"] = useless;
+  const TableSchema schema = decide_roles(survey, options);
+  const bool values = schema.task == TableTask::kRegression;
+  finding.kind = values ? FindingKind::kFeatureValues : FindingKind::kFeatureClasses;
+  finding.options["task"] = std::string(values ? "regression" : "classification");
+  if (values) finding.options["standardize_target"] = true;
+  finding.notes = {fmt::format("a table of {} rows and {} columns", survey.rows, survey.columns.size()),
+                   values ? fmt::format("column '{}' has numbers to predict", schema.target_column().name)
+                          : fmt::format("column '{}' has {} classes", schema.target_column().name,
+                                        schema.target_column().categories.size())};
+  if (finding.options.contains("ignore"))
+    finding.notes.push_back(
+        fmt::format("left out, as they say little: {}", option<std::string>(finding.options, "ignore")));
+  return finding;
+}
+
+Finding inspect_text(const fs::path& path) {
+  DataConfig config;
+  config.path = path.string();
+  Finding finding{.data_set = "text", .kind = FindingKind::kTokens};
+  std::uint32_t vocabulary = 256;
+  try {
+    vocabulary = learn_vocabulary(config).size();
+    finding.options["level"] = std::string("characters");
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kBadInput) throw;
+    finding.options["level"] = std::string("bytes");  // no UTF-8
+  }
+  const std::uint64_t bytes = RandomAccessFile(path).size();
+  // The tenth that is held out must have a window and the token after it; a character has at most 4 bytes.
+  const auto most = static_cast<std::int64_t>(bytes / 40) - 1;
+  if (most < 2)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("'{}' has {} bytes, too few to learn a language from", path.string(), bytes));
+  const std::int64_t length = std::min(kStarterLength, most);
+  finding.options["length"] = length;
+  finding.samples = bytes / static_cast<std::uint64_t>(length);
+  finding.notes = {fmt::format("text of {} bytes, with {} different {}", bytes, vocabulary,
+                               option<std::string>(finding.options, "level")),
+                   "its last tenth is tested on"};
+  return finding;
+}
+
+Finding inspect_folder(const fs::path& path) {
+  if (has_idx(path)) return inspect_idx(path);
+  if (has_cifar10(path)) return inspect_cifar("cifar10");
+  if (has_cifar100(path)) return inspect_cifar("cifar100");
+  if (has_shards(path) || has_shards(find_image_parts(path).train)) return inspect_shards(path);
+  return inspect_images(path);
+}
+
+// Whether the start of a file has no bytes that text has not.
+bool looks_like_text(const fs::path& path) {
+  InputFile file(path);
+  std::vector<std::uint8_t> start(4096);
+  start.resize(file.read(start.data(), start.size()));
+  return !start.empty() && std::find(start.begin(), start.end(), 0) == start.end();
+}
+
+}  // namespace
+
+Finding inspect(const fs::path& path) {
+  std::error_code failure;
+  if (!fs::exists(path, failure))
+    throw Error(ErrorCode::kUnavailable, fmt::format("there is no file or folder '{}'", path.string()));
+  if (fs::is_directory(path, failure)) return inspect_folder(path);
+  const std::string ending = kind_ending(path);
+  if (ending == ".tar") return inspect_shards(path);
+  if (ending == ".csv" || ending == ".tsv") return inspect_table(path);
+  if (looks_like_text(path)) return inspect_text(path);
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("'{}' is no table (.csv, .tsv), no text and no .tar; of images give the folder that has a "
+                  "folder for each class",
+                  path.string()));
+}
+
+}  // namespace distbelief::data

@@ -1,0 +1,105 @@
+#include "distbelief/data/inspect.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "distbelief/base/refusal.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/data/image/written_images.h"
+#include "distbelief/data/registry.h"
+
+namespace distbelief::data {
+namespace {
+
+using ::testing::IsSubstring;
+
+class Inspect : public testing::Test {
+ protected:
+  std::filesystem::path file(const std::string& name, const std::string& content) {
+    const std::filesystem::path path = folder_.path() / name;
+    std::filesystem::create_directories(path.parent_path());
+    write_text(path, content);
+    return path;
+  }
+  // Opens what was found: the options must fit.
+  static DataSet opened(const Finding& finding, const std::filesystem::path& path) {
+    DataConfig config;
+    config.name = finding.data_set;
+    config.path = path.string();
+    config.options = finding.options;
+    return open_data_set(config);
+  }
+  ScratchFolder folder_;
+};
+
+TEST_F(Inspect, KnowsATableOfClasses) {
+  std::string rows = "id,label,note,\"a, b\"\n";
+  for (int i = 0; i < 1200; ++i)
+    rows += fmt::format("{},{},free text {},{}\n", i, i % 2 ? "yes" : "no", i, i * 0.5);
+  const auto path = file("people.csv", rows);
+  const Finding finding = inspect(path);
+  EXPECT_EQ(finding.data_set, "csv");
+  EXPECT_EQ(finding.kind, FindingKind::kFeatureClasses);
+  EXPECT_EQ(option<std::string>(finding.options, "target"), "label");
+  EXPECT_EQ(option<std::string>(finding.options, "ignore"), "id,note");
+  EXPECT_EQ(opened(finding, path).train->spec().input_shape, Shape{1});
+}
+
+TEST_F(Inspect, KnowsATableOfValues) {
+  const auto path = file("prices.tsv", "rooms\tprice\n1\t100.5\n2\t250\n3\t300\n");
+  const Finding finding = inspect(path);
+  EXPECT_EQ(finding.kind, FindingKind::kFeatureValues);
+  EXPECT_EQ(opened(finding, path).train->spec().target_type, ElementType::kFloat32);
+}
+
+TEST_F(Inspect, KnowsTextAndFitsTheWindowToIt) {
+  const auto path = file("story.txt", std::string(400, 'a') + "\xC3\xA4");
+  const Finding finding = inspect(path);
+  EXPECT_EQ(finding.data_set, "text");
+  EXPECT_EQ(option<std::string>(finding.options, "level"), "characters");
+  EXPECT_GT(opened(finding, path).test->size(), 0U);
+  const auto odd = file("latin.txt", std::string(6000, 'a') + "\xE4\xE4");
+  EXPECT_EQ(option<std::string>(inspect(odd).options, "level"), "characters")
+      << "the odd bytes are not trained on";
+  const auto latin = file("latin.txt", "\xE4\xE4" + std::string(6000, 'a'));
+  EXPECT_EQ(option<std::string>(inspect(latin).options, "level"), "bytes");
+  EXPECT_EQ(opened(inspect(latin), latin).train->spec().classes, 256);
+}
+
+TEST_F(Inspect, KnowsFoldersOfImages) {
+  const auto picture = [](std::uint32_t side) {
+    return to_png(draw(side, side + 10, [](auto x, auto, auto) { return x; }));
+  };
+  file("set/train/a/1.png", picture(100));
+  file("set/train/b/1.png", picture(90));
+  file("set/test/b/1.png", picture(90));
+  const Finding large = inspect(folder_.path() / "set");
+  EXPECT_EQ(large.data_set, "image_folder");
+  EXPECT_EQ(opened(large, folder_.path() / "set").test->spec().input_shape, (Shape{3, 64, 64}));
+  file("small/a/1.png", picture(20));
+  file("small/b/1.png", picture(30));
+  const Finding small = inspect(folder_.path() / "small");
+  EXPECT_EQ(opened(small, folder_.path() / "small").train->spec().input_shape, (Shape{3, 20, 20}));
+}
+
+TEST_F(Inspect, KnowsIdxAndCifarFolders) {
+  file("fashion/train-images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\1\0\0\0\2\0\0\0\2abcd", 20));
+  EXPECT_EQ(inspect(folder_.path() / "fashion").data_set, "fashion_mnist");
+  file("ten/data_batch_1.bin", "");
+  file("ten/test_batch.bin", "");
+  EXPECT_EQ(inspect(folder_.path() / "ten").data_set, "cifar10");
+  file("hundred/train.bin", "");
+  file("hundred/test.bin", "");
+  EXPECT_EQ(inspect(folder_.path() / "hundred").data_set, "cifar100");
+}
+
+TEST_F(Inspect, SaysWhatItCannotUse) {
+  EXPECT_PRED_FORMAT2(IsSubstring, "is no table",
+                      refusal([&] { inspect(file("x.bin", std::string(10, '\0'))); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "is no table", refusal([&] { inspect(file("empty", "")); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "too few", refusal([&] { inspect(file("tiny.txt", "hello")); }));
+  EXPECT_THROW(inspect(folder_.path() / "nowhere"), Error);
+}
+
+}  // namespace
+}  // namespace distbelief::data

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// One field of a table as text.
+namespace distbelief::data {
+
+inline std::string_view trimmed(std::string_view field) {
+  const auto begin = field.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return field.substr(begin, field.find_last_not_of(" \t") - begin + 1);
+}
+
+// A number that float32 can hold, all of the field; the same in every locale.
+inline bool parse_number(std::string_view field, double& value) {
+  if (field.size() > 1 && field[0] == '+' && field[1] != '-') field.remove_prefix(1);
+  const auto [end, failure] = std::from_chars(field.data(), field.data() + field.size(), value);
+  constexpr double kLargest = 1e38;
+  return failure == std::errc{} && end == field.data() + field.size() && std::abs(value) <= kLargest;
+}
+
+inline bool is_missing(const std::vector<std::string>& words, std::string_view field) {
+  return field.empty() || std::find(words.begin(), words.end(), field) != words.end();
+}
+
+// The start of a long field, for a message.
+inline std::string shown(std::string_view field) {
+  constexpr std::size_t kMostShown = 40;
+  return std::string(field.substr(0, kMostShown)) + (field.size() > kMostShown ? "..." : "");
+}
+
+}  // namespace distbelief::data

@@ -1,0 +1,287 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "distbelief/base/error.h"
+#include "distbelief/data/held_out.h"
+#include "distbelief/data/table.h"
+#include "distbelief/data/table_field.h"
+
+namespace distbelief::data {
+namespace {
+
+constexpr std::size_t kMostCategoryBytes = 256;  // a longer text is no category
+constexpr std::size_t kMostGuessedClasses =
+    20;  // whole numbers beyond so many are rather values than classes
+constexpr std::int64_t kMostFeatures = 1 << 20;
+
+Error bad_option(const std::string& name, const std::string& what) {
+  return Error(ErrorCode::kBadInput, fmt::format("data set 'csv': option '{}' {}", name, what));
+}
+
+char delimiter_of(const std::filesystem::path& path, const OptionMap& options) {
+  const std::string& wanted = option<std::string>(options, "delimiter");
+  if (wanted == "auto") return guess_delimiter(path);
+  if (wanted == "tab") return '\t';
+  if (wanted.size() == 1 && wanted != "\"" && wanted != "\n" && wanted != "\r") return wanted[0];
+  throw bad_option("delimiter", fmt::format("must be auto, tab or one character, found '{}'", wanted));
+}
+
+std::vector<std::string> column_names(CsvReader& reader, bool header) {
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < reader.size(); ++i) {
+    names.push_back(header ? std::string(trimmed(reader[i])) : fmt::format("c{}", i + 1));
+    if (names.back().empty() || !seen.insert(names.back()).second)
+      throw reader.fault(
+          fmt::format("column {} is called '{}': names must differ and not be empty; without a line "
+                      "of names set option 'header' to false",
+                      i + 1, shown(names.back())));
+  }
+  return names;
+}
+
+// Collects what one column holds, with bounded memory.
+struct Collector {
+  ColumnSurvey survey;
+  std::set<std::string, std::less<>> values{};
+
+  void add(std::string_view field, const std::vector<std::string>& missing, std::size_t most) {
+    if (is_missing(missing, field)) {
+      ++survey.missing;
+      return;
+    }
+    double value = 0;
+    if (survey.numeric && !parse_number(field, value)) survey.numeric = survey.integers = false;
+    if (survey.integers && value != std::floor(value)) survey.integers = false;
+    if (survey.many || values.contains(field)) return;
+    survey.many = field.size() > kMostCategoryBytes || values.size() == most;
+    if (survey.many)
+      values.clear();
+    else
+      values.emplace(field);
+  }
+};
+
+std::size_t most_categories(const OptionMap& options) {
+  const auto most = option<std::int64_t>(options, "most_categories");
+  if (most < 2 || most > 100'000) throw bad_option("most_categories", "must be 2 to 100,000");
+  return static_cast<std::size_t>(most);
+}
+
+// Columns that an option lists, by index.
+std::set<std::size_t> listed(const TableSurvey& survey, const OptionMap& options, const std::string& name) {
+  std::set<std::size_t> found;
+  std::vector<std::string> names;
+  for (const ColumnSurvey& column : survey.columns) names.push_back(column.name);
+  for (const std::string& wanted : split_csv_line(option<std::string>(options, name))) {
+    const auto column = std::find(names.begin(), names.end(), trimmed(wanted));
+    if (column == names.end()) {
+      const std::string near = nearest(wanted, names);
+      throw bad_option(
+          name, fmt::format("names a column '{}', which the table has not; {}", wanted,
+                            near.empty()
+                                ? fmt::format("it has {}", shown(fmt::format("{}", fmt::join(names, ", "))))
+                                : fmt::format("did you mean '{}'?", near)));
+    }
+    found.insert(static_cast<std::size_t>(column - names.begin()));
+  }
+  return found;
+}
+
+std::size_t target_of(const TableSurvey& survey, const OptionMap& options) {
+  if (option<std::string>(options, "target").empty()) return survey.columns.size() - 1;
+  const std::set<std::size_t> found = listed(survey, options, "target");
+  if (found.size() != 1) throw bad_option("target", "must name one column");
+  return *found.begin();
+}
+
+TableTask task_of(const ColumnSurvey& target, const OptionMap& options) {
+  const std::string& wanted = option<std::string>(options, "task");
+  if (wanted == "classification") return TableTask::kClassification;
+  if (wanted == "regression") return TableTask::kRegression;
+  if (wanted != "auto")
+    throw bad_option("task", fmt::format("must be auto, classification or regression, found '{}'", wanted));
+  const bool few = !target.many && target.values.size() <= kMostGuessedClasses;
+  return target.numeric && !(target.integers && few) ? TableTask::kRegression : TableTask::kClassification;
+}
+
+// By their numbers if they are numbers: class 10 comes after 9.
+std::vector<std::string> classes_of(const ColumnSurvey& target) {
+  if (target.many || target.values.size() < 2)
+    throw bad_option("target",
+                     fmt::format("names column '{}', which has {} different values; classes are wanted",
+                                 target.name, target.many ? "too many" : "fewer than 2"));
+  std::vector<std::string> classes = target.values;
+  if (target.numeric)
+    std::stable_sort(classes.begin(), classes.end(), [](const std::string& a, const std::string& b) {
+      double x = 0, y = 0;
+      return parse_number(a, x) && parse_number(b, y) && x < y;
+    });
+  return classes;
+}
+
+// What people wrote about the columns, by index.
+struct WrittenRoles {
+  std::set<std::size_t> ignored, numeric, category;
+};
+
+ColumnRole role_of(const ColumnSurvey& column, std::size_t index, const WrittenRoles& written) {
+  if (written.ignored.contains(index)) return ColumnRole::kIgnored;
+  const bool category = written.category.contains(index);
+  if (written.numeric.contains(index) || (column.numeric && !category)) return ColumnRole::kNumeric;
+  if (!column.many) return ColumnRole::kCategory;
+  throw bad_option("ignore",
+                   fmt::format("should name column '{}': it has more different values than categories "
+                               "may have (option most_categories)",
+                               column.name));
+}
+
+// Welford's sums: no loss of digits for values far from 0.
+struct Moments {
+  std::uint64_t count = 0;
+  double mean = 0;
+  double squares = 0;
+
+  void add(double value) {
+    const double off = value - mean;
+    mean += off / static_cast<double>(++count);
+    squares += off * (value - mean);
+  }
+  double deviation() const {
+    const double result = count == 0 ? 0.0 : std::sqrt(squares / static_cast<double>(count));
+    return result > 0 && std::isfinite(result) ? result : 1.0;
+  }
+};
+
+struct ColumnLearner {
+  Moments moments;
+  std::set<std::string, std::less<>> words;
+};
+
+void learn_field(const CsvReader& row, std::string_view field, TableColumn& column, ColumnLearner& learner) {
+  double value = 0;
+  if (column.role == ColumnRole::kCategory) {
+    if (!learner.words.contains(field)) learner.words.emplace(field);
+  } else if (parse_number(field, value)) {
+    learner.moments.add(value);
+  } else {
+    throw row.fault(
+        fmt::format("column '{}' wants a number, found '{}'; make it a category, or ignore it, or name "
+                    "the word in option 'missing'",
+                    column.name, shown(field)));
+  }
+}
+
+void place_features(TableSchema& schema) {
+  for (const std::size_t index : schema.inputs) {
+    TableColumn& column = schema.columns[index];
+    const auto width = column.role == ColumnRole::kNumeric ? 1 : std::int64_t(column.categories.size());
+    column.first_feature = schema.features;
+    column.features = width + (column.has_missing ? 1 : 0);
+    schema.features += column.features;
+  }
+  if (schema.features == 0 || schema.features > kMostFeatures)
+    throw bad_option(
+        "ignore", fmt::format("must leave 1 to {} features, there are {}", kMostFeatures, schema.features));
+}
+
+}  // namespace
+
+std::vector<OptionSpec> table_options() {
+  std::vector<OptionSpec> options = {
+      {"target", std::string(), "column to predict; empty: the last one"},
+      {"task", std::string("auto"), "classification, regression, or auto: by what the target holds"},
+      {"ignore", std::string(), "columns to leave out, with commas between"},
+      {"numeric", std::string(), "columns to read as numbers, whatever they look like"},
+      {"category", std::string(), "columns to read as categories, such as codes written as numbers"},
+      {"missing", std::string("NA,N/A,NaN,nan,null,NULL,?"),
+       "words for a value that is not there, besides nothing"},
+      {"most_categories", std::int64_t{1000}, "different values that a category may have"},
+      {"standardize_target", false, "regression: predict (value - mean) / deviation"},
+      {"delimiter", std::string("auto"), "auto, tab, or the character"},
+      {"header", true, "the first line has the columns' names; otherwise they are c1, c2, ..."},
+      {"test", std::string(), "another file to test on; empty: a share of this one"}};
+  for (OptionSpec& held : held_out_options()) options.push_back(std::move(held));
+  return options;
+}
+
+TableSurvey survey_table(const std::filesystem::path& path, const OptionMap& options) {
+  TableSurvey survey{.columns = {}, .rows = 0, .delimiter = delimiter_of(path, options)};
+  const std::vector<std::string> missing = split_csv_line(option<std::string>(options, "missing"));
+  const std::size_t most = most_categories(options);
+  CsvReader reader(path, survey.delimiter);
+  if (!reader.next()) throw reader.fault("the file is empty");
+  const bool header = option<bool>(options, "header");
+  std::vector<Collector> collectors;
+  for (std::string& name : column_names(reader, header))
+    collectors.push_back({.survey = {.name = std::move(name)}});
+  for (bool more = header ? reader.next() : true; more; more = reader.next(), ++survey.rows) {
+    if (reader.size() != collectors.size())
+      throw reader.fault(fmt::format("{} fields are wanted, found {}", collectors.size(), reader.size()));
+    for (std::size_t i = 0; i < collectors.size(); ++i) collectors[i].add(trimmed(reader[i]), missing, most);
+  }
+  for (Collector& collector : collectors) {
+    collector.survey.values.assign(collector.values.begin(), collector.values.end());
+    survey.columns.push_back(std::move(collector.survey));
+  }
+  if (survey.rows == 0) throw reader.fault("the table has no rows");
+  return survey;
+}
+
+TableSchema decide_roles(const TableSurvey& survey, const OptionMap& options) {
+  TableSchema schema;
+  schema.delimiter = survey.delimiter;
+  schema.has_header = option<bool>(options, "header");
+  schema.missing = split_csv_line(option<std::string>(options, "missing"));
+  schema.target = target_of(survey, options);
+  schema.task = task_of(survey.columns[schema.target], options);
+  schema.standardize_target = option<bool>(options, "standardize_target");
+  const WrittenRoles written{.ignored = listed(survey, options, "ignore"),
+                             .numeric = listed(survey, options, "numeric"),
+                             .category = listed(survey, options, "category")};
+  for (std::size_t i = 0; i < survey.columns.size(); ++i) {
+    const bool target = i == schema.target;
+    TableColumn column{.name = survey.columns[i].name,
+                       .role = target ? ColumnRole::kTarget : role_of(survey.columns[i], i, written)};
+    if (!target && column.role != ColumnRole::kIgnored) schema.inputs.push_back(i);
+    schema.columns.push_back(std::move(column));
+  }
+  if (schema.task == TableTask::kClassification)
+    schema.columns[schema.target].categories = classes_of(survey.columns[schema.target]);
+  return schema;
+}
+
+void learn_columns(const std::filesystem::path& path, const std::vector<bool>& held_out,
+                   TableSchema& schema) {
+  std::vector<std::size_t> learnt = schema.inputs;
+  if (schema.task == TableTask::kRegression && schema.standardize_target) learnt.push_back(schema.target);
+  std::vector<ColumnLearner> learners(schema.columns.size());
+  CsvReader reader = open_rows(path, schema);
+  for (std::size_t row = 0; reader.next(); ++row) {
+    if (row < held_out.size() && held_out[row]) continue;
+    if (reader.size() != schema.columns.size())
+      throw reader.fault(fmt::format("{} fields are wanted, found {}", schema.columns.size(), reader.size()));
+    for (const std::size_t index : learnt) {
+      const std::string_view field = trimmed(reader[index]);
+      if (is_missing(schema.missing, field))
+        schema.columns[index].has_missing = true;
+      else
+        learn_field(reader, field, schema.columns[index], learners[index]);
+    }
+  }
+  for (const std::size_t index : learnt) {
+    TableColumn& column = schema.columns[index];
+    column.mean = learners[index].moments.mean;
+    column.deviation = learners[index].moments.deviation();
+    if (column.role == ColumnRole::kCategory)
+      column.categories.assign(learners[index].words.begin(), learners[index].words.end());
+  }
+  place_features(schema);
+}
+
+}  // namespace distbelief::data

@@ -1,0 +1,243 @@
+#include "distbelief/data/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "distbelief/base/error.h"
+#include "distbelief/data/held_out.h"
+#include "distbelief/data/input_file.h"
+
+namespace distbelief::data {
+namespace {
+
+constexpr std::uint64_t kMostTextBytes = std::uint64_t{1} << 30;
+constexpr std::int64_t kMostTextLength = 1 << 20;
+constexpr std::size_t kTextChunk = std::size_t{1} << 20;
+
+Error bad_text_option(const std::string& name, const std::string& what) {
+  return Error(ErrorCode::kBadInput, fmt::format("data set 'text': option '{}' {}", name, what));
+}
+
+std::int64_t ranged(const OptionMap& options, const std::string& name, std::int64_t least) {
+  const auto value = option<std::int64_t>(options, name);
+  if (value < least || value > kMostTextLength)
+    throw bad_text_option(name, fmt::format("must be {} to {}, it is {}", least, kMostTextLength, value));
+  return value;
+}
+
+TextLevel level_of(const OptionMap& options) {
+  const std::string& level = option<std::string>(options, "level");
+  if (level == "bytes") return TextLevel::kBytes;
+  if (level == "characters") return TextLevel::kCharacters;
+  if (level == "sentences") return TextLevel::kSentences;
+  throw bad_text_option("level", fmt::format("must be bytes, characters or sentences, found '{}'", level));
+}
+
+// Grows with what is really there: a compressed file may claim anything.
+std::string read_text_file(const std::string& path) {
+  InputFile file(path);
+  std::string text;
+  for (std::size_t got = kTextChunk; got == kTextChunk;) {
+    const std::size_t have = text.size();
+    if (have >= kMostTextBytes)
+      throw Error(ErrorCode::kBadInput, fmt::format("'{}' has more than {} bytes of text; cut it into parts",
+                                                    path, kMostTextBytes));
+    text.resize(have + kTextChunk);
+    got = file.read(reinterpret_cast<std::uint8_t*>(text.data()) + have, kTextChunk);
+    text.resize(have + got);
+  }
+  return text;
+}
+
+// A piece of a file and where it begins there.
+struct TextPiece {
+  std::string_view text;
+  std::uint64_t offset = 0;
+};
+
+std::vector<TextPiece> lines_of(std::string_view text) {
+  std::vector<TextPiece> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) lines.push_back({line, at});
+    at = end + 1;
+  }
+  return lines;
+}
+
+// Where the last `share` of the text begins, not within a character.
+std::size_t tail_begin(std::string_view text, double share) {
+  if (!(share > 0.0 && share < 1.0))
+    throw bad_text_option("held_out", fmt::format("must lie between 0 and 1, it is {}", share));
+  auto at = static_cast<std::size_t>(static_cast<double>(text.size()) * (1.0 - share));
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
+  return at;
+}
+
+// What is trained on and tested on, as text.
+struct TextParts {
+  std::string train;  // sentences: a line each
+  std::string test{};
+  std::string train_file;
+  std::string test_file;
+  std::uint64_t test_offset = 0;
+};
+
+void hold_out_lines(const OptionMap& options, TextParts& parts) {
+  const std::vector<TextPiece> lines = lines_of(parts.train);
+  const std::vector<bool> held = hold_out(lines.size(), options);
+  std::string train;
+  for (std::size_t i = 0; i < lines.size(); ++i) (held[i] ? parts.test : train).append(lines[i].text) += '\n';
+  parts.train = std::move(train);
+}
+
+TextParts open_parts(const DataConfig& config, const OptionMap& options, TextLevel level) {
+  if (config.path.empty()) throw Error(ErrorCode::kUnavailable, "set data.path to a text file");
+  TextParts parts{.train = read_text_file(config.path), .train_file = config.path, .test_file = config.path};
+  if (const std::string& other = option<std::string>(options, "test"); !other.empty()) {
+    parts.test = read_text_file(other);
+    parts.test_file = other;
+  } else if (level == TextLevel::kSentences) {
+    hold_out_lines(options, parts);
+  } else {
+    parts.test_offset = tail_begin(parts.train, option<double>(options, "held_out"));
+    parts.test = parts.train.substr(parts.test_offset);
+    parts.train.resize(parts.test_offset);
+  }
+  return parts;
+}
+
+Vocabulary vocabulary_of(const TextParts& parts, const OptionMap& options, TextLevel level) {
+  return Vocabulary(level, parts.train, parts.train_file,
+                    static_cast<std::size_t>(ranged(options, "words", 1)));
+}
+
+std::unique_ptr<Source> sentences(const std::string& text, const std::string& file,
+                                  const Vocabulary& vocabulary, std::int64_t length) {
+  std::vector<std::uint32_t> tokens;
+  std::vector<std::uint64_t> ends;
+  for (const TextPiece& line : lines_of(text)) {
+    std::vector<std::uint32_t> words = vocabulary.encode(line.text, file, line.offset);
+    words.resize(std::min(words.size(), static_cast<std::size_t>(length)));
+    tokens.insert(tokens.end(), words.begin(), words.end());
+    ends.push_back(tokens.size());
+  }
+  if (ends.empty()) throw Error(ErrorCode::kBadInput, fmt::format("'{}' has no sentence, a line each", file));
+  return std::make_unique<Sentences>(TokenArray(tokens, vocabulary.size()), std::move(ends),
+                                     vocabulary.size(), length);
+}
+
+DataSet open_text(const DataConfig& config, const OptionMap& options) {
+  const TextLevel level = level_of(options);
+  const std::int64_t length = ranged(options, "length", 1), stride = ranged(options, "stride", 0);
+  const TextParts parts = open_parts(config, options, level);
+  const Vocabulary vocabulary = vocabulary_of(parts, options, level);
+  if (level == TextLevel::kSentences)
+    return {sentences(parts.train, parts.train_file, vocabulary, length),
+            sentences(parts.test, parts.test_file, vocabulary, length)};
+  const auto windows = [&](const std::string& text, const std::string& file, std::uint64_t offset) {
+    return std::make_unique<TextWindows>(
+        TokenArray(vocabulary.encode(text, file, offset), vocabulary.size()), vocabulary.size(),
+        TextWindows::Options{.length = length, .stride = stride == 0 ? length : stride});
+  };
+  return {windows(parts.train, parts.train_file, 0), windows(parts.test, parts.test_file, parts.test_offset)};
+}
+
+SampleSpec token_spec(std::int64_t length, std::uint32_t vocabulary) {
+  SampleSpec spec;
+  spec.input_type = ElementType::kInt64;
+  spec.input_shape = spec.target_shape = {length};
+  spec.classes = vocabulary;
+  return spec;
+}
+
+std::vector<OptionSpec> text_options() {
+  std::vector<OptionSpec> options = {
+      {"level", std::string("characters"),
+       "what a token is: bytes, characters, or sentences: words, a line each"},
+      {"length", std::int64_t{128}, "tokens in a sample"},
+      {"stride", std::int64_t{0}, "tokens from the start of one sample to that of the next; 0: length"},
+      {"words", std::int64_t{10'000}, "sentences: the most frequent words, which have tokens of their own"},
+      {"test", std::string(), "another file to test on; empty: the last share of this one, of lines any"}};
+  for (OptionSpec& held : held_out_options()) options.push_back(std::move(held));
+  return options;
+}
+
+}  // namespace
+
+TokenArray::TokenArray(const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary)
+    : size_(tokens.size()),
+      width_(vocabulary <= 1U << 8    ? 1
+             : vocabulary <= 1U << 16 ? 2
+                                      : 4),
+      bytes_(size_ * width_) {
+  std::uint8_t* to = bytes_.data();
+  for (const std::uint32_t token : tokens)
+    for (std::size_t i = 0; i < width_; ++i) *to++ = static_cast<std::uint8_t>(token >> (8 * i));
+}
+
+void TokenArray::copy(std::uint64_t begin, std::uint64_t count, std::int64_t* to) const {
+  DISTBELIEF_INVARIANT(begin <= size_ && count <= size_ - begin);
+  const std::uint8_t* from = bytes_.data() + begin * width_;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::int64_t token = 0;
+    for (std::size_t j = 0; j < width_; ++j) token |= std::int64_t{*from++} << (8 * j);
+    to[i] = token;
+  }
+}
+
+TextWindows::TextWindows(TokenArray tokens, std::uint32_t vocabulary, const Options& options)
+    : tokens_(std::move(tokens)),
+      length_(static_cast<std::uint64_t>(options.length)),
+      stride_(static_cast<std::uint64_t>(options.stride)) {
+  if (tokens_.size() <= length_)
+    throw bad_text_option("length",
+                          fmt::format("is {}, so {} tokens are wanted to train on and to test on; one of "
+                                      "the parts has {}. Use a longer text or a smaller length",
+                                      length_, length_ + 1, tokens_.size()));
+  size_ = (tokens_.size() - 1 - length_) / stride_ + 1;
+  spec_ = token_spec(options.length, vocabulary);
+}
+
+void TextWindows::read(std::uint64_t index, void* input, void* target) const {
+  DISTBELIEF_INVARIANT(index < size_);
+  tokens_.copy(index * stride_, length_, static_cast<std::int64_t*>(input));
+  tokens_.copy(index * stride_ + 1, length_, static_cast<std::int64_t*>(target));
+}
+
+Sentences::Sentences(TokenArray tokens, std::vector<std::uint64_t> ends, std::uint32_t vocabulary,
+                     std::int64_t length)
+    : tokens_(std::move(tokens)),
+      ends_(std::move(ends)),
+      length_(static_cast<std::uint64_t>(length)) {
+  spec_ = token_spec(length, vocabulary);
+}
+
+void Sentences::read(std::uint64_t index, void* input, void* target) const {
+  DISTBELIEF_INVARIANT(index < size());
+  const std::uint64_t begin = index == 0 ? 0 : ends_[index - 1];
+  const std::uint64_t words = ends_[index] - begin;
+  auto* tokens = static_cast<std::int64_t*>(input);
+  auto* next = static_cast<std::int64_t*>(target);
+  // The sentence's end comes first too: a model learns how sentences begin.
+  tokens[0] = Vocabulary::kSentenceEnd;
+  const std::uint64_t here = std::min(words, length_);
+  tokens_.copy(begin, here, next);
+  std::fill(next + here, next + length_, std::int64_t{Vocabulary::kSentenceEnd});
+  std::copy(next, next + length_ - 1, tokens + 1);
+}
+
+Vocabulary learn_vocabulary(const DataConfig& config) {
+  const OptionMap options = resolve_options("data set 'text'", text_options(), config.options);
+  const TextLevel level = level_of(options);
+  return vocabulary_of(open_parts(config, options, level), options, level);
+}
+
+DataSetEntry text_entry() {
+  return {"text", "a text file of your own, for language models", text_options(), open_text};
+}
+
+}  // namespace distbelief::data

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distbelief/data/registry.h"
+#include "distbelief/data/vocabulary.h"
+
+// Plain text for language models: the target of every token is the one after it.
+namespace distbelief::data {
+
+// Tokens in as few bytes each as the vocabulary needs. Any thread may read.
+class TokenArray {
+ public:
+  TokenArray(const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary);
+  std::uint64_t size() const { return size_; }
+  // Tokens [begin, begin + count) as int64.
+  void copy(std::uint64_t begin, std::uint64_t count, std::int64_t* to) const;
+
+ private:
+  std::uint64_t size_;
+  std::size_t width_;  // bytes: 1, 2 or 4
+  std::vector<std::uint8_t> bytes_;
+};
+
+// Windows of `length` tokens, each `stride` after the one before.
+class TextWindows : public Source {
+ public:
+  struct Options {
+    std::int64_t length = 128;
+    std::int64_t stride = 128;
+  };
+  // Throws Error(kBadInput) when the text has not even one window and the token after it.
+  TextWindows(TokenArray tokens, std::uint32_t vocabulary, const Options& options);
+  std::uint64_t size() const override { return size_; }
+  void read(std::uint64_t index, void* input, void* target) const override;
+
+ private:
+  TokenArray tokens_;
+  std::uint64_t length_;
+  std::uint64_t stride_;
+  std::uint64_t size_;
+};
+
+// A sentence each: its words, cut at `length`, then Vocabulary::kSentenceEnd up to `length`.
+class Sentences : public Source {
+ public:
+  Sentences(TokenArray tokens, std::vector<std::uint64_t> ends, std::uint32_t vocabulary,
+            std::int64_t length);
+  std::uint64_t size() const override { return ends_.size(); }
+  void read(std::uint64_t index, void* input, void* target) const override;
+
+ private:
+  TokenArray tokens_;                // of all sentences, one after the other
+  std::vector<std::uint64_t> ends_;  // of each
+  std::uint64_t length_;
+};
+
+// The tokens of data set "text": for who has text of his own, or tokens of a model's. Reads the file.
+Vocabulary learn_vocabulary(const DataConfig& config);
+
+DataSetEntry text_entry();
+
+}  // namespace distbelief::data

@@ -1,0 +1,144 @@
+#include "distbelief/data/vocabulary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace distbelief::data {
+namespace {
+
+constexpr std::uint32_t kReservedWords = 2;
+
+Error not_utf8(const std::string& file, std::uint64_t offset) {
+  return Error(ErrorCode::kBadInput,
+               fmt::format("'{}', byte {}: this is not UTF-8; convert the text, or set level = \"bytes\"",
+                           file, offset));
+}
+
+// Calls `take` with each word: what stands between spaces and line ends.
+template <typename Take>
+void for_each_word(std::string_view text, Take take) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  for (std::size_t at = text.find_first_not_of(kSpaces); at != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
+    take(text.substr(at, end - at));
+    at = text.find_first_not_of(kSpaces, end);
+  }
+}
+
+std::vector<char32_t> distinct_characters(std::string_view text, const std::string& file) {
+  std::set<char32_t> found;
+  for (std::size_t at = 0; at < text.size();) found.insert(next_character(text, at, file, 0));
+  return {found.begin(), found.end()};
+}
+
+// The most frequent ones, the earlier in the alphabet of equals, in alphabetical order.
+std::vector<std::string> frequent_words(std::string_view text, std::size_t most) {
+  std::map<std::string, std::uint64_t, std::less<>> counts;
+  for_each_word(text, [&](std::string_view word) {
+    const auto known = counts.find(word);
+    if (known == counts.end())
+      counts.emplace(word, 1);
+    else
+      ++known->second;
+  });
+  std::vector<std::pair<std::string, std::uint64_t>> words(counts.begin(), counts.end());
+  std::stable_sort(words.begin(), words.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (words.size() > most) words.resize(most);
+  std::vector<std::string> kept;
+  for (auto& [word, count] : words) kept.push_back(std::move(word));
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+void append_utf8(char32_t c, std::string& to) {
+  const auto tail = [&](int shift) { to += static_cast<char>(0x80 | (c >> shift & 0x3F)); };
+  if (c < 0x80) {
+    to += static_cast<char>(c);
+  } else if (c < 0x800) {
+    to += static_cast<char>(0xC0 | c >> 6);
+    tail(0);
+  } else if (c < 0x10000) {
+    to += static_cast<char>(0xE0 | c >> 12);
+    tail(6), tail(0);
+  } else {
+    to += static_cast<char>(0xF0 | c >> 18);
+    tail(12), tail(6), tail(0);
+  }
+}
+
+}  // namespace
+
+char32_t next_character(std::string_view text, std::size_t& at, const std::string& file,
+                        std::uint64_t offset) {
+  const std::size_t start = at;
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(at++);
+  if (first < 0x80) return first;
+  const std::size_t more = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
+  if (first < 0xC2 || first > 0xF4 || text.size() - at < more) throw not_utf8(file, offset + start);
+  char32_t value = first & (0x3F >> more);
+  for (std::size_t i = 0; i < more; ++i, ++at) {
+    if ((byte(at) & 0xC0) != 0x80) throw not_utf8(file, offset + at);
+    value = value << 6 | (byte(at) & 0x3F);
+  }
+  static constexpr char32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
+  const bool surrogate = value >= 0xD800 && value < 0xE000;
+  if (value < kLeast[more] || value > 0x10FFFF || surrogate) throw not_utf8(file, offset + start);
+  return value;
+}
+
+Vocabulary::Vocabulary(TextLevel level, std::string_view training_text, const std::string& file,
+                       std::size_t most_words)
+    : level_(level) {
+  if (level == TextLevel::kCharacters) characters_ = distinct_characters(training_text, file);
+  if (level == TextLevel::kSentences) words_ = frequent_words(training_text, most_words);
+  size_ = level == TextLevel::kBytes        ? 256
+          : level == TextLevel::kCharacters ? static_cast<std::uint32_t>(characters_.size()) + 1
+                                            : static_cast<std::uint32_t>(words_.size()) + kReservedWords;
+}
+
+std::uint32_t Vocabulary::token_of(char32_t character) const {
+  const auto found = std::lower_bound(characters_.begin(), characters_.end(), character);
+  return found == characters_.end() || *found != character
+             ? size_ - 1
+             : static_cast<std::uint32_t>(found - characters_.begin());
+}
+
+std::uint32_t Vocabulary::token_of(std::string_view word) const {
+  const auto found = std::lower_bound(words_.begin(), words_.end(), word);
+  return found == words_.end() || *found != word
+             ? kUnknownWord
+             : kReservedWords + static_cast<std::uint32_t>(found - words_.begin());
+}
+
+std::vector<std::uint32_t> Vocabulary::encode(std::string_view text, const std::string& file,
+                                              std::uint64_t offset) const {
+  std::vector<std::uint32_t> tokens;
+  if (level_ == TextLevel::kSentences) {
+    for_each_word(text, [&](std::string_view word) { tokens.push_back(token_of(word)); });
+    return tokens;
+  }
+  for (std::size_t at = 0; at < text.size();)
+    tokens.push_back(level_ == TextLevel::kBytes ? static_cast<unsigned char>(text[at++])
+                                                 : token_of(next_character(text, at, file, offset)));
+  return tokens;
+}
+
+std::string Vocabulary::decode(std::uint32_t token) const {
+  DISTBELIEF_INVARIANT(token < size_);
+  if (level_ == TextLevel::kBytes) return std::string(1, static_cast<char>(token));
+  if (level_ == TextLevel::kSentences) {
+    if (token < kReservedWords) return token == kSentenceEnd ? "\n" : " ?";
+    return " " + words_[token - kReservedWords];
+  }
+  if (token == size_ - 1) return "?";
+  std::string text;
+  append_utf8(characters_[token], text);
+  return text;
+}
+
+}  // namespace distbelief::data

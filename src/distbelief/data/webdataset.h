@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distbelief/data/image/decoder.h"
+#include "distbelief/data/registry.h"
+
+// WebDataset: samples in tar files, "shards". Files that follow each other and share their name up to the
+// first dot are one sample: 0001.jpg and 0001.cls, or 0001.png and 0001.json.
+namespace distbelief::data {
+
+// A sample's image within a shard, and its class.
+struct ShardSample {
+  std::uint64_t offset = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t shard = 0;
+  std::int32_t label = 0;
+};
+
+struct ShardIndex {
+  std::vector<std::filesystem::path> shards;
+  std::vector<ShardSample> samples;
+  std::int64_t classes = 0;  // one more than the largest label
+};
+
+// Reads every header and label of the shards, none of the images. `json_key` names the class in .json files.
+// Throws as index_tar does, and Error(kBadInput) with shard and byte for samples without image or label.
+ShardIndex index_shards(std::vector<std::filesystem::path> shards, const std::string& json_key);
+
+// Images stay in the shards; memory is 24 bytes a sample.
+class WebDatasetSource : public Source {
+ public:
+  WebDatasetSource(std::shared_ptr<const ShardIndex> index, std::vector<ShardSample> samples,
+                   const ImageSettings& settings, std::int64_t classes);
+  std::uint64_t size() const override { return samples_.size(); }
+  void read(std::uint64_t index, void* input, void* target) const override;
+
+ private:
+  std::shared_ptr<const ShardIndex> index_;
+  std::vector<ShardSample> samples_;
+  ImageSettings settings_;
+};
+
+// The tar files of a folder in order, or the file itself.
+std::vector<std::filesystem::path> find_shards(const std::filesystem::path& path);
+
+DataSetEntry webdataset_entry();
+
+}  // namespace distbelief::data

@@ -1,0 +1,155 @@
+#include "distbelief/data/webdataset.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <gtest/gtest.h>
+
+#include "distbelief/base/refusal.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/data/image/written_images.h"
+#include "distbelief/data/tar_index.h"
+
+namespace distbelief::data {
+namespace {
+
+using ::testing::IsSubstring;
+using Members = std::vector<std::pair<std::string, std::string>>;
+
+std::string plain_png(std::uint32_t value) {
+  return to_png(draw(4, 4, [=](auto, auto, auto) { return value; }));
+}
+
+class WebDataset : public testing::Test {
+ protected:
+  std::filesystem::path tar(const std::string& name, const Members& members) {
+    const std::filesystem::path path = folder_.path() / name;
+    std::filesystem::create_directories(path.parent_path());
+    archive* out = archive_write_new();
+    archive_write_set_format_pax_restricted(out);
+    archive_write_open_filename(out, path.c_str());
+    for (const auto& [member, content] : members) {
+      archive_entry* entry = archive_entry_new();
+      archive_entry_set_pathname(entry, member.c_str());
+      archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
+      archive_entry_set_filetype(entry, AE_IFREG);
+      archive_entry_set_perm(entry, 0644);
+      archive_write_header(out, entry);
+      archive_write_data(out, content.data(), content.size());
+      archive_entry_free(entry);
+    }
+    archive_write_free(out);
+    return path;
+  }
+  DataSet open(const OptionMap& extra = {}) {
+    DataConfig config;
+    config.name = "webdataset";
+    config.path = folder_.path().string();
+    config.options = {{"resize", std::int64_t{0}}, {"crop", std::int64_t{4}}};
+    for (const auto& [name, value] : extra) config.options[name] = value;
+    return open_data_set(config);
+  }
+  static std::pair<int, std::int64_t> sample(const Source& source, std::uint64_t index) {
+    std::vector<std::uint8_t> planes(48);
+    std::int64_t label = -1;
+    source.read(index, planes.data(), &label);
+    return {planes[0], label};
+  }
+  ScratchFolder folder_;
+};
+
+TEST_F(WebDataset, ReadsSamplesOfSeveralShards) {
+  tar("train/s-1.tar", {{"b/7.cls", "3"}, {"b/7.png", plain_png(70)}});
+  tar("train/s-0.tar", {{"0.png", plain_png(10)},
+                        {"0.cls", "1\n"},
+                        {"0.txt", "other"},
+                        {"1.json", R"({"label": 2, "x": [1]})"},
+                        {"1.png", plain_png(20)}});
+  tar("test/s.tar", {{"9.png", plain_png(90)}, {"9.cls", "4"}});
+  const DataSet set = open();
+  EXPECT_EQ(set.train->spec().classes, 5);
+  ASSERT_EQ(set.train->size(), 3U);
+  EXPECT_EQ(sample(*set.train, 0), (std::pair<int, std::int64_t>{10, 1}));
+  EXPECT_EQ(sample(*set.train, 1), (std::pair<int, std::int64_t>{20, 2}));
+  EXPECT_EQ(sample(*set.train, 2), (std::pair<int, std::int64_t>{70, 3}));
+  EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{90, 4}));
+}
+
+TEST_F(WebDataset, HoldsOutAShareOfOneFolder) {
+  Members members;
+  for (int i = 0; i < 10; ++i) {
+    members.push_back({std::to_string(i) + ".png", plain_png(100 + i)});
+    members.push_back({std::to_string(i) + ".cls", std::to_string(i % 2)});
+  }
+  tar("all.tar", members);
+  const DataSet set = open({{"held_out", 0.2}});
+  EXPECT_EQ(set.train->size(), 8U);
+  EXPECT_EQ(set.test->size(), 2U);
+}
+
+TEST_F(WebDataset, FindsTheBytesOfMembersWithLongNames) {
+  const std::string longer(300, 'n');
+  const auto path =
+      tar("x.tar", {{"a.png", "12345"}, {longer + ".cls", std::string(1000, 'c')}, {"b", "last"}});
+  const std::string all = read_text(path);
+  const std::vector<TarMember> members = index_tar(path);
+  ASSERT_EQ(members.size(), 3U);
+  EXPECT_EQ(all.substr(members[0].offset, members[0].size), "12345");
+  EXPECT_EQ(members[1].name, longer + ".cls");
+  EXPECT_EQ(all.substr(members[1].offset, members[1].size), std::string(1000, 'c'));
+  EXPECT_EQ(all.substr(members[2].offset, members[2].size), "last");
+}
+
+TEST_F(WebDataset, RefusesNamesThatLeaveTheirFolder) {
+  for (const char* name : {"../up.png", "a/../../up.png", "/etc/up.png", ".."})
+    EXPECT_PRED_FORMAT2(IsSubstring, "is absolute or has '..'", refusal([&] {
+                          index_tar(tar("x.tar", {{name, "x"}}));
+                        }))
+        << name;
+  EXPECT_EQ(refusal([&] { index_tar(tar("x.tar", {{"a..b/..c.png", "x"}})); }), "accepted");
+}
+
+TEST_F(WebDataset, NamesShardAndByteOfWhatCannotBe) {
+  const auto why = [&](const Members& members) {
+    return refusal([&] { index_shards({tar("s.tar", members)}, "label"); });
+  };
+  EXPECT_PRED_FORMAT2(IsSubstring, "s.tar', byte 512: sample 'a' has no .cls",
+                      why({{"a.png", plain_png(1)}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "sample 'a' has no .jpg", why({{"a.cls", "1"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "must hold a class", why({{"a.cls", "cat"}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "must hold a class", why({{"a.cls", "-1"}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "under \"label\"", why({{"a.json", "[[[["}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "has 70000 bytes",
+                      why({{"a.cls", std::string(70'000, '1')}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "hold no samples", why({{"readme.txt", "x"}}));
+}
+
+TEST_F(WebDataset, RefusesDamagedAndCompressedShards) {
+  const auto path = tar(
+      "s.tar", {{"a.png", plain_png(1)}, {"a.cls", "1"}, {"b.png", std::string(5000, 'x')}, {"b.cls", "1"}});
+  const std::string whole = read_text(path);
+  const auto why = [&](const std::string& content) {
+    write_text(path, content);
+    return refusal([&] { index_tar(path); });
+  };
+  EXPECT_PRED_FORMAT2(IsSubstring, "the tar ends before", why(whole.substr(0, 4000)));
+  EXPECT_PRED_FORMAT2(IsSubstring, "s.tar', byte ", why(std::string(10'000, 'z')));
+  EXPECT_PRED_FORMAT2(IsSubstring, "at least 512 bytes", why("short"));
+  EXPECT_PRED_FORMAT2(IsSubstring, "is compressed", why("\x1F\x8B" + whole));
+  std::string changed = whole;
+  changed[3] ^= 1;
+  EXPECT_NE(why(changed), "accepted") << "the header has a checksum";
+}
+
+TEST_F(WebDataset, NamesTheByteOfADamagedImage) {
+  const auto path =
+      tar("s.tar", {{"a.png", plain_png(1)}, {"a.cls", "1"}, {"b.png", plain_png(2)}, {"b.cls", "0"}});
+  const DataSet set = open({{"held_out", 0.5}});
+  std::string content = read_text(path);
+  for (std::size_t at = 0; (at = content.find("IDAT", at)) != std::string::npos; ++at)
+    content[at + 6] ^= 0x55;
+  write_text(path, content);
+  EXPECT_PRED_FORMAT2(IsSubstring, "damaged PNG", refusal([&] { sample(*set.train, 0); }));
+}
+
+}  // namespace
+}  // namespace distbelief::data
