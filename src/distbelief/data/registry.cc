@@ -33,6 +33,10 @@ class LimitedSource : public Source {
     whole_->read_columns(index, begin, count, input, target);
   }
   void expect(std::uint64_t index) const override { whole_->expect(index); }
+  Locality locality() const override { return whole_->locality(); }
+  void announce(Range samples) const override {
+    whole_->announce({std::min(samples.begin, size_), std::min(samples.end, size_)});
+  }
 
  private:
   std::unique_ptr<Source> whole_;
