@@ -17,7 +17,7 @@ struct DataSetEntry {
   DataSet (*open)(const DataConfig& config, const OptionMap& options);
 };
 
-// All data sets known by name: "mnist", "fashion_mnist", "synthetic", "synthetic_tokens".
+// All data sets known by name: "mnist", "fashion_mnist", "synthetic", "synthetic_tokens", "packed".
 const std::vector<DataSetEntry>& data_sets();
 
 // Opens what [data] names, with train_limit and test_limit applied. Throws Error(kBadInput) for an
