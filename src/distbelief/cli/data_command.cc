@@ -225,8 +225,15 @@ struct GetFlags {
   std::string mirror;
 };
 
+std::string text_of(const std::string& path) {
+  const fs::path file(path);
+  return data::open_depot(file.parent_path().string())->read_all(file.filename().string(), 1 << 20);
+}
+
 int get(const GetFlags& flags) {
-  const data::RemoteSet& set = data::find_remote_set(flags.name);
+  const data::RemoteSet set = flags.name.ends_with(".json")
+                                  ? data::parse_remote_set(text_of(flags.name), flags.name)
+                                  : data::find_remote_set(flags.name);
   if (flags.to.empty() && flags.mirror.empty() && data::is_installed(set)) {
     fmt::print("'{}' is installed in {}; nothing to fetch (--to DIR fetches all the same)\n", set.name,
                set.installed);
@@ -304,8 +311,10 @@ void add_verify(CLI::App& data, Run& run) {
 
 void add_get(CLI::App& data, Run& run) {
   auto flags = std::make_shared<GetFlags>();
-  CLI::App* command = data.add_subcommand("get", "fetch a public data set: mnist, fashion_mnist, cifar10");
-  command->add_option("name", flags->name, "which")->required();
+  CLI::App* command = data.add_subcommand(
+      "get", "fetch a public data set: mnist, fashion_mnist, cifar10, or one that a JSON file describes");
+  command->add_option("name", flags->name, "its name, or SET.json with the files of a set of your own")
+      ->required();
   command->add_option("--to", flags->to, "folder to write; default: data/NAME, where it is found by itself");
   command->add_option("--mirror", flags->mirror,
                       "URL of a folder that has the files, instead of their public home");

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace distbelief::data {
@@ -26,6 +27,11 @@ struct RemoteSet {
 
 const std::vector<RemoteSet>& remote_sets();
 const RemoteSet& find_remote_set(const std::string& name);  // throws Error(kBadInput)
+
+// A set of one's own, as JSON: {"name": "x", "homes": ["https://..."], "files": [{"name", "bytes",
+// "sha256"}]}. Throws Error(kBadInput), beginning with `file`, for anything else.
+RemoteSet parse_remote_set(std::string_view text, const std::string& file);
+
 bool is_installed(const RemoteSet& set);
 
 struct FetchOptions {

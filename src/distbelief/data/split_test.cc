@@ -19,7 +19,7 @@ constexpr std::int64_t kClasses = 7;
 SplitColumns some_columns() {
   SplitColumns columns{.samples = kSamples, .classes = kClasses, .labels = {}, .values = {}};
   for (std::uint64_t i = 0; i < kSamples; ++i) {
-    columns.labels.push_back(std::int64_t(i * i % 13 % 7));
+    columns.labels.push_back(std::int64_t((i * i + i / 5) % 7));
     columns.values.push_back(double(i * 37 % 101));
   }
   return columns;

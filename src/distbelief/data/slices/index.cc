@@ -141,6 +141,24 @@ SliceIndex index_from(const std::string& name, const json& from) {
   return index;
 }
 
+json parse_shallow(std::string_view text, const std::string& name) {
+  return json::parse(text, [&name](int depth, json::parse_event_t, json&) {
+    if (depth > kMostDepth) refuse_index(name, "it is nested too deeply");
+    return true;
+  });
+}
+
+template <typename Parse>
+SliceIndex parsed(const std::string& name, const Parse& parse) try {
+  return parse();
+} catch (const json::parse_error& error) {
+  refuse_index(name, fmt::format("no JSON at byte {}", error.byte));
+} catch (const json::exception& error) {
+  refuse_index(name, fmt::format("this is not the index of a packed set ({})", error.what()));
+} catch (const std::logic_error& error) {  // stoull
+  refuse_index(name, "a checksum in it is no hexadecimal number");
+}
+
 }  // namespace
 
 std::string to_text(const SliceIndex& index) {
@@ -155,24 +173,21 @@ std::string to_text(const SliceIndex& index) {
          "\n";
 }
 
-SliceIndex parse_slice_index(std::string_view text, const std::string& name) try {
-  const json all = json::parse(text, [&name](int depth, json::parse_event_t, json&) {
-    if (depth > kMostDepth) refuse_index(name, "it is nested too deeply");
-    return true;
+SliceIndex parse_slice_index(std::string_view text, const std::string& name) {
+  return parsed(name, [&] {
+    const json all = parse_shallow(text, name);
+    if (all.at("format").get<std::string>() != kIndexFormat)
+      refuse_index(name, fmt::format("its format is not '{}'", kIndexFormat));
+    const json& set = all.at("set");
+    const std::string body = set.dump();
+    if (all.at("xxh3").get<std::string>() != hex_of(xxh3(body.data(), body.size())))
+      refuse_index(name, "its checksum is wrong: something in it was changed");
+    return index_from(name, set);
   });
-  if (all.at("format").get<std::string>() != kIndexFormat)
-    refuse_index(name, fmt::format("its format is not '{}'", kIndexFormat));
-  const json& set = all.at("set");
-  const std::string body = set.dump();
-  if (all.at("xxh3").get<std::string>() != hex_of(xxh3(body.data(), body.size())))
-    refuse_index(name, "its checksum is wrong: something in it was changed");
-  return index_from(name, set);
-} catch (const json::parse_error& error) {
-  refuse_index(name, fmt::format("no JSON at byte {}", error.byte));
-} catch (const json::exception& error) {
-  refuse_index(name, fmt::format("this is not the index of a packed set ({})", error.what()));
-} catch (const std::logic_error& error) {  // stoull
-  refuse_index(name, "a checksum in it is no hexadecimal number");
+}
+
+SliceIndex parse_slice_set(std::string_view text, const std::string& name) {
+  return parsed(name, [&] { return index_from(name, parse_shallow(text, name)); });
 }
 
 std::uint64_t packed_bytes(const PartIndex& part) {

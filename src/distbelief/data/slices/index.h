@@ -44,6 +44,9 @@ std::string to_text(const SliceIndex& index);
 // where it must be. Memory follows the text's length.
 SliceIndex parse_slice_index(std::string_view text, const std::string& name);
 
+// The same of its part "set" alone, which the checksum is of: for fuzzing, which cannot guess checksums.
+SliceIndex parse_slice_set(std::string_view text, const std::string& name);
+
 std::uint64_t packed_bytes(const PartIndex& part);  // of all its slices
 
 }  // namespace distbelief::data
