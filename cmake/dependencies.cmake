@@ -19,6 +19,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(CLI11 REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
+find_library(ZSTD_LIBRARY zstd REQUIRED)
+find_package(CURL REQUIRED)
 # gRPC as plain libraries: its package file asks for much more of abseil than is needed to link.
 find_library(GRPCXX_LIBRARY grpc++ REQUIRED)
 find_library(GRPC_LIBRARY grpc REQUIRED)

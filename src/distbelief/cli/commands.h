@@ -26,6 +26,7 @@ void add_check(CLI::App& app, const Invocation& invocation, Run& run);
 void add_models(CLI::App& app, const Invocation& invocation, Run& run);
 void add_init(CLI::App& app, const Invocation& invocation, Run& run);
 void add_datasets(CLI::App& app, const Invocation& invocation, Run& run);
+void add_data(CLI::App& app, const Invocation& invocation, Run& run);  // pack, info, verify, get
 void add_plan(CLI::App& app, const Invocation& invocation, Run& run);
 void add_measure(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what plan starts
 void add_bench(CLI::App& app, const Invocation& invocation, Run& run);

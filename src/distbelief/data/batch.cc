@@ -15,7 +15,8 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::size_t kByteValues = 256;
-constexpr std::uint64_t kExpectAhead = 3;  // samples: about the time that memory takes to answer
+constexpr std::uint64_t kExpectAhead = 3;      // samples: about the time that memory takes to answer
+constexpr std::uint64_t kAnnounceAhead = 256;  // samples, when they are read in order
 
 bool is_image(const SampleSpec& spec) {
   return spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3;
@@ -112,12 +113,12 @@ BatchMaker::BatchMaker(const Source& source, Options options) : source_(source),
   }
 }
 
-void BatchMaker::train_batch(const Permutation& order, std::uint64_t epoch, Range range, Batch& out) const {
+void BatchMaker::train_batch(const Order& order, std::uint64_t epoch, Range range, Batch& out) const {
   DISTBELIEF_INVARIANT(range.begin <= range.end && range.end <= order.size() &&
                        order.size() <= source_.size());
   prepare(range.size(), out);
   out.epoch = epoch;
-  for (std::uint64_t slot = 0; slot < out.size; ++slot) out.samples[slot] = order(range.begin + slot);
+  order.list(range, out.samples.data());
   for (std::uint64_t slot = 0; slot < out.size; ++slot) {
     if (slot + kExpectAhead < out.size) source_.expect(out.samples[slot + kExpectAhead]);
     read_sample(slot, draw_placement(epoch, out.samples[slot]), out);
@@ -128,6 +129,7 @@ void BatchMaker::eval_batch(Range range, Batch& out) const {
   DISTBELIEF_INVARIANT(range.begin <= range.end && range.end <= source_.size());
   prepare(range.size(), out);
   out.epoch = out.step = out.lane = 0;
+  source_.announce({range.begin, std::min(range.end + kAnnounceAhead, source_.size())});
   for (std::uint64_t slot = 0; slot < out.size; ++slot) {
     out.samples[slot] = range.begin + slot;
     read_sample(slot, Placement{}, out);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "distbelief/base/array.h"
-#include "distbelief/data/sampling.h"
+#include "distbelief/data/order.h"
 #include "distbelief/data/source.h"
 
 namespace distbelief::data {
@@ -40,10 +40,12 @@ class BatchMaker {
   // Throws Error(kBadInput) when augmentation is asked for and the samples are not images.
   BatchMaker(const Source& source, Options options);
 
-  // Positions [range) of the epoch's permutation, augmented. Leaves out.step and out.lane alone.
-  void train_batch(const Permutation& order, std::uint64_t epoch, Range range, Batch& out) const;
+  // Positions [range) of the epoch's order, augmented. Leaves out.step and out.lane alone.
+  void train_batch(const Order& order, std::uint64_t epoch, Range range, Batch& out) const;
   // Samples [range) in index order, without augmentation.
   void eval_batch(Range range, Batch& out) const;
+
+  const Source& source() const { return source_; }
 
  private:
   // Where an output image lies on its source: output (y, x) shows source (y + down, x + right).

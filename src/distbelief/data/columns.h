@@ -18,6 +18,8 @@ class Columns final : public Source {
     whole_->read_columns(index, begin_, count_, input, target);
   }
   void expect(std::uint64_t index) const override { whole_->expect(index); }
+  Locality locality() const override { return whole_->locality(); }
+  void announce(Range samples) const override { whole_->announce(samples); }
 
  private:
   std::unique_ptr<Source> whole_;

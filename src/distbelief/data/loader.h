@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "distbelief/data/batch.h"
-#include "distbelief/data/sampling.h"
 
 namespace distbelief::data {
 

@@ -4,12 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/batch.h"
 #include "distbelief/data/cifar.h"
+#include "distbelief/data/fetch.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image_folder.h"
+#include "distbelief/data/slices/packed_source.h"
+#include "distbelief/data/slices/sample_cache.h"
 #include "distbelief/data/synthetic.h"
 #include "distbelief/data/table_source.h"
 #include "distbelief/data/text.h"
@@ -38,6 +42,10 @@ class LimitedSource : public Source {
     whole_->read_columns(index, begin, count, input, target);
   }
   void expect(std::uint64_t index) const override { whole_->expect(index); }
+  Locality locality() const override { return whole_->locality(); }
+  void announce(Range samples) const override {
+    whole_->announce({std::min(samples.begin, size_), std::min(samples.end, size_)});
+  }
 
  private:
   std::unique_ptr<Source> whole_;
@@ -53,18 +61,27 @@ std::unique_ptr<Source> limited(std::unique_ptr<Source> source, const char* key,
   return std::make_unique<LimitedSource>(std::move(source), static_cast<std::uint64_t>(limit));
 }
 
+// data.path, else where Debian's package has the set, else where `distbelief data get` puts it.
+std::string usual_folder(const DataConfig& config) {
+  const RemoteSet& set = find_remote_set(config.name);
+  if (!config.path.empty()) return config.path;
+  std::error_code ignored;  // whatever the reason, it is not to be had there
+  return !std::filesystem::exists(set.installed, ignored) && std::filesystem::exists(set.folder, ignored)
+             ? set.folder
+             : set.installed;
+}
+
 DataSet open_mnist(const DataConfig& config, const OptionMap&) {
-  return open_idx_folder(config.path.empty() ? "/usr/share/datasets/mnist" : config.path,
-                         {.classes = 10, .mean = 0.1307F, .deviation = 0.3081F},
-                         "set data.path to the folder that has MNIST's four IDX files");
+  return open_idx_folder(
+      usual_folder(config), {.classes = 10, .mean = 0.1307F, .deviation = 0.3081F},
+      "distbelief data get mnist fetches it; or set data.path to the folder that has MNIST's four IDX files");
 }
 
 DataSet open_fashion_mnist(const DataConfig& config, const OptionMap&) {
-  return open_idx_folder(
-      config.path.empty() ? "/usr/share/datasets/fashion-mnist" : config.path,
-      {.classes = 10, .mean = 0.2860F, .deviation = 0.3530F},
-      "on Debian: apt-get install dataset-fashion-mnist; or set data.path to the folder that "
-      "has the four IDX files");
+  return open_idx_folder(usual_folder(config), {.classes = 10, .mean = 0.2860F, .deviation = 0.3530F},
+                         "on Debian: apt-get install dataset-fashion-mnist; elsewhere: distbelief data get "
+                         "fashion_mnist; or set "
+                         "data.path to the folder that has the four IDX files");
 }
 
 DataSet open_synthetic(const DataConfig&, const OptionMap& options) {
@@ -86,6 +103,23 @@ DataSet open_synthetic_tokens(const DataConfig&, const OptionMap& options) {
   auto train = std::make_unique<SyntheticTokens>(Part::kTrain, wanted);
   wanted.samples = option<std::int64_t>(options, "test_samples");
   return {std::move(train), std::make_unique<SyntheticTokens>(Part::kTest, wanted)};
+}
+
+constexpr std::uint64_t kMegabyte = std::uint64_t{1} << 20;
+
+DataSet open_packed_set(const DataConfig& config, const OptionMap& options) {
+  if (config.path.empty())
+    throw Error(ErrorCode::kUnavailable,
+                "set data.path to the folder or URL of a packed set; distbelief data pack makes one");
+  const auto positive = [&options](const char* name) {
+    const std::int64_t value = option<std::int64_t>(options, name);
+    if (value >= 1 && value <= (std::int64_t{1} << 30)) return static_cast<std::uint64_t>(value);
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("data set 'packed': option '{}' must be 1 or more, it is {}", name, value));
+  };
+  return open_packed(config.path, {.cache_bytes = positive("cache_mb") * kMegabyte,
+                                   .transfer_bytes = positive("transfer_mb") * kMegabyte,
+                                   .threads = static_cast<int>(positive("threads"))});
 }
 
 std::vector<DataSetEntry> make_table() {
@@ -120,7 +154,23 @@ std::vector<DataSetEntry> make_table() {
       webdataset_entry(),
       table_entry(),
       text_entry(),
+      {"packed",
+       "slices that distbelief data pack made, in the folder or at the URL data.path",
+       {{"cache_mb", std::int64_t{256},
+         "decompressed slices that a worker holds; two fifths are shuffled together"},
+        {"transfer_mb", std::int64_t{4}, "neighbouring slices, decompressed, that one transfer brings"},
+        {"threads", std::int64_t{2}, "of a worker, that read and decompress ahead"}},
+       open_packed_set},
   };
+}
+
+// What every data set understands.
+std::vector<DataSetEntry> with_cache(std::vector<DataSetEntry> table) {
+  for (DataSetEntry& entry : table)
+    if (entry.name != "packed")
+      entry.options.push_back(
+          {"cache", std::string(), "folder that keeps samples as packed slices; empty: none"});
+  return table;
 }
 
 const DataSetEntry& find_data_set(const std::string& name) {
@@ -138,7 +188,7 @@ const DataSetEntry& find_data_set(const std::string& name) {
 }  // namespace
 
 const std::vector<DataSetEntry>& data_sets() {
-  static const std::vector<DataSetEntry> table = make_table();
+  static const std::vector<DataSetEntry> table = with_cache(make_table());
   return table;
 }
 
@@ -150,7 +200,11 @@ DataSet open_data_set(const DataConfig& config) {
   if (!config.augment.empty()) require_augmentable(set.train->spec());
   set.train = limited(std::move(set.train), "train_limit", config.train_limit);
   set.test = limited(std::move(set.test), "test_limit", config.test_limit);
-  return set;
+  if (!options.contains("cache") || option<std::string>(options, "cache").empty()) return set;
+  return cached(std::move(set), {.folder = option<std::string>(options, "cache"),
+                                 .name = config.name,
+                                 .path = config.path,
+                                 .options = options});
 }
 
 }  // namespace distbelief::data

@@ -37,7 +37,7 @@ TEST(DataRegistry, KnowsItsDataSets) {
     for (const OptionSpec& option : entry.options) EXPECT_FALSE(option.help.empty()) << option.name;
   }
   for (const char* name : {"mnist", "fashion_mnist", "synthetic", "synthetic_tokens", "cifar10", "cifar100",
-                           "image_folder", "webdataset", "csv", "text"})
+                           "image_folder", "webdataset", "csv", "text", "packed"})
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
 }
 

@@ -25,6 +25,12 @@ std::uint64_t shifted(std::uint64_t side, std::uint64_t modulus, std::uint64_t o
   return moved < modulus ? moved : moved - modulus;
 }
 
+std::uint64_t shifted_back(std::uint64_t side, std::uint64_t modulus, std::uint64_t other,
+                           std::uint64_t key) {
+  const std::uint64_t amount = SplitMix64(key ^ other).below(modulus);
+  return side >= amount ? side - amount : side + modulus - amount;
+}
+
 }  // namespace
 
 // The halves are digits of a mixed radix rather than bits (Black and Rogaway, "Ciphers with Arbitrary
@@ -51,6 +57,20 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
     index = row * columns_ + column;
   } while (index >= size_);
   return index;
+}
+
+std::uint64_t Permutation::index_of(std::uint64_t value) const {
+  DISTBELIEF_INVARIANT(value < size_);
+  do {
+    std::uint64_t row = value / columns_;
+    std::uint64_t column = value % columns_;
+    column = shifted_back(column, columns_, row, keys_[3]);
+    row = shifted_back(row, rows_, column, keys_[2]);
+    column = shifted_back(column, columns_, row, keys_[1]);
+    row = shifted_back(row, rows_, column, keys_[0]);
+    value = row * columns_ + column;
+  } while (value >= size_);
+  return value;
 }
 
 std::uint64_t EpochPlan::steps() const {

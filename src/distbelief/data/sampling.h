@@ -13,6 +13,7 @@ class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch);
   std::uint64_t operator()(std::uint64_t index) const;  // index < size
+  std::uint64_t index_of(std::uint64_t value) const;    // the other way round
   std::uint64_t size() const { return size_; }
 
  private:
@@ -38,6 +39,13 @@ struct EpochPlan {
   std::uint64_t steps() const;
   Range step_range(std::uint64_t step) const;                      // positions in the epoch's order
   Range lane_range(std::uint64_t step, std::uint64_t lane) const;  // part of step_range
+};
+
+// How a source's samples lie together, when reading one brings its neighbours along.
+struct Locality {
+  std::uint64_t slice = 0;   // samples that come together, from a multiple of it on; 0: each comes alone
+  std::uint64_t run = 1;     // neighbouring slices that one transfer may bring
+  std::uint64_t window = 0;  // samples that the source can hold to be shuffled, of all lanes together
 };
 
 }  // namespace distbelief::data

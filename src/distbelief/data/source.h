@@ -7,6 +7,7 @@
 
 #include "distbelief/base/array.h"
 #include "distbelief/base/config.h"
+#include "distbelief/data/sampling.h"
 
 namespace distbelief::data {
 
@@ -39,6 +40,12 @@ class Source {
 
   // A hint that read(index) comes soon: a source in memory fetches it into the cache.
   virtual void expect(std::uint64_t) const {}
+
+  // How samples lie together; an epoch's order (order.h) follows it.
+  virtual Locality locality() const { return {}; }
+  // A hint that samples [begin, end) are wanted soon, in any order: a source that reads many at once brings
+  // them in the background. Does not block.
+  virtual void announce(Range) const {}
 
   const SampleSpec& spec() const { return spec_; }
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "distbelief/data/split.h"
+
+namespace distbelief::cli {
+
+// A line on stderr that says how far something is, drawn over again, when that is a terminal. One thread at a
+// time.
+class ProgressLine {
+ public:
+  ProgressLine(std::string what, std::string unit);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  void show(std::uint64_t done, std::uint64_t all);  // all 0: not known
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string what_;
+  std::string unit_;
+  bool terminal_;
+  bool drawn_ = false;
+  Clock::time_point begun_ = Clock::now();
+  Clock::time_point shown_{};
+};
+
+// A bar of at most `width` cells, to an eighth of a cell; anything above 0 is visible.
+std::string bar(double share, int width);
+
+// One line per class: how many samples, and a bar against the largest.
+std::string draw_balance(const std::vector<std::uint64_t>& balance);
+
+// One line per client: how many samples, a bar against the largest client, and how much of each class.
+std::string draw_split(const data::Split& split, const data::SplitColumns& columns);
+
+// 1536 -> "1.5 kB", in steps of 1000.
+std::string size_text(std::uint64_t bytes);
+
+}  // namespace distbelief::cli

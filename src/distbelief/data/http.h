@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace distbelief::data {
+
+// GET requests over HTTP(S) with libcurl: connections are kept and used again, one per thread that asks at
+// the same time. A request that fails for a reason that may pass (no connection, cut off, a status of 5xx,
+// 408 or 429, silence) is made again after a pause, from the byte that was reached; each pause is twice the
+// one before. Then it is Error(kUnavailable). Safe to use from any number of threads; calls block.
+class HttpClient {
+ public:
+  struct Options {
+    int attempts = 6;
+    std::chrono::milliseconds first_pause{100};
+    std::chrono::seconds connect_deadline{10};
+    std::chrono::seconds silence_deadline{30};  // so long without a byte, and the request has failed
+  };
+  HttpClient();
+  explicit HttpClient(const Options& options);
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  // Exactly the bytes [offset, offset + to.size()), with a range request; a server that knows no ranges sends
+  // the whole, of which the rest is skipped. Error(kBadInput) when what lies there is shorter.
+  void read(const std::string& url, std::uint64_t offset, std::span<std::uint8_t> to) const;
+
+  std::string read_all(const std::string& url, std::uint64_t most_bytes) const;
+
+  // From `offset` to the end. `take` gets the bytes in order; `all` is the whole length, 0 when the server
+  // does not say. What it throws ends the request. `restart` is called when the server begins at byte 0 all
+  // the same.
+  struct Sink {
+    std::function<void(std::span<const std::uint8_t> bytes, std::uint64_t all)> take;
+    std::function<void()> restart;
+  };
+  void download(const std::string& url, std::uint64_t offset, const Sink& sink) const;
+
+ private:
+  class Pool;
+  std::unique_ptr<Pool> pool_;
+  Options options_;
+};
+
+}  // namespace distbelief::data

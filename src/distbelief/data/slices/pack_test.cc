@@ -1,0 +1,186 @@
+#include "distbelief/data/slices/pack.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "distbelief/base/refusal.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/data/loader.h"
+#include "distbelief/data/slices/packed_source.h"
+#include "distbelief/data/slices/slice.h"
+#include "distbelief/data/slices/verify.h"
+#include "distbelief/data/synthetic.h"
+
+namespace distbelief::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+DataSet small_set(std::int64_t train = 1003, std::int64_t test = 50) {
+  SyntheticImages::Options options{.samples = train, .height = 9, .width = 7, .classes = 5};
+  auto first = std::make_unique<SyntheticImages>(Part::kTrain, options);
+  options.samples = test;
+  return {std::move(first), std::make_unique<SyntheticImages>(Part::kTest, options)};
+}
+
+PackOptions small_slices(const fs::path& folder) {
+  return {.folder = folder,
+          .slice_bytes = 2000,
+          .slices_per_file = 4,
+          .threads = 3,
+          .origin = "",
+          .progress = {}};
+}
+
+const PackedOptions kSmallCache{.cache_bytes = 20'000, .transfer_bytes = 6000, .threads = 2};
+
+struct Sample {
+  std::vector<std::uint8_t> input;
+  std::int64_t label = -1;
+  friend bool operator==(const Sample&, const Sample&) = default;
+};
+
+Sample sample_of(const Source& source, std::uint64_t index) {
+  Sample sample{std::vector<std::uint8_t>(sample_bytes(source.spec()).input), -1};
+  source.read(index, sample.input.data(), &sample.label);
+  return sample;
+}
+
+void expect_same(const Source& a, const Source& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::uint64_t i = 0; i < a.size(); ++i) ASSERT_EQ(sample_of(a, i), sample_of(b, i)) << i;
+}
+
+void flip_byte(const fs::path& path, std::uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(std::streamoff(at));
+  const char changed = char(file.get() ^ 1);
+  file.seekp(std::streamoff(at));
+  file.put(changed);
+}
+
+TEST(Pack, GivesBackEverySampleOfBothParts) {
+  const ScratchFolder scratch;
+  const DataSet set = small_set();
+  const SliceIndex index = pack(set, small_slices(scratch.path() / "set"));
+  EXPECT_EQ(index.train.files.size(), 9U);  // 36 slices of 28 samples, four in a file
+  const DataSet packed = open_packed((scratch.path() / "set").string(), kSmallCache);
+  expect_same(*set.train, *packed.train);
+  expect_same(*set.test, *packed.test);
+  EXPECT_EQ(packed.train->spec().input_shape, set.train->spec().input_shape);
+  EXPECT_EQ(index.train.balance, class_balance(*set.train));
+}
+
+TEST(Pack, HasTheSameBytesWhateverTheThreads) {
+  const ScratchFolder scratch;
+  PackOptions options = small_slices(scratch.path() / "three");
+  pack(small_set(), options);
+  options.folder = scratch.path() / "one";
+  options.threads = 1;
+  pack(small_set(), options);
+  for (const auto& entry : fs::directory_iterator(options.folder))
+    EXPECT_EQ(read_text(entry.path()), read_text(scratch.path() / "three" / entry.path().filename()));
+}
+
+TEST(Pack, LeavesNoSetWhenItIsInterruptedAndCleansUpAtTheNextTry) {
+  const ScratchFolder scratch;
+  PackOptions options = small_slices(scratch.path());
+  options.progress = [](std::uint64_t done, std::uint64_t all) {
+    if (done > all / 2) throw std::runtime_error("interrupted");
+  };
+  EXPECT_THROW(pack(small_set(), options), std::runtime_error);
+  EXPECT_GT(scratch.entries(), 0U);
+  EXPECT_THROW(open_packed(scratch.path().string(), kSmallCache), Error);
+  write_text(scratch.path() / ".tmp-train-00099.slices", "left by a process that was killed");
+  options.progress = {};
+  pack(small_set(200, 10), options);
+  EXPECT_TRUE(verify_packed(scratch.path().string(), 2, {}).damage.empty());
+  EXPECT_FALSE(fs::exists(scratch.path() / "train-00008.slices"));
+  EXPECT_FALSE(fs::exists(scratch.path() / ".tmp-train-00099.slices"));
+}
+
+TEST(Pack, RefusesAFolderThatHasSomethingElse) {
+  const ScratchFolder scratch;
+  write_text(scratch.path() / "thesis.tex", "years of work");
+  EXPECT_NE(refusal([&] { pack(small_set(), small_slices(scratch.path())); }).find("thesis.tex"),
+            std::string::npos);
+  const fs::path set = scratch.path() / "set";
+  pack(small_set(), small_slices(set));
+  EXPECT_NE(refusal([&] { pack(small_set(), small_slices(set)); }).find("already"), std::string::npos);
+}
+
+TEST(Verify, NamesFileAndOffsetOfDamage) {
+  const ScratchFolder scratch;
+  const SliceIndex index = pack(small_set(), small_slices(scratch.path()));
+  EXPECT_TRUE(verify_packed(scratch.path().string(), 2, {}).damage.empty());
+  const SliceEntry& slice = index.train.slices[6];
+  const fs::path file = scratch.path() / index.train.files[slice.file];
+  flip_byte(file, slice.offset + slice.bytes / 2);
+  const Verified found = verify_packed(scratch.path().string(), 2, {});
+  ASSERT_EQ(found.damage.size(), 1U);
+  EXPECT_NE(found.damage[0].find(fmt::format("'{}', byte {}", file.string(), slice.offset)),
+            std::string::npos);
+  fs::resize_file(scratch.path() / index.test.files[0], 10);
+  write_text(scratch.path() / index.train.files[0], read_text(scratch.path() / index.train.files[0]) + "x");
+  EXPECT_GE(verify_packed(scratch.path().string(), 2, {}).damage.size(), 3U);
+}
+
+TEST(PackedSource, ThrowsWithFileAndOffsetWhereASliceIsDamaged) {
+  const ScratchFolder scratch;
+  const SliceIndex index = pack(small_set(), small_slices(scratch.path()));
+  const SliceEntry& slice = index.train.slices[6];
+  flip_byte(scratch.path() / index.train.files[slice.file], slice.offset + 60);
+  const DataSet packed = open_packed(scratch.path().string(), kSmallCache);
+  for (int i = 0; i < 2; ++i) {  // again and again
+    const std::string message = refusal([&] { sample_of(*packed.train, slice.first + 3); });
+    EXPECT_NE(message.find(fmt::format("byte {}:", slice.offset)), std::string::npos) << message;
+  }
+  EXPECT_EQ(sample_of(*packed.train, slice.first - 1), sample_of(*small_set().train, slice.first - 1));
+}
+
+TEST(PackedSource, RefusesACacheThatHoldsTooFewSlices) {
+  const ScratchFolder scratch;
+  pack(small_set(), small_slices(scratch.path()));
+  EXPECT_NE(refusal([&] { open_packed(scratch.path().string(), {.cache_bytes = 4000}); }).find("cache_mb"),
+            std::string::npos);
+}
+
+std::vector<std::uint64_t> loaded(const Source& source, std::uint64_t lane, std::uint64_t lanes,
+                                  int threads) {
+  const BatchMaker maker(source, {});
+  const EpochPlan plan{source.size(), 64, 4};
+  Loader loader(maker,
+                {.plan = plan, .seed = 3, .first_lane = lane, .end_lane = lane + lanes, .threads = threads});
+  std::vector<std::uint64_t> samples;
+  for (std::uint64_t i = 0; i < plan.steps() * lanes; ++i) {
+    const Batch& batch = loader.next();
+    for (std::uint64_t s = 0; s < batch.size; ++s) {
+      EXPECT_EQ(batch.target.as<std::int64_t>()[s], std::int64_t(batch.samples[s] % 5));
+      samples.push_back(batch.samples[s]);
+    }
+  }
+  return samples;
+}
+
+TEST(PackedSource, DeliversEachSampleOnceAndTheSameToAnyNumberOfLoaders) {
+  const ScratchFolder scratch;
+  pack(small_set(), small_slices(scratch.path()));
+  const DataSet packed = open_packed(scratch.path().string(), kSmallCache);
+  std::vector<std::uint64_t> whole = loaded(*packed.train, 0, 4, 3);
+  std::vector<std::uint64_t> parts;
+  for (std::uint64_t lane = 0; lane < 4; ++lane) {
+    const std::vector<std::uint64_t> own = loaded(*packed.train, lane, 1, int(lane % 2));
+    parts.insert(parts.end(), own.begin(), own.end());
+  }
+  std::sort(whole.begin(), whole.end());
+  std::sort(parts.begin(), parts.end());
+  EXPECT_EQ(whole, parts);
+  EXPECT_EQ(std::set(whole.begin(), whole.end()).size(), packed.train->size());
+}
+
+}  // namespace
+}  // namespace distbelief::data

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "distbelief/base/options.h"
+#include "distbelief/data/source.h"
+
+namespace distbelief::data {
+
+// What a set was made from: other settings or other files are another cache.
+struct CacheKey {
+  std::filesystem::path folder;  // of all caches
+  std::string name;
+  std::string path;
+  OptionMap options;
+};
+
+// The samples of `set` as packed slices under `key.folder`: written when they are not there yet, and always
+// read from there, so that the first run has the order and the bits of the later ones. Of several processes
+// one writes and the others wait; what one that died left is written again. Throws Error(kUnavailable) when
+// the folder cannot be used, Error(kTimeout) when another process does not end.
+DataSet cached(DataSet set, const CacheKey& key);
+
+// The name of its folder: a hash of everything that decides the samples.
+std::string cache_fingerprint(const DataSet& set, const CacheKey& key);
+
+}  // namespace distbelief::data

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distbelief/data/source.h"
+
+// One slice: neighbouring samples, compressed with zstd. docs/packed_slices.md has the bytes. Pure functions
+// over bytes; memory is bounded by what the caller allows, never by what the bytes claim.
+namespace distbelief::data {
+
+inline constexpr std::size_t kSliceHeaderBytes = 40;
+inline constexpr std::uint64_t kMostSliceBytes = std::uint64_t{1} << 30;  // decompressed
+
+// Bytes that one sample takes in a slice.
+struct SampleBytes {
+  std::uint64_t input = 0;
+  std::uint64_t target = 0;
+  std::uint64_t sum() const { return input + target; }
+};
+SampleBytes sample_bytes(const SampleSpec& spec);
+
+struct SliceHeader {
+  std::uint64_t samples = 0;
+  std::uint64_t raw_bytes = 0;      // decompressed
+  std::uint64_t payload_bytes = 0;  // after the header
+  std::uint64_t xxh3 = 0;           // of the header before this field, and of the payload
+};
+
+// Where bytes lie, for messages: "'train-00001.slices', byte 4096".
+struct SlicePlace {
+  std::string file;
+  std::uint64_t offset = 0;
+};
+
+// `raw`: the inputs of all samples, then their targets.
+std::vector<std::uint8_t> encode_slice(std::span<const std::uint8_t> raw, std::uint64_t samples, int level);
+
+// Throws Error(kBadInput) with file and offset when the bytes do not begin with a whole slice.
+SliceHeader parse_slice_header(std::span<const std::uint8_t> bytes, const SlicePlace& place);
+
+// The checksum that a slice's header should have.
+std::uint64_t slice_checksum(std::span<const std::uint8_t> slice);
+
+// The raw bytes of exactly one slice of samples of `each` bytes. Throws Error(kBadInput) with file and
+// offset for anything damaged, and for more than `most_raw_bytes`.
+std::vector<std::uint8_t> decode_slice(std::span<const std::uint8_t> bytes, std::uint64_t each,
+                                       std::uint64_t most_raw_bytes, const SlicePlace& place);
+
+}  // namespace distbelief::data

@@ -1,0 +1,311 @@
+"""Packed slices: packed, damaged, trained on from a folder, a cache and a server; fetched sets; splits."""
+import hashlib
+import http.server
+import json
+import os
+import pathlib
+import re
+import struct
+import threading
+
+import program
+from program import MLP
+
+FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
+SHAPE = {"data.samples": 600, "data.test_samples": 40, "data.height": 32, "data.width": 32}
+SHORT = {**MLP, "train.batch_size": 32, "train.epochs": 3, "parallel.lanes": 6}
+for key in SHAPE:
+    SHORT.pop(key, None)
+
+
+class Server:
+    """Serves a folder; what goes wrong is set by its attributes. Every request's path and range is kept."""
+
+    def __init__(self, folder, ranges=True):
+        outer = self
+        self.folder, self.ranges = folder, ranges
+        self.cut_after = None  # bytes of a body, then the connection is closed, this many times
+        self.cuts = 0
+        self.lie = 0  # bytes that Content-Length has too many
+        self.flip = False  # another byte in every body
+        self.busy = 0  # so many answers of 503
+        self.requests = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                outer.answer(self)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    def answer(self, handler):
+        wanted = handler.headers.get("Range")
+        self.requests.append((handler.path, wanted))
+        path = self.folder / handler.path.lstrip("/")
+        if self.busy > 0 or not path.is_file():
+            status = 503 if self.busy > 0 else 404
+            self.busy -= 1
+            handler.send_response(status)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
+        content = path.read_bytes()
+        begin, end = 0, len(content)
+        if wanted and self.ranges:
+            first, last = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted).groups()
+            begin, end = int(first), int(last) + 1 if last else end
+            handler.send_response(206)
+            handler.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(content)}")
+        else:
+            handler.send_response(200)
+        body = bytearray(content[begin:end])
+        if self.flip and body:
+            body[len(body) // 2] ^= 1
+        handler.send_header("Content-Length", str(len(body) + self.lie))
+        handler.end_headers()
+        if self.cuts > 0 and self.cut_after is not None:
+            self.cuts -= 1
+            body = body[:self.cut_after]
+            handler.close_connection = True
+        if self.lie:
+            handler.close_connection = True
+        try:
+            handler.wfile.write(body)
+        except OSError:  # the program has what it wants
+            handler.close_connection = True
+
+
+class SlicesTest(program.ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.environment = {name: value for name, value in self.environment.items()
+                            if name.lower() not in ("http_proxy", "https_proxy", "all_proxy")}
+        self.servers = []
+
+    def tearDown(self):
+        for server in self.servers:
+            server.close()
+        super().tearDown()
+
+    def serve(self, folder, **options):
+        self.servers.append(Server(folder, **options))
+        return self.servers[-1]
+
+    def pack(self, name="packed", slice_mb=0.016):
+        self.distbelief("data", "pack", "synthetic", self.scratch / name, "--slice-mb", slice_mb, "--slices-per-file", 4,
+                        *program.settings(SHAPE))
+        return self.scratch / name
+
+    def packed_job(self, place):
+        return {**SHORT, "data.name": "packed", "data.path": str(place), "data.cache_mb": 1}
+
+    def sha(self, name, job, *arguments):
+        return self.train(name, job, *arguments)["weights_sha256"]
+
+
+class PackTest(SlicesTest):
+    def test_packed_verified_and_shown(self):
+        folder = self.pack()
+        self.assertIn("sound", self.distbelief("data", "verify", folder).out)
+        shown = json.loads(self.distbelief("data", "info", folder, "--json").out)
+        self.assertEqual(shown["train"], {"samples": 600, "balance": [60] * 10})
+        self.assertEqual(shown["input_shape"], [1, 32, 32])
+        drawn = self.distbelief("data", "info", folder).out
+        self.assertEqual(len(re.findall(r"class \d+ +60  █{40}\n", drawn)), 10, drawn)
+        again = self.distbelief("data", "pack", "synthetic", folder, code=2)
+        self.assertIn("packed set already", again.err)
+
+    def test_a_damaged_byte_is_found_and_named(self):
+        folder = self.pack()
+        path = sorted(folder.glob("train-*.slices"))[2]
+        index = json.loads((folder / "index.json").read_text())["set"]["train"]
+        slice_ = next(entry for entry in index["slices"] if index["files"][entry[2]] == path.name and entry[3] > 0)
+        content = bytearray(path.read_bytes())
+        content[slice_[3] + slice_[4] // 2] ^= 4
+        path.write_bytes(content)
+        place = f"'{path}', byte {slice_[3]}: "
+        outcome = self.distbelief("data", "verify", folder, code=1)
+        self.assertIn(place, outcome.err)
+        self.assertEqual(outcome.err.count("byte"), 1, outcome.err)
+        trained = self.distbelief("train", "--run-dir", "run", *program.settings(self.packed_job(folder)), code=2)
+        self.assertIn(place, trained.err)
+        (folder / "index.json").write_text((folder / "index.json").read_text().replace("600", "601"))
+        self.assertIn("checksum", self.distbelief("data", "verify", folder, code=1).err)
+
+    def test_splits_are_drawn(self):
+        flags = ("data", "info", "synthetic", *program.settings(SHAPE), "--clients", 8, "--split")
+        for rule in ("even", "stratified", "label:2", "dirichlet:0.3", "feature:3"):
+            split = json.loads(self.distbelief(*flags, rule, "--json").out)["split"]
+            self.assertEqual((len(split), sum(client["samples"] for client in split)), (8, 600), rule)
+        self.assertEqual([sum(count > 0 for count in client["balance"])
+                          for client in json.loads(self.distbelief(*flags, "label:2", "--json").out)["split"]], [2] * 8)
+        self.assertIn("share of each class", self.distbelief(*flags, "dirichlet:0.3").out)
+        self.assertIn("a split is", self.distbelief(*flags, "odd", code=2).err)
+
+
+class TrainTest(SlicesTest):
+    def test_any_number_of_workers_and_a_lost_one_have_the_same_bits(self):
+        job = self.packed_job(self.pack())
+        found = {workers: self.sha(f"run{workers}", job, "--workers", workers) for workers in (1, 2, 3)}
+        found["lost"] = self.sha("lost", job, "--workers", 2, "--inject", "kill:rank=1,step=25")
+        self.assertEqual(len(set(found.values())), 1, found)
+        self.assertNotEqual(found[1], self.sha("seed", {**job, "train.seed": 2}, "--workers", 1))
+
+    def test_resumed_in_the_middle_of_an_epoch(self):
+        job = {**self.packed_job(self.pack()), "checkpoint.every_steps": 7, "checkpoint.every_epochs": 0,
+               "checkpoint.keep": 99}
+        whole = self.sha("run", job, "--workers", 2)
+        for path in sorted((self.scratch / "run" / "checkpoints").glob("step-*")):
+            if int(path.name[5:]) > 30:
+                for file in path.iterdir():
+                    file.unlink()
+                path.rmdir()
+        self.distbelief("resume", self.scratch / "run", "--workers", 3)
+        self.assertEqual(self.summary("run")["weights_sha256"], whole)
+
+    def test_from_a_server_with_and_without_ranges(self):
+        folder = self.pack()
+        local = self.sha("local", self.packed_job(folder), "--workers", 2)
+        server = self.serve(folder)
+        server.busy = 1
+        self.assertEqual(self.sha("http", self.packed_job(server.url), "--workers", 2), local)
+        largest = max(entry[4] for entry in json.loads((folder / "index.json").read_text())["set"]["train"]["slices"])
+        ranges = [[int(number) for number in re.findall(r"\d+", wanted)] for path, wanted in server.requests if wanted]
+        self.assertGreater(max(end - begin for begin, end in ranges), largest, "neighbours came together")
+        self.assertIn("sound", self.distbelief("data", "verify", server.url).out)
+        plain = self.serve(folder, ranges=False)
+        plain.cut_after, plain.cuts = 500, 3
+        self.assertEqual(self.sha("plain", self.packed_job(plain.url), "--workers", 1), local)
+
+    def test_a_server_that_is_not_there_or_sends_other_bytes(self):
+        folder = self.pack()
+        server = self.serve(folder)
+        server.close()
+        self.servers.remove(server)
+        outcome = self.distbelief("data", "verify", server.url, code=1)
+        self.assertIn("attempts", outcome.err)
+        damaged = self.serve(folder)
+        damaged.flip = True
+        self.assertIn("index.json", self.distbelief("data", "verify", damaged.url, code=1).err)
+
+    def test_a_cache_is_packed_once_and_read_ever_after(self):
+        job = {**SHORT, **SHAPE, "data.name": "synthetic", "data.cache": str(self.scratch / "cache")}
+        first = self.sha("first", job, "--workers", 2)
+        index, = (self.scratch / "cache").glob("synthetic-*/index.json")
+        written = index.stat().st_mtime_ns
+        self.assertEqual(self.sha("second", job, "--workers", 3), first)
+        self.assertEqual(index.stat().st_mtime_ns, written)
+        index.unlink()
+        self.assertEqual(self.sha("third", job, "--workers", 1), first)
+        self.assertTrue(index.exists())
+
+
+class GetTest(SlicesTest):
+    def setUp(self):
+        super().setUp()
+        self.home = self.scratch / "home"
+        self.home.mkdir()
+        self.contents = {"a.bin": os.urandom(300_000), "b.bin": b"small"}
+        for name, content in self.contents.items():
+            (self.home / name).write_bytes(content)
+        self.server = self.serve(self.home)
+        self.to = self.scratch / "to"
+        (self.scratch / "set.json").write_text(json.dumps({
+            "name": "mine", "homes": [self.server.url],
+            "files": [{"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                      for name, content in self.contents.items()]}))
+
+    def get(self, *arguments, code=0):
+        return self.distbelief("data", "get", self.scratch / "set.json", "--to", self.to, *arguments, code=code)
+
+    def assert_fetched(self):
+        self.assertEqual({path.name: path.read_bytes() for path in self.to.iterdir()}, self.contents)
+
+    def test_fetched_once(self):
+        self.assertIn("300.0 kB fetched", self.get().out)
+        self.assert_fetched()
+        before = len(self.server.requests)
+        self.assertIn("0 bytes fetched", self.get().out)
+        self.assertEqual(len(self.server.requests), before)
+
+    def test_a_cut_connection_is_continued_where_it_broke(self):
+        self.server.cut_after, self.server.cuts = 70_000, 3
+        self.get()
+        self.assert_fetched()
+        self.assertEqual([wanted for path, wanted in self.server.requests if path == "/a.bin"],
+                         [None, "bytes=70000-", "bytes=140000-", "bytes=210000-"])
+
+    def test_what_an_earlier_fetch_left_is_continued(self):
+        self.to.mkdir()
+        (self.to / ".part-a.bin").write_bytes(self.contents["a.bin"][:200_000])
+        self.assertIn("100.0 kB fetched, 200.0 kB was there", self.get().out)
+        self.assert_fetched()
+        self.assertEqual(self.server.requests[0], ("/a.bin", "bytes=200000-"))
+
+    def test_a_wrong_part_of_an_earlier_fetch_is_fetched_again(self):
+        self.to.mkdir()
+        (self.to / ".part-a.bin").write_bytes(b"x" * 1000)
+        self.get()
+        self.assert_fetched()
+
+    def test_a_server_without_ranges_begins_anew(self):
+        self.server.ranges = False
+        self.to.mkdir()
+        (self.to / ".part-a.bin").write_bytes(self.contents["a.bin"][:200_000])
+        self.get()
+        self.assert_fetched()
+
+    def test_wrong_bytes_are_refused_and_not_kept(self):
+        self.server.flip = True
+        outcome = self.get(code=2)
+        self.assertIn("is not the file it should be", outcome.err)
+        self.assertIn(hashlib.sha256(self.contents["a.bin"]).hexdigest(), outcome.err)
+        self.assertEqual(list(self.to.iterdir()), [])
+        good = self.serve(self.home)
+        self.get("--mirror", good.url)
+        self.assert_fetched()
+
+    def test_a_server_that_lies_about_the_length(self):
+        self.server.lie = 1000
+        self.assertIn("attempts", self.get(code=1).err)
+        self.assertNotIn("a.bin", {path.name for path in self.to.iterdir()})
+        self.server.lie = 0
+        (self.home / "a.bin").write_bytes(self.contents["a.bin"] + b"more")
+        self.assertIn("the server sends more", self.get(code=2).err)
+        self.assertEqual(list(self.to.iterdir()), [])
+
+    def test_fashion_mnist_as_its_home_has_it(self):
+        # Debian's files are those of the public home but for the name and the time in their gzip headers.
+        if not FASHION.is_dir():
+            program.cannot("dataset-fashion-mnist is not installed")
+        for name, seconds in (("train-images-idx3", 1504176606), ("train-labels-idx1", 1504176606),
+                              ("t10k-images-idx3", 1504176627), ("t10k-labels-idx1", 1504176627)):
+            content = (FASHION / f"{name}-ubyte.gz").read_bytes()
+            header = b"\x1f\x8b\x08\x08" + struct.pack("<I", seconds) + b"\0\x03" + f"{name}-ubyte\0".encode()
+            (self.home / f"{name}-ubyte.gz").write_bytes(header + content[10:])
+        outcome = self.distbelief("data", "get", "fashion_mnist", "--mirror", self.server.url, "--to", self.to)
+        self.assertIn("30.9 MB fetched", outcome.out)
+        self.assertIn("60000 to train on", self.distbelief("data", "info", "fashion_mnist", "--data-dir", self.to).out)
+        self.assertIn("is installed in", self.distbelief("data", "get", "fashion_mnist").out)
+
+    def test_what_is_not_there(self):
+        (self.home / "b.bin").unlink()
+        self.assertIn("404", self.get(code=1).err)
+        self.assertIn("did you mean 'mnist'", self.distbelief("data", "get", "mnits", code=2).err)
+
+
+if __name__ == "__main__":
+    program.main()
