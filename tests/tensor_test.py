@@ -6,7 +6,7 @@ import signal
 import program
 import read_safetensors
 from pipeline_test import DEEP_MLP, LAMB_RESNET, NOISY_GPT, TIED_GPT, LayoutsTest, PipelineTest
-from program import ENDLESS, RESNET, settings
+from program import GPT, ENDLESS, RESNET, settings
 
 TP2 = (2, {"parallel.tensor": 2})
 TP4 = (4, {"parallel.tensor": 4})
@@ -160,6 +160,10 @@ class RefusalTest(TensorTest):
     def test_a_model_without_such_layers(self):
         said = self.refused({"parallel.tensor": 2, "model.name": "cnn", "model.hidden": 32, "model.channels": [8]}, 2)
         self.assertRegex(said, r"cnn.*pipeline")
+
+    def test_a_vocabulary_smaller_than_the_group(self):
+        said = self.refused({"parallel.tensor": 4, "data.vocabulary": 3, "parallel.lanes": 1}, 4, job=GPT)
+        self.assertRegex(said, r"vocabulary of 3.* at most")
 
     def test_workers_that_it_does_not_divide(self):
         self.assertRegex(self.refused({"parallel.tensor": 2}, 3), r"2 or 4 workers")

@@ -237,6 +237,8 @@ class HostsTest(ZeroTest):
         cut = {"parallel.pipeline": 2}
         self.assert_same_on_hosts({**TIED_GPT, "checkpoint.every_steps": 2}, ("host0:2,host1:2", {**cut, **ZERO3}),
                                   ("host0:2,host1:2", {**cut, **ZERO3, "parallel.recompute": True}))
+        turns = {**cut, "parallel.schedule": "interleaved", "parallel.chunks": 2}
+        self.assert_same_on_hosts(DEEP_MLP, ("host0:2,host1:2", turns), ("host0:2,host1:2", {**turns, **ZERO3}))
 
 
 class RefusalTest(ZeroTest):

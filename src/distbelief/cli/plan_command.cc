@@ -269,8 +269,11 @@ std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<clus
              plan.layouts.size());
   const std::int64_t samples = (job.config.train.batch_size + best.layout.lanes - 1) / best.layout.lanes;
   const auto lane = std::ranges::find(found->lanes, samples, &strategy::LaneCosts::samples);
-  return ChosenLayout{train::with_layout(job.config, best.layout),
+  ChosenLayout chosen{train::with_layout(job.config, best.layout),
                       lane == found->lanes.end() ? strategy::LaneCosts{} : *lane};
+  if (best.cut_for_memory)
+    chosen.config.parallel.cuts.assign(best.cuts.ends.begin(), best.cuts.ends.end() - 1);
+  return chosen;
 }
 
 void add_plan(CLI::App& app, const Invocation& invocation, Run& run) {

@@ -167,7 +167,7 @@ std::vector<Key> parallel_keys() {
           "processes; `--workers` and `--hosts` override it"),
       key("parallel.lanes", at<&ParallelConfig::lanes>(), kCountOrZero,
           "slices of every batch, fixed for the job's life: they define its arithmetic; 0: workers times "
-          "threads"),
+          "threads, 4 for each tensor group in a pipeline"),
       key("parallel.threads", at<&ParallelConfig::threads>(), kThreads,
           "lanes that a worker carries at a time, each on its own thread"),
       key("parallel.data", at<&ParallelConfig::data>(), kCountOrZero,

@@ -116,6 +116,12 @@ class Embedding final : public Block {
     if (options.tied)
       torch::nn::init::normal_(tok_->weight, 0.0, 1.0 / std::sqrt(static_cast<double>(options.width)));
     if (!group_) return;
+    if (options.vocabulary < group_->parts())
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("a vocabulary of {} has not a token for each of parallel.tensor {} workers; tensor "
+                      "may be {} at most",
+                      options.vocabulary, group_->parts(), options.vocabulary));
     rows_ = share_of(options.vocabulary, group_->part(), group_->parts());
     keep_slice(tok_->weight, 0, rows_);
   }

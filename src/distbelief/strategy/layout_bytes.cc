@@ -114,9 +114,10 @@ class Ledger {
       for (const BlockCost& block : blocks_of(stage)) bytes += block.parameter_bytes;
     return bytes;
   }
+  // Of the whole network, whatever a tensor group makes of it.
   std::size_t all_parameters() const {
     return std::accumulate(
-        in_.blocks.begin(), in_.blocks.end(), std::size_t{0},
+        in_.lane.blocks.begin(), in_.lane.blocks.end(), std::size_t{0},
         [](std::size_t sum, const BlockCost& block) { return sum + block.parameter_bytes; });
   }
   std::size_t largest_block(int place) const {
@@ -160,7 +161,7 @@ class Ledger {
   // The first worker measures all blocks before it holds its own; train/block_costs.h.
   std::size_t measuring() const {
     std::size_t kept = 0, working = 0;
-    for (const BlockCost& block : in_.blocks) {
+    for (const BlockCost& block : in_.lane.blocks) {
       kept += block.activation_bytes;
       working = std::max(working, block.working_bytes);
     }

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
@@ -168,12 +170,44 @@ class Planner {
     PlannedLayout planned;
     planned.layout = layout;
     planned.cuts = choose_cuts(blocks, layout.mesh.pipeline * layout.chunks, {});
+    if (const auto smaller = cuts_that_fit(planned, lane, blocks)) {
+      planned.cuts = *smaller;
+      planned.cut_for_memory = true;
+    }
     const LayoutInput input{in_.job, in_.machine, lane, blocks, planned.cuts};
     planned.seconds = predict_seconds(layout, input);
     planned.bytes = predict_bytes(layout, input);
     planned.samples_per_second = double(in_.job.batch) / planned.seconds.total();
     planned.note = note_of(planned);
     return planned;
+  }
+
+  // Slower cuts, when those of `planned` do not fit into the limit: the first whose fullest stage is small
+  // enough.
+  std::optional<Cuts> cuts_that_fit(const PlannedLayout& planned, const LaneCosts& lane,
+                                    const std::vector<BlockCost>& blocks) const {
+    constexpr double kStep = 0.05, kLeast = 0.3;  // of what the fullest stage has
+    const MeshLayout& layout = planned.layout;
+    const int stages = layout.mesh.pipeline * layout.chunks;
+    const auto fits = [&](const Cuts& cuts) {
+      return predict_bytes(layout, {in_.job, in_.machine, lane, blocks, cuts}).total() <= in_.memory_limit;
+    };
+    if (stages == 1 || in_.memory_limit == 0 || fits(planned.cuts)) return std::nullopt;
+    CutLimits limits{.bytes_per_parameter_byte = 2.0 + in_.job.optimizer_arrays,
+                     .lanes_alive = layout.recompute ? 1 : layout.mesh.pipeline};
+    double fullest = 0;
+    for (int stage = 0, begin = 0; stage < stages; begin = planned.cuts.ends[std::size_t(stage++)])
+      fullest = std::max(fullest, stage_bytes(std::span(blocks).subspan(
+                                                  std::size_t(begin),
+                                                  std::size_t(planned.cuts.ends[std::size_t(stage)] - begin)),
+                                              limits));
+    for (double share = 1 - kStep; share > kLeast; share -= kStep) try {
+        limits.memory_bytes = std::size_t(share * fullest);
+        if (Cuts cuts = choose_cuts(blocks, stages, limits); fits(cuts)) return cuts;
+      } catch (const Error&) {
+        return std::nullopt;  // no cuts have so small a stage
+      }
+    return std::nullopt;
   }
 
   std::string note_of(const PlannedLayout& planned) const {

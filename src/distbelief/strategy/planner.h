@@ -28,6 +28,7 @@ struct PlanInput {
 struct PlannedLayout {
   MeshLayout layout;
   Cuts cuts;
+  bool cut_for_memory = false;  // the fastest cuts do not fit
   StepSeconds seconds;
   WorkerBytes bytes;
   double samples_per_second = 0;

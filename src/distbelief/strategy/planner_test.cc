@@ -156,6 +156,31 @@ TEST(Planner, ZeroHoldsLessWithEachLevelAndIsTriedWhenThereIsNoRoom) {
   }
 }
 
+TEST(Planner, CutsElsewhereWhenTheFastestCutsDoNotFit) {
+  PlanInput input = without_tensor(six_blocks(2, 2));
+  for (int block = 3; block < 6; ++block) input.lanes[0].blocks[std::size_t(block)].parameter_bytes *= 2;
+  input.recompute = true;  // nothing else is left to try
+  const Mesh mesh{.data = 1, .pipeline = 2};
+  const PlannedLayout fastest = layout_of(plan_layouts(input), mesh);
+  EXPECT_EQ(fastest.cuts.ends, (std::vector<int>{3, 6}));
+  EXPECT_FALSE(fastest.cut_for_memory);
+  input.memory_limit = fastest.bytes.total() - 1;
+  const PlannedLayout smaller = layout_of(plan_layouts(input), mesh);
+  EXPECT_EQ(smaller.cuts.ends, (std::vector<int>{4, 6}));
+  EXPECT_TRUE(smaller.cut_for_memory);
+  EXPECT_LE(smaller.bytes.total(), input.memory_limit);
+  EXPECT_GT(smaller.seconds.total(), fastest.seconds.total());
+}
+
+TEST(Planner, SnapshotsHoldTheWholeNetworkHoweverItIsSliced) {
+  PlanInput input = six_blocks(2, 2);
+  input.job.snapshots = true;
+  input.tensor_splits[2].assign(6, {.share = 1, .exchanges = 1});
+  const Plan plan = plan_layouts(input);
+  EXPECT_EQ(layout_of(plan, {.data = 1, .pipeline = 1, .tensor = 2}).bytes.snapshots,
+            layout_of(plan, {.data = 2}).bytes.snapshots);
+}
+
 TEST(Planner, LeavesOutWhatCannotBeWithTheReason) {
   PlanInput input = without_tensor(six_blocks(8, 8));
   input.given_lanes = 4;

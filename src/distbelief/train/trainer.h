@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <memory>
 
@@ -122,6 +123,8 @@ class Trainer {
   Start start_;
   PipelinePlan mesh_plan_;
   std::optional<World> peers_;
+  std::deque<World>
+      further_peers_;  // the same workers again, for each further stage: their exchanges run at once
   std::optional<World> tensor_world_;  // those who hold slices of the same stages for the same lanes
   std::unique_ptr<model::TensorGroup> tensor_group_;
   NetworkOutline outline_;

@@ -175,7 +175,8 @@ strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) co
 }
 
 void Trainer::build_groups() {
-  for (Stage& stage : stages_) {
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    Stage& stage = stages_[i];
     strategy::AllreduceGroup::Options options = group_settings(stage);
     if (tensor_group_)
       options.join_layers = [this, &stage](std::span<double> norms) { add_up_layers(stage, norms); };
@@ -184,7 +185,8 @@ void Trainer::build_groups() {
       observers_.push_back(std::make_unique<StepTrace>(*trace_, t));
       options.observers.push_back(observers_.back().get());
     }
-    stage.group = std::make_unique<strategy::AllreduceGroup>(peers(), stage.parameters, std::move(options));
+    stage.group = std::make_unique<strategy::AllreduceGroup>(i == 0 ? peers() : further_peers_[i - 1],
+                                                             stage.parameters, std::move(options));
     if (!stage.network)
       stage.network = make_network(stage, Weights::kInitial);
     else if (peers().local_rank() == 0)

@@ -24,6 +24,8 @@ void Trainer::lay_out() {
   const strategy::MeshPlace own = strategy::place_of(mesh, world_.rank());
   const int place = own.pipeline;
   peers_.emplace(world_.split(place * mesh.tensor + own.tensor));
+  for (int chunk = 1; chunk < mesh_plan_.chunks; ++chunk)
+    further_peers_.push_back(world_.split(place * mesh.tensor + own.tensor));
   if (mesh.tensor > 1) {
     tensor_world_.emplace(world_.split(own.data * pipeline + place));
     tensor_group_ = make_tensor_group(*tensor_world_, world_, input_of(job_.config.parallel));
