@@ -79,6 +79,11 @@ TEST(ImageDecoder, TakesEveryKindOfJpeg) {
   EXPECT_NEAR(decoded(to_jpeg(drawing), settings(0, 64, 1))[0], grey_of(0, 0, 128), 6);
 }
 
+TEST(ImageDecoder, NoticesAFileThatEndsBelowTheRowsNeeded) {
+  const std::string file = to_jpeg(ramp(64, 64));
+  EXPECT_PRED_FORMAT2(IsSubstring, "damaged", fault(file.substr(0, file.size() - 20), settings(0, 8)));
+}
+
 TEST(ImageDecoder, ResizesBothWaysWithoutShiftingThePicture) {
   for (const auto& [width, height, resize] :
        {std::tuple{300U, 200U, 64U}, {40U, 60U, 64U}, {1000U, 900U, 64U}, {64U, 64U, 64U}}) {

@@ -1,0 +1,87 @@
+#include <vector>
+
+#include "distbelief/data/cifar.h"
+#include "distbelief/data/idx.h"
+#include "distbelief/data/image/decoder.h"
+#include "distbelief/data/registry.h"
+#include "distbelief/data/webdataset.h"
+#include "memory_file.h"
+#include "targets.h"
+
+namespace distbelief::fuzz {
+namespace {
+
+// Reads what was accepted: opening alone does not decode.
+void read_some(const data::Source& source) {
+  const data::SampleSpec& spec = source.spec();
+  std::vector<std::byte> input(static_cast<std::size_t>(element_count(spec.input_shape)) *
+                               element_size(spec.input_type));
+  std::vector<std::byte> target(static_cast<std::size_t>(element_count(spec.target_shape)) *
+                                element_size(spec.target_type));
+  constexpr std::uint64_t kMost = 8;
+  for (std::uint64_t i = 0; i < source.size() && i < kMost; ++i) source.read(i, input.data(), target.data());
+}
+
+void open_and_read(const std::string& name, const std::string& path, OptionMap options) {
+  DataConfig config;
+  config.name = name;
+  config.path = path;
+  config.options = std::move(options);
+  const data::DataSet set = data::open_data_set(config);
+  read_some(*set.train);
+  read_some(*set.test);
+}
+
+void decode(std::span<const std::uint8_t> input) {
+  const data::ImageSettings settings{.size = {.resize = 24, .crop = 16},
+                                     .channels = input.size() % 2 == 0 ? 3U : 1U,
+                                     .most_pixels = 1 << 18};
+  std::vector<std::uint8_t> planes(std::size_t{3} * 16 * 16);
+  try {
+    data::thread_decoder().decode(input, settings, planes.data());
+  } catch (const data::ImageFault&) {
+  }
+}
+
+}  // namespace
+
+void idx(std::span<const std::uint8_t> input) {
+  const MemoryFile file(input);
+  for (const std::size_t rank : {1, 3}) parse_or_refuse([&] { data::read_idx(file.path(), rank); });
+}
+
+void cifar(std::span<const std::uint8_t> input) {
+  const MemoryFile file(input);
+  parse_or_refuse(
+      [&] { read_some(data::CifarSource({file.path()}, {.label_bytes = 1, .label_at = 0, .classes = 10})); });
+  parse_or_refuse([&] {
+    read_some(data::CifarSource({file.path()}, {.label_bytes = 2, .label_at = 1, .classes = 100}));
+  });
+}
+
+void jpeg(std::span<const std::uint8_t> input) { decode(input); }
+void png(std::span<const std::uint8_t> input) { decode(input); }
+
+void csv(std::span<const std::uint8_t> input) {
+  const MemoryFile file(input);
+  parse_or_refuse([&] { open_and_read("csv", file.path(), {}); });
+  parse_or_refuse([&] {
+    open_and_read("csv", file.path(), {{"header", false}, {"task", std::string("regression")}});
+  });
+}
+
+void text(std::span<const std::uint8_t> input) {
+  const MemoryFile file(input);
+  for (const char* level : {"bytes", "characters", "sentences"})
+    parse_or_refuse([&] {
+      open_and_read("text", file.path(),
+                    {{"level", std::string(level)}, {"length", std::int64_t{4}}, {"held_out", 0.4}});
+    });
+}
+
+void tar(std::span<const std::uint8_t> input) {
+  const MemoryFile file(input);
+  parse_or_refuse([&] { data::index_shards({file.path()}, "label"); });
+}
+
+}  // namespace distbelief::fuzz

@@ -1,0 +1,7 @@
+// libFuzzer's entry; the build says which target: -DFUZZ_TARGET=csv.
+#include "targets.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  distbelief::fuzz::FUZZ_TARGET({data, size});
+  return 0;
+}

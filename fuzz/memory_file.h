@@ -1,0 +1,48 @@
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::fuzz {
+
+// The input as a file with a path, without a disk.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::span<const std::uint8_t> content)
+      : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    std::size_t done = 0;
+    while (descriptor_ >= 0 && done < content.size()) {
+      const ssize_t count = ::write(descriptor_, content.data() + done, content.size() - done);
+      if (count <= 0) std::abort();
+      done += static_cast<std::size_t>(count);
+    }
+    if (descriptor_ < 0) std::abort();
+  }
+  ~MemoryFile() { ::close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+// Bad input is the one error that a damaged file may end in.
+template <typename Parse>
+void parse_or_refuse(Parse parse) {
+  try {
+    parse();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kBadInput) throw;
+  }
+}
+
+}  // namespace distbelief::fuzz

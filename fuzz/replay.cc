@@ -1,0 +1,41 @@
+// Runs the corpora once, built by any compiler: replay CORPUS. A target each has a folder there.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "targets.h"
+
+namespace {
+
+using namespace distbelief::fuzz;
+
+constexpr std::pair<const char*, Target> kTargets[] = {
+    {"idx", idx}, {"cifar", cifar}, {"jpeg", jpeg}, {"png", png},
+    {"csv", csv}, {"text", text},   {"tar", tar},   {"safetensors", safetensors},
+    {"job", job}};
+
+int replay(const std::filesystem::path& folder, Target target) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+    target({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  for (const auto& [name, target] : kTargets) {
+    const int count = replay(std::filesystem::path(argv[1]) / name, target);
+    std::printf("%-12s %d inputs\n", name, count);
+    if (count == 0) return 1;
+  }
+  return 0;
+}

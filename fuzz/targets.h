@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+// What is fuzzed: a parser each. It may end in Error(kBadInput), as it does for damaged files; anything else
+// (another exception, a signal, a report of a sanitizer, too much memory) is a finding.
+namespace distbelief::fuzz {
+
+using Target = void (*)(std::span<const std::uint8_t> input);
+
+void idx(std::span<const std::uint8_t> input);
+void cifar(std::span<const std::uint8_t> input);
+void jpeg(std::span<const std::uint8_t> input);
+void png(std::span<const std::uint8_t> input);
+void csv(std::span<const std::uint8_t> input);
+void text(std::span<const std::uint8_t> input);
+void tar(std::span<const std::uint8_t> input);
+void safetensors(std::span<const std::uint8_t> input);
+void job(std::span<const std::uint8_t> input);
+
+}  // namespace distbelief::fuzz

@@ -1,0 +1,151 @@
+"""Training from files of one's own: every kind of source, made here, and `distbelief init` on each."""
+import io
+import json
+import random
+import struct
+import tarfile
+import zlib
+
+from program import ProgramTest, main
+
+COMMON = {"train.max_steps": 6, "train.epochs": 2, "parallel.lanes": 2, "checkpoint.every_epochs": 0,
+          "report.interval_seconds": 0.0}
+
+
+def png(side, pixel):
+    """A grey-scale or colour PNG; pixel(x, y) gives (red, green, blue)."""
+    rows = b"".join(b"\0" + bytes(value for x in range(side) for value in pixel(x, y)) for y in range(side))
+
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def picture(label, number):
+    """Class 0 is brighter at the left, class 1 at the top."""
+    noise = random.Random(number)
+    return png(20, lambda x, y: tuple(min(255, (x if label == 0 else y) * 10 + noise.randrange(40)) for _ in range(3)))
+
+
+class SourcesTest(ProgramTest):
+    """From each kind of file: the same weights with one worker and two."""
+
+    def folder(self, name):
+        path = self.scratch / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def assert_same_weights(self, job):
+        one = self.train("one", {**COMMON, **job}, "--workers", "1")
+        two = self.train("two", {**COMMON, **job}, "--workers", "2")
+        self.assertGreaterEqual(two["steps"], 2)
+        self.assertEqual(one["weights_sha256"], two["weights_sha256"])
+
+    def assert_starts(self, data, name, *overrides):
+        """`init` recognises the data, and its job trains."""
+        out = self.distbelief("init", data, "--out", "job.toml").out
+        self.assertIn(f"data set '{name}'", out)
+        self.distbelief("train", "job.toml", "--run-dir", "started", "--set", "train.max_steps=2", *overrides)
+        self.assertEqual(self.summary("started")["steps"], 2)
+
+    def test_table(self):
+        rows = ["age,town,note,risk"]
+        for i in range(200):
+            rows.append(f"{'' if i % 9 == 0 else i % 70},{['Ulm', 'Bonn', 'Köln'][i % 3]},\"n, {i}\",{'ab'[i % 70 > 30]}")
+        path = self.scratch / "people.csv"
+        path.write_text("\n".join(rows) + "\n")
+        self.assert_same_weights({"model.name": "mlp", "model.hidden": [8], "data.name": "csv", "data.path": str(path),
+                                  "data.ignore": "note", "train.batch_size": 16})
+        self.assert_starts(path, "csv")
+
+    def test_text(self):
+        path = self.scratch / "story.txt"
+        path.write_text("Der Bär tanzt im Wald, und der Wald tanzt mit.\n" * 80)
+        gpt = {"model.name": "gpt", "model.layers": 1, "model.width": 16, "model.heads": 2, "data.name": "text",
+               "data.path": str(path), "data.length": 16, "train.batch_size": 8}
+        self.assert_same_weights({**gpt, "data.level": "characters"})
+        self.train("sentences", {**COMMON, **gpt, "data.level": "sentences"}, "--workers", "2")
+        self.assert_starts(path, "text")
+
+    def test_image_folder(self):
+        for label in (0, 1):
+            for i in range(12):
+                (self.folder(f"pictures/class{label}") / f"{i}.png").write_bytes(picture(label, i))
+        root = self.scratch / "pictures"
+        self.assert_same_weights({"model.name": "cnn", "data.name": "image_folder", "data.path": str(root),
+                                  "data.resize": 18, "data.crop": 16, "train.batch_size": 8, "data.augment": ["flip"]})
+        self.assert_starts(root, "image_folder")
+
+    def test_webdataset(self):
+        for shard in range(2):
+            with tarfile.open(self.folder("shards") / f"s-{shard}.tar", "w") as tar:
+                for i in range(10):
+                    for ending, content in (("png", picture(i % 2, i)), ("cls", str(i % 2).encode())):
+                        info = tarfile.TarInfo(f"{shard}{i:04}.{ending}")
+                        info.size = len(content)
+                        tar.addfile(info, io.BytesIO(content))
+        root = self.scratch / "shards"
+        self.assert_same_weights({"model.name": "mlp", "data.name": "webdataset", "data.path": str(root),
+                                  "data.resize": 16, "data.crop": 16, "train.batch_size": 8})
+        self.assert_starts(root, "webdataset")
+
+    def test_cifar(self):
+        folder = self.folder("cifar")
+        noise = random.Random(1)
+        for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
+            (folder / name).write_bytes(b"".join(bytes([i % 10]) + noise.randbytes(3072) for i in range(8)))
+        self.assert_same_weights({"model.name": "mlp", "data.name": "cifar10", "data.path": str(folder),
+                                  "train.batch_size": 8})
+        self.assert_starts(folder, "cifar10")
+
+
+class InitTest(ProgramTest):
+    def test_never_replaces_a_file_unless_forced(self):
+        table = self.scratch / "t.csv"
+        table.write_text("a,b,y\n" + "".join(f"{i},{i % 5},{'pq'[i % 2]}\n" for i in range(40)))
+        job = self.scratch / "job.toml"
+        job.write_text("mine\n")
+        self.assertIn("--force", self.distbelief("init", table, code=2).err)
+        self.assertEqual(job.read_text(), "mine\n")
+        self.distbelief("init", table, "--force")
+        self.assertIn('name = "csv"', job.read_text())
+        self.assertIn("column 'y' has 2 classes", job.read_text())
+        found = json.loads(self.distbelief("check", "job.toml", "--json").out)
+        self.assertEqual((found["train_samples"], found["test_samples"]), (36, 4))
+
+    def test_knows_values_to_predict(self):
+        table = self.scratch / "prices.tsv"
+        table.write_text("rooms\tprice\n" + "".join(f"{i % 7}\t{i * 1.5}\n" for i in range(40)))
+        self.distbelief("init", table)
+        self.assertIn('task = "regression"', (self.scratch / "job.toml").read_text())
+
+    def test_says_what_is_damaged_and_writes_nothing(self):
+        table = self.scratch / "t.csv"
+        table.write_text("a,y\n1,p\n2,q,r\n")
+        self.assertIn("line 3: 2 fields are wanted, found 3", self.distbelief("init", table, code=2).err)
+        self.assertIn("there is no file", self.distbelief("init", "nowhere", code=1).err)
+        self.assertFalse((self.scratch / "job.toml").exists())
+
+
+class DamagedTest(ProgramTest):
+    """A file that goes bad is named by the worker that meets it, and the run ends."""
+
+    def test_an_image_that_cannot_be_decoded(self):
+        for label in (0, 1):
+            for part in ("train", "test"):
+                (self.scratch / part / str(label)).mkdir(parents=True)
+                for i in range(4):
+                    content = picture(label, i)
+                    if part == "train" and label == 1 and i == 3:
+                        content = content[:len(content) // 2]
+                    (self.scratch / part / str(label) / f"{i}.png").write_bytes(content)
+        outcome = self.distbelief("train", "--run-dir", "run", "--set", "data.name=image_folder", "--set",
+                                  f"data.path={self.scratch}", "--set", "data.resize=16", "--set", "data.crop=16",
+                                  "--set", "model.name=mlp", "--set", "train.batch_size=4", "--workers", "2", code=2)
+        self.assertIn("train/1/3.png', byte ", outcome.err)
+        self.assertIn("damaged PNG", outcome.err)
+
+
+if __name__ == "__main__":
+    main()
