@@ -91,7 +91,7 @@ int pack_set(const PackFlags& flags) {
       "train on it: --set data.name=packed --set data.path={}\n",
       index.train.samples, index.test.samples, config.name, flags.out,
       index.train.slices.size() + index.test.slices.size(),
-      index.train.files.size() + index.test.files.size(), size_text(bytes), size_text(raw),
+      index.train.files.size() + index.test.files.size(), bytes_text(bytes), bytes_text(raw),
       100.0 * double(bytes) / double(std::max<std::uint64_t>(1, raw)), flags.out);
   return 0;
 }
@@ -112,7 +112,7 @@ int verify_set(const std::string& place, int threads) {
     return 1;
   }
   fmt::print("{}: sound, {} slices in {} files, {}\n", place, found.slices, found.files,
-             size_text(found.bytes));
+             bytes_text(found.bytes));
   return 0;
 }
 
@@ -147,7 +147,7 @@ SetInfo info_of_packed(const std::string& place) {
       .train = {index.train.samples, index.train.balance},
       .test = {index.test.samples, index.test.balance},
       .packed = fmt::format("{} in {} slices of {} samples, {} files",
-                            size_text(data::packed_bytes(index.train) + data::packed_bytes(index.test)),
+                            bytes_text(data::packed_bytes(index.train) + data::packed_bytes(index.test)),
                             slices, index.slice_samples, index.train.files.size() + index.test.files.size())};
 }
 
@@ -207,7 +207,7 @@ void show_split(const InfoFlags& flags, nlohmann::json* json) {
              draw_split(split, columns));
 }
 
-int info(const InfoFlags& flags) {
+int show_info(const InfoFlags& flags) {
   if (!flags.split.empty() && flags.clients < 1)
     throw Error(ErrorCode::kBadInput, "--split needs --clients: between how many the samples are shared out");
   const SetInfo found =
@@ -230,7 +230,7 @@ std::string text_of(const std::string& path) {
   return data::open_depot(file.parent_path().string())->read_all(file.filename().string(), 1 << 20);
 }
 
-int get(const GetFlags& flags) {
+int get_set(const GetFlags& flags) {
   const data::RemoteSet set = flags.name.ends_with(".json")
                                   ? data::parse_remote_set(text_of(flags.name), flags.name)
                                   : data::find_remote_set(flags.name);
@@ -253,7 +253,7 @@ int get(const GetFlags& flags) {
   fmt::print(
       "'{}' is in {}: {} fetched, {} was there already; every SHA-256 is right\ntrain on it: --set "
       "data.name={}{}\n",
-      set.name, to, size_text(fetched.bytes), size_text(fetched.kept_bytes), set.name,
+      set.name, to, bytes_text(fetched.bytes), bytes_text(fetched.kept_bytes), set.name,
       to == set.folder && !set.installed.empty() ? "" : " --set data.path=" + to);
   return 0;
 }
@@ -294,7 +294,7 @@ void add_info(CLI::App& data, Run& run) {
   command->footer(
       "Examples:\n  distbelief data info fashion_mnist\n  distbelief data info /data/fashion\n"
       "  distbelief data info fashion_mnist --split dirichlet:0.3 --clients 8");
-  command->callback([=, &run] { run = [=] { return info(*flags); }; });
+  command->callback([=, &run] { run = [=] { return show_info(*flags); }; });
 }
 
 void add_verify(CLI::App& data, Run& run) {
@@ -322,7 +322,7 @@ void add_get(CLI::App& data, Run& run) {
       "Examples:\n  distbelief data get cifar10\n"
       "  distbelief data get mnist --to /data/mnist --mirror https://mirror.example/mnist\n\n"
       "What an interrupted fetch left is continued. Files whose SHA-256 is wrong are not kept.");
-  command->callback([=, &run] { run = [=] { return get(*flags); }; });
+  command->callback([=, &run] { run = [=] { return get_set(*flags); }; });
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void ProgressLine::show(std::uint64_t done, std::uint64_t all) {
   shown_ = now;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - begun_).count();
-  const std::string rate = unit_ == "bytes" ? size_text(std::uint64_t(double(done) / seconds)) + "/s"
+  const std::string rate = unit_ == "bytes" ? bytes_text(std::uint64_t(double(done) / seconds)) + "/s"
                                             : fmt::format("{:.0f} {}/s", double(done) / seconds, unit_);
   const double share = all > 0 ? double(done) / double(all) : 0;
   fmt::print(stderr, "\r{} {:<30}{:5.1f} %  {}\x1b[K", what_, bar(share, 30), 100 * share, rate);
@@ -84,7 +84,7 @@ std::string draw_split(const data::Split& split, const data::SplitColumns& colum
   return text;
 }
 
-std::string size_text(std::uint64_t bytes) {
+std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array<const char*, 5> kUnits = {"bytes", "kB", "MB", "GB", "TB"};
   auto value = double(bytes);
   std::size_t unit = 0;

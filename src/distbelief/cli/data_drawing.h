@@ -39,6 +39,6 @@ std::string draw_balance(const std::vector<std::uint64_t>& balance);
 std::string draw_split(const data::Split& split, const data::SplitColumns& columns);
 
 // 1536 -> "1.5 kB", in steps of 1000.
-std::string size_text(std::uint64_t bytes);
+std::string bytes_text(std::uint64_t bytes);
 
 }  // namespace distbelief::cli

@@ -108,9 +108,11 @@ RemoteSet parse_remote_set(std::string_view text, const std::string& file) try {
   set.name = json.at("name").get<std::string>();
   set.homes = json.value("homes", std::vector<std::string>());
   set.folder = "data/" + set.name;
-  for (const auto& one : json.at("files"))
+  for (const auto& one : json.at("files")) {
+    if (!one.at("bytes").is_number_unsigned()) refuse_remote_set(file, "bytes must be a whole number");
     set.files.push_back({one.at("name").get<std::string>(), one.at("bytes").get<std::uint64_t>(),
                          one.at("sha256").get<std::string>()});
+  }
   const auto plain = [](const std::string& name) {
     return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos;
   };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
@@ -24,6 +25,18 @@ constexpr int kMostDepth = 8;  // json::dump() calls itself
 }
 
 std::string hex_of(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+// What is no whole number from 0 on would be converted without a word.
+std::uint64_t number_in(const json& from) {
+  if (!from.is_number_unsigned()) throw std::invalid_argument("number");
+  return from.get<std::uint64_t>();
+}
+
+std::vector<std::uint64_t> numbers_in(const json& from) {
+  std::vector<std::uint64_t> numbers;
+  for (const json& one : from) numbers.push_back(number_in(one));
+  return numbers;
+}
 
 json part_json(const PartIndex& part) {
   json slices = json::array();
@@ -51,7 +64,8 @@ ElementType type_of(const std::string& name, const std::string& word) {
 }
 
 Shape shape_from(const std::string& name, const json& from) {
-  const Shape shape = from.get<Shape>();
+  const std::vector<std::uint64_t> numbers = numbers_in(from);
+  const Shape shape(numbers.begin(), numbers.end());
   std::int64_t count = 1;
   bool sound = std::int64_t(shape.size()) <= kMostDimensions;
   for (const std::int64_t dimension : shape) {
@@ -69,7 +83,7 @@ SampleSpec spec_from(const std::string& name, const json& from) {
   spec.input_shape = shape_from(name, from.at("input_shape"));
   spec.target_type = type_of(name, from.at("target_type").get<std::string>());
   spec.target_shape = shape_from(name, from.at("target_shape"));
-  spec.classes = from.at("classes").get<std::int64_t>();
+  spec.classes = static_cast<std::int64_t>(number_in(from.at("classes")));
   spec.mean = from.at("mean").get<std::vector<float>>();
   spec.deviation = from.at("deviation").get<std::vector<float>>();
   if (spec.classes < 0) refuse_index(name, fmt::format("there cannot be {} classes", spec.classes));
@@ -87,12 +101,12 @@ bool is_plain_name(const std::string& name) {
 }
 
 SliceEntry slice_from(const json& from) {
-  return {.first = from.at(0).get<std::uint64_t>(),
-          .samples = from.at(1).get<std::uint64_t>(),
-          .file = from.at(2).get<std::uint64_t>(),
-          .offset = from.at(3).get<std::uint64_t>(),
-          .bytes = from.at(4).get<std::uint64_t>(),
-          .raw_bytes = from.at(5).get<std::uint64_t>(),
+  return {.first = number_in(from.at(0)),
+          .samples = number_in(from.at(1)),
+          .file = number_in(from.at(2)),
+          .offset = number_in(from.at(3)),
+          .bytes = number_in(from.at(4)),
+          .raw_bytes = number_in(from.at(5)),
           .xxh3 = std::stoull(from.at(6).get<std::string>(), nullptr, 16)};
 }
 
@@ -112,9 +126,9 @@ bool follows(const SliceIndex& index, const PartIndex& part, std::size_t number)
 
 PartIndex part_from(const std::string& name, const SliceIndex& index, const json& from) {
   PartIndex part;
-  part.samples = from.at("samples").get<std::uint64_t>();
+  part.samples = number_in(from.at("samples"));
   part.files = from.at("files").get<std::vector<std::string>>();
-  part.balance = from.at("balance").get<std::vector<std::uint64_t>>();
+  part.balance = numbers_in(from.at("balance"));
   for (const std::string& file : part.files)
     if (!is_plain_name(file)) refuse_index(name, fmt::format("'{}' is no name of a file of slices", file));
   for (const json& slice : from.at("slices")) part.slices.push_back(slice_from(slice));
@@ -132,7 +146,7 @@ SliceIndex index_from(const std::string& name, const json& from) {
   SliceIndex index;
   index.origin = from.at("origin").get<std::string>();
   index.spec = spec_from(name, from.at("spec"));
-  index.slice_samples = from.at("slice_samples").get<std::uint64_t>();
+  index.slice_samples = number_in(from.at("slice_samples"));
   const std::uint64_t each = sample_bytes(index.spec).sum();
   if (index.slice_samples == 0 || index.slice_samples > kMostSliceBytes / each)
     refuse_index(name, fmt::format("a slice cannot have {} samples of {} bytes", index.slice_samples, each));
@@ -155,8 +169,8 @@ SliceIndex parsed(const std::string& name, const Parse& parse) try {
   refuse_index(name, fmt::format("no JSON at byte {}", error.byte));
 } catch (const json::exception& error) {
   refuse_index(name, fmt::format("this is not the index of a packed set ({})", error.what()));
-} catch (const std::logic_error& error) {  // stoull
-  refuse_index(name, "a checksum in it is no hexadecimal number");
+} catch (const std::logic_error&) {  // number_in, stoull
+  refuse_index(name, "something in it is not the number that it should be");
 }
 
 }  // namespace

@@ -76,7 +76,11 @@ class PackedSet {
     const SliceEntry& first = slice(numbers.begin);
     const SliceEntry& last = slice(numbers.end - 1);
     const std::string& file = part(numbers.begin).files[first.file];
-    std::vector<std::uint8_t> bytes(last.offset + last.bytes - first.offset);
+    // Of the thread: pages that are new each time cost as much as reading them.
+    thread_local std::vector<std::uint8_t> buffer;
+    const std::size_t length = last.offset + last.bytes - first.offset;
+    if (buffer.size() < length) buffer.resize(length);
+    const std::span<std::uint8_t> bytes(buffer.data(), length);
     depot_->read(file, first.offset, bytes);
     for (std::uint64_t number = numbers.begin; number < numbers.end; ++number) {
       const SliceEntry& entry = slice(number);
