@@ -104,6 +104,8 @@ class JsonTest(OutputsTest):
         self.assertGreaterEqual(len(jobs), 2)
         images = {"data.name": "synthetic", "data.height": 28, "data.width": 28}  # in place of files that may be elsewhere
         for job in jobs:
+            if job.name == "torchscript.toml":
+                continue  # its network comes from Python: use_test.py
             self.assertGreater(self.json("check", job, *settings(images))["steps"], 0, job)
 
     def test_reference_models_have_the_documented_parameters(self):

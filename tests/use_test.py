@@ -1,23 +1,22 @@
 """Using what was trained: predict, export, --init, and networks that come from Python and go back there."""
 import gzip
+import importlib.util
 import json
 import pathlib
-import subprocess
 import sys
 import textwrap
 
 import program
 import read_safetensors
-from program import MLP, RESNET
+from program import RESNET
 
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-SMALL = {**RESNET, "data.samples": 64, "data.test_samples": 32, "train.epochs": 1, "train.validate_every": 1}
+SMALL = {**RESNET, "model.name": "cnn"}
 STILL = {"train.lr": 1e-30, "train.max_steps": 1, "train.epochs": 0, "train.momentum": 0.0}
 
 
 def has_torch():
-    return subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, timeout=60,
-                          check=False).returncode == 0
+    return importlib.util.find_spec("torch") is not None
 
 
 class UseTest(program.ProgramTest):
@@ -30,18 +29,16 @@ class UseTest(program.ProgramTest):
 
 class ExportTest(UseTest):
     def test_weights_go_out_and_come_back(self):
-        trained = self.train("run", SMALL, "--workers", 2)
+        trained = self.train("run", {**SMALL, "train.epochs": 1}, "--workers", 2)
         self.distbelief("export", "run", "--to", "safetensors", "out.safetensors")
         tensors, metadata = read_safetensors.read(self.scratch / "out.safetensors")
         kept, _ = read_safetensors.read(self.scratch / "run" / "model.safetensors")
         self.assertEqual(metadata["format"], "pt")
         self.assertEqual(sorted(tensors), sorted(kept))
-        self.assertIn("layer4.1.bn2.running_var", tensors)
         for name, values in kept.items():
             self.assertTrue((tensors[name] == values).all(), name)
         self.begin_again(trained)
-        self.begin_elsewhere()
-        self.loads_in_python()
+        self.begin_elsewhere(sorted(tensors)[-1], len(tensors))
 
     def begin_again(self, trained):
         still = {**SMALL, **STILL, "train.seed": 99}
@@ -52,32 +49,33 @@ class ExportTest(UseTest):
                           "--inject", "kill:rank=1,step=1")
         self.assertEqual((lost["weights_sha256"], lost["recoveries"]), (trained["weights_sha256"], 1))
 
-    def begin_elsewhere(self):
+    def begin_elsewhere(self, weight, count):
         other = {**SMALL, **STILL, "data.classes": 7}
         refused = self.distbelief("train", *program.settings(other), "--init", "out.safetensors", code=2).err
-        self.assertIn("different: fc.weight is float32 [10, 512], wanted float32 [7, 512], fc.bias is", refused)
+        self.assertIn(f"{count - 2} tensors fit; different: {weight} is float32 [10,", refused)
         self.assertIn("--init-partial", refused)
         taken = self.distbelief("train", "--run-dir", "part", *program.settings(other), "--init", "out.safetensors",
                                 "--init-partial").out
-        self.assertIn("120 tensors fit; different: fc.weight", taken)
+        self.assertIn(f"{count - 2} tensors fit; different: {weight}", taken)
         before, _ = read_safetensors.read(self.scratch / "out.safetensors")
         after, _ = read_safetensors.read(self.scratch / "part" / "model.safetensors")
-        self.assertTrue((before["layer4.1.conv2.weight"] == after["layer4.1.conv2.weight"]).all())
-        nothing = self.distbelief("train", *program.settings({**MLP, **STILL}), "--init", "out.safetensors",
+        equal = [name for name in before if before[name].shape == after[name].shape and (before[name] == after[name]).all()]
+        self.assertEqual(len(equal), count - 2)
+        nothing = self.distbelief("train", *program.settings({**RESNET, **STILL}), "--init", "out.safetensors",
                                   "--init-partial", code=2).err
         self.assertIn("is it a file of another network?", nothing)
 
-    def loads_in_python(self):
-        self.distbelief("export", "run", "--to", "state_dict", "out.pth")
-        self.distbelief("export", "run", "--to", "torchscript", "out.pt")
-        self.assertIn("there is no command", self.distbelief("exprot", code=2).err)
+    def test_python_loads_them(self):
         if not has_torch():
             program.cannot("read them in Python: there is no python3-torch")
+        self.train("run", {**RESNET, "train.max_steps": 2}, "--workers", 2)
+        self.distbelief("export", "run", "--to", "state_dict", "out.pth")
+        self.distbelief("export", "run", "--to", "torchscript", "out.pt")
         lines = self.python("""
             import sys, numpy, torch
             sys.path.insert(0, sys.argv[1])
             import read_safetensors
-            wanted, _ = read_safetensors.read("out.safetensors")
+            wanted, _ = read_safetensors.read("run/model.safetensors")
             state = torch.load("out.pth")
             script = torch.jit.load("out.pt")
             assert sorted(state) == sorted(wanted) == sorted(script.state_dict())
@@ -118,11 +116,8 @@ class PredictTest(UseTest):
     def refusals(self):
         for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "its header wants"),
                                      ("bomb.ppm", b"P6 99999999 99999999 255\n", "claims 99999999 x 99999999 pixels"),
-                                     ("text.pgm", b"P2 1 1 255\n 1", "neither a binary PGM"),
                                      ("few.csv", b"1,2,3\n", "3 numbers; this network takes 784"),
-                                     ("words.csv", b"a,b\nc,d\n", "words.csv:2: a field is no number"),
-                                     ("large.csv", ("300," * 783 + "1\n").encode(), "numbers must be from 0 to 255"),
-                                     ("other.doc", b"", "wanted is an image")):
+                                     ("words.csv", b"a,b\nc,d\n", "words.csv:2: a field is no number")):
             (self.scratch / name).write_bytes(data)
             self.assertIn(expected, self.distbelief("predict", "run", name, code=2).err)
         self.assertIn("numbers from 0 to 63", self.distbelief("predict", "run", "test:64", code=2).err)
@@ -191,6 +186,7 @@ class TorchScriptTest(UseTest):
         (self.scratch / "bad.pt").write_text("nothing")
         job = {**self.JOB, "model.file": "bad.pt"}
         self.assertIn("bad.pt as TorchScript", self.distbelief("train", *program.settings(job), code=2).err)
+        self.distbelief("check", program.SOURCE / "examples" / "jobs" / "torchscript.toml")
         self.assertIn("option 'file'", self.distbelief("check", "--set", "model.name=torchscript", code=2).err)
 
 

@@ -52,8 +52,10 @@ std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_
   comm::require_shared_memory(train::shared_memory_needed(prepared, workers_per_host),
                               fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
   train::require_state_room(prepared);
-  if (!job.config.train.init.empty())
+  if (!job.config.train.init.empty()) {
     fmt::print("{}\n", train::describe_init(prepared.blueprint, job.config.train));
+    std::fflush(stdout);  // before what the workers print
+  }
   return prepared.total_steps();
 }
 

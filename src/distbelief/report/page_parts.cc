@@ -21,6 +21,11 @@ std::string figure(const std::string& name, const std::string& value) {
   return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, escape_html(value));
 }
 
+// Events follow one another within seconds, so fractions count, but not many.
+std::string time_of_event(double seconds) {
+  return seconds < 60 ? fmt::format("{:.1f} s", std::max(0.0, seconds)) : short_time(seconds);
+}
+
 constexpr std::size_t kMostWorkers = 64;
 
 struct WorkerBar {
@@ -145,7 +150,7 @@ std::string event_table(const std::vector<RunEvent>& events, const RunHistory& h
       "<th>what</th><th>details</th></tr></thead><tbody>";
   for (const RunEvent& event : events)
     out += fmt::format(R"(<tr><td>{}</td><td>{}</td><td class="kind {}">{}</td><td>{}</td></tr>)",
-                       short_time(std::max(0.0, event.time - history.begin())), event.step.value_or(0),
+                       time_of_event(event.time - history.begin()), event.step.value_or(0),
                        kClasses[int(kind_of(event))], escape_html(event.kind), escape_html(event.text));
   out += "</tbody></table>";
   if (history.events_left_out() > 0)

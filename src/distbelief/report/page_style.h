@@ -25,7 +25,7 @@ position:relative;min-width:0}
 figcaption{font-weight:600;display:flex;flex-wrap:wrap;gap:4px 16px;justify-content:space-between;margin-bottom:6px}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 14px;margin:0;padding:0;font-weight:400;font-size:13px;
 color:var(--soft)}
-.marks{margin:0 0 12px}.marks i{width:3px}
+.marks{margin:0 0 12px}.legend.marks i{width:3px;border-radius:0}
 .legend i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:5px;background:var(--c)}
 .c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}.c5{--c:var(--c5)}.c6{--c:var(--c6)}
 svg{display:block;width:100%;height:auto}svg text{font-size:11.5px;fill:var(--soft)}
