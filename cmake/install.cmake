@@ -8,15 +8,19 @@ target_link_libraries(distbelief_library INTERFACE distbelief_train)
 set_target_properties(distbelief_library PROPERTIES EXPORT_NAME distbelief)
 add_library(distbelief::elastic ALIAS distbelief_elastic)
 set_target_properties(distbelief_elastic PROPERTIES EXPORT_NAME elastic)
+add_library(distbelief::program ALIAS distbelief_program)
+set_target_properties(distbelief_program PROPERTIES EXPORT_NAME program)
 
 install(TARGETS distbelief_library distbelief_base distbelief_data distbelief_model distbelief_compute
     distbelief_compute_torch distbelief_comm distbelief_checkpoint distbelief_report distbelief_strategy
     distbelief_train distbelief_torch distbelief_rpc distbelief_cluster distbelief_attendance distbelief_elastic
+    distbelief_worker distbelief_cli distbelief_program
   EXPORT DistBeliefTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT DistBeliefTargets NAMESPACE distbelief:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
 install(DIRECTORY src/distbelief DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "cluster" EXCLUDE PATTERN "rpc" EXCLUDE PATTERN "attendance.h" EXCLUDE PATTERN "worker*.h" EXCLUDE PATTERN "boundary.h" EXCLUDE PATTERN "state_archive.h" EXCLUDE PATTERN "state_keeper.h" EXCLUDE PATTERN "scratch_folder.h" EXCLUDE PATTERN "refusal.h" EXCLUDE PATTERN "sample_state.h" EXCLUDE PATTERN "file_size_limit.h" EXCLUDE
     PATTERN "written_images.h" EXCLUDE PATTERN "sample_parts.h" EXCLUDE PATTERN "damage.h" EXCLUDE PATTERN "thread_link.h" EXCLUDE PATTERN "thread_training.h" EXCLUDE)
+install(FILES src/distbelief/cli/program.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/distbelief/cli)
 configure_package_config_file(cmake/DistBeliefConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfigVersion.cmake COMPATIBILITY SameMinorVersion)

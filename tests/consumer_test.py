@@ -55,6 +55,22 @@ class ConsumerTest(LibraryTest):
         self.assertNotIn("grpc", self.libraries(consumer), "only distbelief::elastic needs gRPC")
         self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
         self.elastic_goes_on(folder / "elastic_consumer")
+        self.own_model_trains(folder / "program_consumer")
+
+    def own_model_trains(self, consumer):
+        job = {**program.MLP, "model.name": "mine", "model.width": 24, "train.epochs": 4}
+        job.pop("model.hidden")
+        hashes = set()
+        for workers in (1, 2):
+            self.command(consumer, "train", *program.settings(job), "--workers", workers, "--run-dir", f"own{workers}")
+            hashes.add(self.summary(f"own{workers}")["weights_sha256"])
+        self.assertEqual(len(hashes), 1)
+        tensors, _ = read_safetensors.read(self.scratch / "own2" / "model.safetensors")
+        self.assertEqual(sorted(tensors), ["first.bias", "first.weight", "last.bias", "last.weight", "scale"])
+        self.assertEqual(tensors["first.weight"].shape, (24, 64))
+        self.assertIn("mine", self.command(consumer, "models").out)
+        self.command(consumer, "predict", "own2", "test:0")
+        self.assertNotIn("jemalloc", self.libraries(consumer))
 
     def elastic_goes_on(self, consumer):
         ends = re.compile(r"steps (\d+) to (\d+), weights (\w+)")

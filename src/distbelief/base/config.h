@@ -62,6 +62,8 @@ struct TrainConfig {
   std::int64_t batch_size = 128;  // global
   std::int64_t accumulate = 1;    // micro-batches per lane and step: multiplies the lanes
   std::uint64_t seed = 1;
+  std::string init;           // safetensors file with the weights to begin from; empty: drawn from the seed
+  bool init_partial = false;  // of that file only what fits
   std::string loss = "cross_entropy";
   double label_smoothing = 0.0;
   double clip_norm = 0.0;  // 0: off
@@ -136,6 +138,8 @@ struct ReportConfig {
   double interval_seconds = 1.0;  // between lines of metrics.jsonl, at most one a step
   std::string trace;              // a file for the Chrome/Perfetto trace; empty: none
   bool audit = false;             // record which samples each step saw
+  double page_seconds = 10.0;     // between two versions of report.html; 0: only at the end
+  bool tensorboard = false;       // also write TensorBoard's event files
 
   friend bool operator==(const ReportConfig&, const ReportConfig&) = default;
 };

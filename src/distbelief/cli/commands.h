@@ -22,6 +22,9 @@ void add_resume(CLI::App& app, const Invocation& invocation, Run& run);
 void add_launch(CLI::App& app, const Invocation& invocation, Run& run);
 void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
 void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
+void add_predict(CLI::App& app, const Invocation& invocation, Run& run);
+void add_export(CLI::App& app, const Invocation& invocation, Run& run);
+void add_report(CLI::App& app, const Invocation& invocation, Run& run);
 void add_check(CLI::App& app, const Invocation& invocation, Run& run);
 void add_models(CLI::App& app, const Invocation& invocation, Run& run);
 void add_init(CLI::App& app, const Invocation& invocation, Run& run);

@@ -1,13 +1,10 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "distbelief/base/error.h"
-#include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/commands.h"
-#include "distbelief/cli/job_file.h"
+#include "distbelief/cli/run_model.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/comm/self_communicator.h"
 #include "distbelief/train/evaluation.h"
@@ -17,8 +14,6 @@
 namespace distbelief::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct EvalFlags {
   std::string run_dir;
   std::string data_dir;
@@ -26,57 +21,13 @@ struct EvalFlags {
   bool json = false;
 };
 
-// A model file carries the hash of its weights: one that was changed since is not scored.
-void load_verified(torch::nn::Module& network, const fs::path& path) {
-  train::load_model(network, path);
-  const checkpoint::Metadata metadata = checkpoint::SafetensorsFile(path).metadata();
-  const auto wanted = metadata.find("weights_sha256");
-  if (wanted == metadata.end() || wanted->second == train::weights_sha256(network)) return;
-  throw Error(
-      ErrorCode::kBadInput,
-      fmt::format("{} is damaged: its weights are not those that were saved; the checkpoints may help: "
-                  "distbelief eval {} --best",
-                  path.string(), path.parent_path().string()));
-}
-
-void load_weights(torch::nn::Module& network, const EvalFlags& flags) {
-  const fs::path run_dir = flags.run_dir;
-  if (!flags.best && fs::exists(run_dir / "model.safetensors"))
-    return load_verified(network, run_dir / "model.safetensors");
-  const checkpoint::Store store(run_dir / "checkpoints");
-  const auto best = flags.best ? store.best() : std::nullopt;
-  if (flags.best && !best)
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("{} has no best checkpoint: no validation has marked one; without --best its last "
-                    "weights are scored",
-                    flags.run_dir));
-  const auto loaded =
-      best ? std::optional(store.load(*best))
-           : store.load_latest([](const checkpoint::Entry&, const Error& error) {
-               fmt::print(stderr, "distbelief: passed over a damaged checkpoint: {}\n", error.what());
-             });
-  if (!loaded)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} has neither model.safetensors nor a checkpoint", flags.run_dir));
-  train::load_tensors(network, loaded->tensors, "model.");
-}
-
 int eval(const EvalFlags& flags, const Invocation& invocation) {
   if (cluster::launcher_place().rank != 0) return 0;  // under mpirun one answer is enough
   pin_or_restart(invocation);
   torch::set_num_threads(1);
-  const fs::path job_file = fs::path(flags.run_dir) / "job.toml";
-  if (!fs::exists(job_file))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} is not a run folder: it has no job.toml", flags.run_dir));
-  Config config = load_job_file(job_file);
-  if (!flags.data_dir.empty()) config.data.path = flags.data_dir;
-  config.parallel.pipeline = config.parallel.tensor = 1;  // one process holds all of it
-  config.parallel.zero = 1;
-  config.parallel.zero_inside_host = config.parallel.split_features = false;
-  const train::PreparedJob job = train::prepare_job(config);
-  load_weights(*job.network, flags);
+  const train::PreparedJob job =
+      load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best}).job;
+  const Config& config = job.config;
   const data::BatchMaker maker(*job.data.test,
                                {.seed = config.train.seed, .normalize = config.data.normalize});
   comm::SelfCommunicator alone;

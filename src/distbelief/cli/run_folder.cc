@@ -61,6 +61,28 @@ void write_job(const fs::path& run_dir, const Config& config) {
                 fmt::format("cannot write {}: no room, or no permission", (run_dir / "job.toml").string()));
 }
 
+namespace {
+
+constexpr const char* kNetworkFile = "network.pt";
+
+}  // namespace
+
+void use_network_file(const fs::path& run_dir, Config& config) {
+  if (fs::exists(run_dir / kNetworkFile))
+    config.model.options["file"] = fs::absolute(run_dir / kNetworkFile).lexically_normal().string();
+}
+
+void keep_network_file(const fs::path& run_dir, Config& config) {
+  if (config.model.name != "torchscript") return;
+  const std::string file = option<std::string>(config.model.options, "file");
+  std::error_code error;
+  fs::copy_file(file, run_dir / kNetworkFile, fs::copy_options::overwrite_existing, error);
+  if (error)
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("cannot copy {} to {}: {}", file, run_dir.string(), error.message()));
+  use_network_file(run_dir, config);
+}
+
 void require_run_dir(const fs::path& run_dir) {
   if (!fs::exists(run_dir / "job.toml") && !is_launched(run_dir))
     throw Error(ErrorCode::kBadInput,

@@ -17,6 +17,11 @@ std::filesystem::path make_run_dir(const std::string& wanted, const std::string&
 std::string run_name(const Config& config);  // MODEL-DATA
 // Writes the resolved job.
 void write_job(const std::filesystem::path& run_dir, const Config& config);
+// Of a network that was exported elsewhere the run keeps its own copy, network.pt: it is the code of the run,
+// and its origin may change. Copies it and names the copy in the job; other models have none.
+void keep_network_file(const std::filesystem::path& run_dir, Config& config);
+// Names the copy where the run folder is now.
+void use_network_file(const std::filesystem::path& run_dir, Config& config);
 // Throws Error(kBadInput) when it is none.
 void require_run_dir(const std::filesystem::path& run_dir);
 // Whether it is the run of a program of the user's.

@@ -111,6 +111,11 @@ std::vector<Key> train_keys() {
           "micro-batches that each lane's share of a step is cut into; multiplies the lanes"),
       key("train.seed", at<&TrainConfig::seed>(), kNotNegative,
           "root of all randomness: initial weights, order of samples, augmentation, dropout"),
+      key("train.init", at<&TrainConfig::init>(),
+          "safetensors file with weights to begin from; empty: drawn from the seed; `--init` sets it"),
+      key("train.init_partial", at<&TrainConfig::init_partial>(),
+          "take from `init` what fits and draw the rest, instead of refusing a file of another network; "
+          "`--init-partial` sets it"),
       key("train.loss", at<&TrainConfig::loss>(), Choices{"cross_entropy", "nll", "mse"},
           "what is minimised: cross entropy of the softmax of the outputs, the negative log-likelihood of "
           "outputs that are log-probabilities, or the mean square distance to the one-hot class"),
@@ -272,6 +277,10 @@ std::vector<Key> checkpoint_and_report_keys() {
           "file for a trace that Chrome and Perfetto show; empty: none"),
       key("report.audit", at<&ReportConfig::audit>(),
           "record which samples each step saw; `distbelief audit` proves that every epoch saw each one once"),
+      key("report.page_seconds", at<&ReportConfig::page_seconds>(), kSecondsOrZero,
+          "seconds between two versions of `report.html` while the run trains; 0: only at the end"),
+      key("report.tensorboard", at<&ReportConfig::tensorboard>(),
+          "also write event files for TensorBoard, in `tensorboard/` of the run folder"),
   };
 }
 

@@ -46,8 +46,8 @@ auto members(const ScheduleConfig& c) {
   return std::tie(a, b, d, e, f);
 }
 auto members(const TrainConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, optimizer, schedule] = c;
-  return std::tuple_cat(std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n), members(optimizer),
+  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, optimizer, schedule] = c;
+  return std::tuple_cat(std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n, o, p), members(optimizer),
                         members(schedule));
 }
 auto members(const ParallelConfig& c) {
@@ -63,8 +63,8 @@ auto members(const ElasticConfig& c) {
   return std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n, o);
 }
 auto members(const ReportConfig& c) {
-  const auto& [a, b, d, e] = c;
-  return std::tie(a, b, d, e);
+  const auto& [a, b, d, e, f, g] = c;
+  return std::tie(a, b, d, e, f, g);
 }
 
 template <typename T>

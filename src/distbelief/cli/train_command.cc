@@ -6,6 +6,7 @@
 #include <iterator>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
@@ -18,7 +19,9 @@
 #include "distbelief/cli/worker_command.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/comm/host/communicator.h"
+#include "distbelief/report/page_writer.h"
 #include "distbelief/train/block_costs.h"
+#include "distbelief/train/initial_weights.h"
 #include "distbelief/train/memory_need.h"
 
 namespace distbelief::cli {
@@ -34,6 +37,8 @@ struct TrainFlags {
   std::string hostfile;
   std::string run_dir;
   std::string trace;
+  std::string init;
+  bool init_partial = false;
   std::string progress;
   std::vector<std::string> inject;
 };
@@ -47,6 +52,10 @@ std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_
   comm::require_shared_memory(train::shared_memory_needed(prepared, workers_per_host),
                               fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
   train::require_state_room(prepared);
+  if (!job.config.train.init.empty()) {
+    fmt::print("{}\n", train::describe_init(prepared.blueprint, job.config.train));
+    std::fflush(stdout);  // before what the workers print
+  }
   return prepared.total_steps();
 }
 
@@ -115,11 +124,19 @@ cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>&
   return cluster::weakest_isa(hosts, spare_hosts(config), own_path(), *invocation.interrupted);
 }
 
+report::PageWriter::Options page_options(const Config& config, const fs::path& run_dir) {
+  return {.run_dir = run_dir,
+          .every_seconds = config.report.page_seconds,
+          .tensorboard = config.report.tensorboard};
+}
+
 int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
               const WorkerCommand& command, const Invocation& invocation) {
   cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
   options.launch.isa = isa;
+  report::PageWriter page(page_options(config, command.run_dir));
   const int code = cluster::supervise(options, *invocation.interrupted);
+  page.finish();
   std::fflush(stdout);
   const std::string run_dir = command.run_dir.string();
   if (code == 0) show_end(command.run_dir);
@@ -141,10 +158,14 @@ int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocati
     train::require_mesh(job.config, place.size);
     if (place.rank == 0) {
       make_run_dir(run_dir.string(), run_name(job.config));
+      keep_network_file(run_dir, job.config);
       write_job(run_dir, job.config);
     }
   }
+  std::optional<report::PageWriter> page;
+  if (place.rank == 0) page.emplace(page_options(job.config, run_dir));
   const int code = train::run_worker(launched_options(job.config, run_dir, resume, invocation));
+  if (page) page->finish();
   if (code == 0 && place.rank == 0) show_end(run_dir);
   return code;
 }
@@ -263,9 +284,19 @@ void refuse_planning_under_launcher(const Config& config) {
               "distbelief train start the workers, or give the numbers that distbelief plan prints");
 }
 
+// Workers, and a resume from elsewhere, look for files by these names.
+void take_init(const TrainFlags& flags, Config& config) {
+  if (!flags.init.empty()) config.train.init = flags.init;
+  if (flags.init_partial) config.train.init_partial = true;
+  if (config.train.init_partial && config.train.init.empty())
+    throw Error(ErrorCode::kBadInput, "--init-partial goes with --init FILE.safetensors; give that too");
+  if (!config.train.init.empty()) config.train.init = fs::absolute(config.train.init).string();
+}
+
 int train(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& fault : flags.inject) train::parse_fault(fault);
   Job job = flags.job.read();
+  take_init(flags, job.config);
   const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
   if (invocation.interrupted->load()) return 130;
   if (!flags.trace.empty()) job.config.report.trace = fs::absolute(flags.trace).string();
@@ -294,6 +325,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   const fs::path run_dir = make_run_dir(flags.run_dir, run_name(job.config));
+  keep_network_file(run_dir, job.config);
   write_job(run_dir, job.config);
   keep_measured(run_dir, job.config, measured);
   return supervise(
@@ -328,6 +360,8 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
     return resume_launched({.run_dir = flags.run_dir, .sets = flags.job.sets, .workers = flags.workers},
                            invocation);
   Job job = read_job_file(run_dir / "job.toml");
+  use_network_file(run_dir, job.config);
+  const std::string init = std::exchange(job.config.train.init, "");  // it goes on from what it has learnt
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   require_same_arithmetic(before, job.config);
@@ -348,7 +382,9 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   if (is_finished(run_dir, job.config, total_steps)) return 0;
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
-  write_job(run_dir, job.config);
+  Config kept = job.config;
+  kept.train.init = init;
+  write_job(run_dir, kept);
   keep_measured(run_dir, job.config, measured);
   return supervise(
       job.config, hosts, isa,
@@ -372,6 +408,8 @@ void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
   add_places(*command, *flags);
   command->add_option("--run-dir", flags->run_dir,
                       "folder for everything the run writes (default: runs/MODEL-DATA-TIME)");
+  command->add_option("--init", flags->init, "begin with the weights of a safetensors file");
+  command->add_flag("--init-partial", flags->init_partial, "take from it what fits and draw the rest");
   command->add_option("--trace", flags->trace, "write a trace for chrome://tracing or ui.perfetto.dev");
   command->add_option("--progress", flags->progress, "auto, bar, plain or none");
   command
@@ -383,6 +421,7 @@ void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
       "Examples:\n"
       "  distbelief train\n"
       "  distbelief train examples/jobs/mnist_mlp.toml --data-dir mnist --workers 2\n"
+      "  distbelief train job.toml --init resnet18.safetensors --init-partial\n"
       "  distbelief train job.toml --hosts a:2,b:2 --set train.lr=0.1 --set train.epochs=3\n"
       "  mpirun -n 4 distbelief train job.toml --run-dir runs/four\n"
       "Exit codes: 0 done, 1 failed, 2 bad usage or job file, 130 interrupted.");

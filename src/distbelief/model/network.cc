@@ -63,6 +63,10 @@ Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t see
 void Network::hold(const std::string& path, Block& block) {
   torch::nn::Module& place = container(*this, path);
   for (const auto& child : block.named_children()) place.register_module(child.key(), child.value());
+  for (const auto& own : block.named_parameters(/*recurse=*/false))
+    place.register_parameter(own.key(), own.value(), own.value().requires_grad());
+  for (const auto& own : block.named_buffers(/*recurse=*/false))
+    place.register_buffer(own.key(), own.value());
 }
 
 SlicedTensor Network::sliced(const torch::Tensor& tensor) const {

@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <utility>
+
 #include "distbelief/base/error.h"
 #include "distbelief/model/cnn.h"
 #include "distbelief/model/gpt.h"
 #include "distbelief/model/mlp.h"
+#include "distbelief/model/own_model.h"
 #include "distbelief/model/requirements.h"
 #include "distbelief/model/resnet.h"
+#include "distbelief/model/torchscript.h"
 
 namespace distbelief::model {
 namespace {
@@ -27,10 +32,18 @@ ModelEntry resnet_entry() {
 
 }  // namespace
 
-const std::vector<ModelEntry>& models() {
+namespace {
+
+// Of models that a program has registered: theirs may have state.
+std::map<std::string, OwnBlueprint>& own_blueprints() {
+  static std::map<std::string, OwnBlueprint> all;
+  return all;
+}
+
+std::vector<ModelEntry>& table_of_models() {
   static const DataShape digits{.tokens = false, .input = {1, 28, 28}, .classes = 10};
   static const DataShape text{.tokens = true, .input = {128}, .classes = 256};
-  static const std::vector<ModelEntry> table = {
+  static std::vector<ModelEntry> table = {
       {"mlp", "fully connected layers", mlp_options(), digits, digits, mlp_blueprint, true},
       {"cnn", "convolutions and max-pools, then fully connected layers", cnn_options(), digits, digits,
        cnn_blueprint, false},
@@ -41,8 +54,24 @@ const std::vector<ModelEntry>& models() {
       resnet_entry<152>(),
       {"gpt", "decoder of pre-norm transformer blocks, for tokens", gpt_options(), text, text, gpt_blueprint,
        false},
+      {"torchscript", "a network exported from Python: [model] file = \"net.pt\"", torchscript_options(),
+       digits, digits, torchscript_blueprint, false},
   };
   return table;
+}
+
+}  // namespace
+
+const std::vector<ModelEntry>& models() { return table_of_models(); }
+
+void register_model(ModelEntry entry, OwnBlueprint blueprint) {
+  for (const ModelEntry& known : models())
+    if (known.name == entry.name)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("there is a model '{}' already; choose another name", entry.name));
+  own_blueprints().emplace(entry.name, std::move(blueprint));
+  entry.blueprint = nullptr;
+  table_of_models().push_back(std::move(entry));
 }
 
 const ModelEntry& find_model(const std::string& name) {
@@ -56,8 +85,10 @@ const ModelEntry& find_model(const std::string& name) {
 
 Blueprint model_blueprint(const ModelConfig& config, const DataShape& shape) {
   const ModelEntry& entry = find_model(config.name);
-  return entry.blueprint(
-      resolve_options(fmt::format("model '{}'", entry.name), entry.options, config.options), shape);
+  const OptionMap options =
+      resolve_options(fmt::format("model '{}'", entry.name), entry.options, config.options);
+  return entry.blueprint != nullptr ? entry.blueprint(options, shape)
+                                    : own_blueprints().at(entry.name)(options, shape);
 }
 
 std::shared_ptr<Network> build_blocks(const ModelConfig& config, const DataShape& shape, BlockRange range,

@@ -10,6 +10,7 @@
 #include "distbelief/data/columns.h"
 #include "distbelief/data/sampling.h"
 #include "distbelief/strategy/cuts.h"
+#include "distbelief/train/initial_weights.h"
 
 namespace distbelief::train {
 
@@ -92,6 +93,21 @@ std::vector<double> sliced_shares(const Config& config, const model::Blueprint& 
   return shares;
 }
 
+namespace {
+
+// As model::build_model does, of blocks that may begin with given weights.
+std::shared_ptr<model::Network> whole_network(const PreparedJob& job) {
+  try {
+    return std::make_shared<model::Network>(job.blueprint, model::BlockRange{0, int(job.blueprint.size())},
+                                            job.config.train.seed);
+  } catch (const c10::Error& error) {
+    throw Error(ErrorCode::kInternal, fmt::format("torch could not build model '{}': {}",
+                                                  job.config.model.name, error.what_without_backtrace()));
+  }
+}
+
+}  // namespace
+
 PreparedJob prepare_blueprint(const Config& config) {
   PreparedJob job;
   job.config = config;
@@ -100,6 +116,8 @@ PreparedJob prepare_blueprint(const Config& config) {
     throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
   job.shape = shape_of(job.data.train->spec());
   job.blueprint = model::model_blueprint(config.model, job.shape);
+  if (!config.train.init.empty())
+    job.blueprint = begin_with_file(std::move(job.blueprint), config.model.name, config.train);
   return job;
 }
 
@@ -108,7 +126,7 @@ PreparedJob prepare_job(const Config& config) {
   if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
   if (config.parallel.tensor > 1) sliced_shares(config, job.blueprint);  // refuses what cannot be
   if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero == 3) return job;
-  job.network = model::build_model(config.model, job.shape, config.train.seed);
+  job.network = whole_network(job);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;
 }

@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::size_t kStepsRemembered = 8192;
 
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 double seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
@@ -76,6 +80,7 @@ void Recorder::step_done(const RunProgress& progress, std::int64_t samples, doub
                       {"samples", progress.samples},
                       {"samples_per_second", samples_per_second_},
                       {"seconds", seconds(now - started_)},
+                      {"unix_seconds", unix_seconds()},
                       {"phase_seconds", report::to_json(phases)},
                       {"straggler", straggler}});
     last_line_ = now;
@@ -93,6 +98,7 @@ void Recorder::evaluated(const RunProgress& progress, const Evaluation& evaluati
                     {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
                     {"test_loss", evaluation.loss},
                     {"test_accuracy", evaluation.accuracy},
+                    {"unix_seconds", unix_seconds()},
                     {"validation_seconds", took}});
   progress_.end_epoch(shown(progress), Clock::now());
   last_step_ = Clock::now();  // validation is not part of a step

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/schedule.h"
 #include "distbelief/train/fence.h"
+#include "distbelief/train/predictions.h"
 #include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
@@ -62,6 +64,9 @@ report::Summary Trainer::run(const Start& start) {
   if (is_root()) recorder_->finish();
   if (is_root() && status_ != "handed over") {
     write_model(summary);
+    // A network that no worker has whole is scored by `distbelief report --score`.
+    if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted")
+      keep_predictions(*stages_[0].network, *job_.data.test, *test_batches_, options_.run_dir);
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
   }
@@ -260,6 +265,8 @@ void Trainer::note_saves() {
     if (!outcome->on_disk) continue;
     if (options_.vitals) options_.vitals->checkpoint_step = outcome->step;
     spdlog::info("checkpoint of step {} written in {:.2f} s", outcome->step, outcome->seconds.count());
+    if (is_root())
+      recorder_->event("checkpoint", {{"step", outcome->step}, {"seconds", outcome->seconds.count()}});
   }
 }
 

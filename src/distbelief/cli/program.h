@@ -1,0 +1,19 @@
+#pragma once
+
+// The whole program, for programs that add models of their own:
+//
+//   int main(int argc, char** argv) {
+//     distbelief::register_model("mine", "my network", {}, [](const auto& options, const auto& shape) {
+//       return std::make_shared<Mine>(shape.classes);
+//     });
+//     return distbelief::cli_main(argc, argv);
+//   }
+//
+// Such a program has every command of `distbelief`; its workers are copies of itself, so they know its
+// models.
+namespace distbelief {
+
+// Gives the exit code. Once per process, from main().
+int cli_main(int argc, char** argv);
+
+}  // namespace distbelief

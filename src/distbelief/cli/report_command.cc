@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/error.h"
+#include "distbelief/cli/commands.h"
+#include "distbelief/cli/run_folder.h"
+#include "distbelief/cli/run_model.h"
+#include "distbelief/report/page.h"
+#include "distbelief/report/summary.h"
+#include "distbelief/report/tensorboard.h"
+#include "distbelief/train/predictions.h"
+
+namespace distbelief::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportFlags {
+  std::string run_dir;
+  std::string data_dir;
+  bool score = false;
+  bool tensorboard = false;
+};
+
+// Over all test samples, where the run itself took the first.
+void score(const ReportFlags& flags) {
+  torch::set_num_threads(1);
+  const RunModel run = load_run(flags.run_dir, {.data_dir = flags.data_dir});
+  const data::Source& test = *run.job.data.test;
+  const data::BatchMaker maker(
+      test, {.seed = run.job.config.train.seed, .normalize = run.job.config.data.normalize});
+  const nlohmann::json found = train::score_predictions(
+      *run.job.network, test, maker, {.samples = test.size(), .time = std::chrono::hours(24)});
+  if (found.is_null())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model '{}' does not give one class per sample; leave --score out",
+                            run.job.config.model.name));
+  report::write_json_atomically(fs::path(flags.run_dir) / "predictions.json", found);
+}
+
+int make_report(const ReportFlags& flags) {
+  const fs::path run_dir = flags.run_dir;
+  require_run_dir(run_dir);
+  if (flags.score) score(flags);
+  if (flags.tensorboard) report::TensorBoardFile(run_dir).read_new();
+  report::RunHistory history(run_dir);
+  history.read_new();
+  report::write_page(run_dir, history, 0);
+  fmt::print("{}\n", (run_dir / "report.html").string());
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, const Invocation&, Run& run) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App* command = app.add_subcommand("report", "make report.html of a run folder anew");
+  command->add_option("run", flags->run_dir, "run folder")->required();
+  command->add_flag("--score", flags->score, "first let the model predict all of its test samples");
+  command->add_flag("--tensorboard", flags->tensorboard, "also write TensorBoard's event files");
+  command->add_option("--data-dir", flags->data_dir, "where the data is, if not where the run had it");
+  command->footer(
+      "Examples:\n"
+      "  distbelief report runs/my-run\n"
+      "  distbelief report runs/my-run --score --tensorboard");
+  command->callback([=, &run] { run = [=] { return make_report(*flags); }; });
+}
+
+}  // namespace distbelief::cli

@@ -1,0 +1,94 @@
+#include "distbelief/cli/run_model.h"
+
+#include <fmt/format.h>
+
+#include "distbelief/base/error.h"
+#include "distbelief/cli/job_file.h"
+#include "distbelief/cli/run_folder.h"
+#include "distbelief/train/state_file.h"
+
+namespace distbelief::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A model file carries the hash of its weights: one that was changed since is not used.
+void require_unchanged(const checkpoint::SafetensorsFile& file) {
+  const checkpoint::Metadata& metadata = file.metadata();
+  const auto wanted = metadata.find("weights_sha256");
+  if (wanted == metadata.end()) return;
+  const auto buffers = metadata.find("buffers");
+  const std::string names = buffers == metadata.end() ? "" : "," + buffers->second + ",";
+  std::vector<checkpoint::TensorView> weights;
+  for (const checkpoint::TensorView& tensor : file.tensors())
+    if (names.find("," + tensor.name + ",") == std::string::npos) weights.push_back(tensor);
+  if (wanted->second == checkpoint::sha256_by_name(weights)) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("{} is damaged: its weights are not those that were saved; the checkpoints may help: "
+                  "distbelief eval {} --best",
+                  file.path().string(), file.path().parent_path().string()));
+}
+
+checkpoint::Loaded newest_checkpoint_of(const fs::path& run_dir) {
+  auto loaded = checkpoint::Store(run_dir / "checkpoints")
+                    .load_latest([](const checkpoint::Entry&, const Error& error) {
+                      fmt::print(stderr, "distbelief: passed over a damaged checkpoint: {}\n", error.what());
+                    });
+  if (!loaded)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} has neither model.safetensors nor a checkpoint", run_dir.string()));
+  return std::move(*loaded);
+}
+
+checkpoint::Loaded best_checkpoint_of(const fs::path& run_dir) {
+  const checkpoint::Store store(run_dir / "checkpoints");
+  const auto best = store.best();
+  if (!best)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} has no best checkpoint: no validation has marked one; without --best its last "
+                    "weights are taken",
+                    run_dir.string()));
+  return store.load(*best);
+}
+
+}  // namespace
+
+Config config_of_run(const fs::path& run_dir, const RunModelOptions& options) {
+  const fs::path job_file = run_dir / "job.toml";
+  if (!fs::exists(job_file))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
+  Config config = load_job_file(job_file);
+  if (!options.data_dir.empty()) config.data.path = options.data_dir;
+  config.parallel.pipeline = config.parallel.tensor = 1;  // one process holds all of it
+  config.parallel.zero = 1;
+  config.parallel.zero_inside_host = config.parallel.split_features = false;
+  config.train.init.clear();  // its weights come from the run
+  use_network_file(run_dir, config);
+  return config;
+}
+
+RunWeights weights_of_run(const fs::path& run_dir, const RunModelOptions& options) {
+  RunWeights weights;
+  if (options.best) {
+    weights.checkpoint = best_checkpoint_of(run_dir);
+  } else if (fs::exists(run_dir / "model.safetensors")) {
+    weights.file.emplace_back(run_dir / "model.safetensors");
+    require_unchanged(weights.file[0]);
+  } else {
+    weights.checkpoint = newest_checkpoint_of(run_dir);
+  }
+  if (weights.checkpoint) weights.prefix = "model.";
+  return weights;
+}
+
+RunModel load_run(const fs::path& run_dir, const RunModelOptions& options) {
+  RunModel run{train::prepare_job(config_of_run(run_dir, options))};
+  const RunWeights weights = weights_of_run(run_dir, options);
+  train::load_tensors(*run.job.network, weights.tensors(), weights.prefix);
+  return run;
+}
+
+}  // namespace distbelief::cli

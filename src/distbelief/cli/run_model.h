@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "distbelief/checkpoint/store.h"
+#include "distbelief/train/job.h"
+
+// The model of a run folder, for commands that use it in one process.
+namespace distbelief::cli {
+
+struct RunModelOptions {
+  std::string data_dir;  // where the data is; empty: where the run had it
+  bool best = false;     // the best checkpoint instead of the last weights
+};
+
+// The job of a run folder, for one process that holds all of the network. Throws Error(kBadInput) when it is
+// none.
+Config config_of_run(const std::filesystem::path& run_dir, const RunModelOptions& options);
+
+// Where a run's weights are: model.safetensors, or a checkpoint when it has none yet or the best is wanted.
+// Verified: what was changed since it was saved is refused. Owns the mappings behind the tensors.
+struct RunWeights {
+  std::vector<checkpoint::SafetensorsFile> file{};  // one, or none
+  std::optional<checkpoint::Loaded> checkpoint{};
+  std::string prefix{};  // of the model's tensors
+
+  const checkpoint::TensorIndex& tensors() const {
+    return checkpoint ? checkpoint->tensors : file[0].index();
+  }
+};
+RunWeights weights_of_run(const std::filesystem::path& run_dir, const RunModelOptions& options);
+
+// Data, network and weights together.
+struct RunModel {
+  train::PreparedJob job;
+};
+RunModel load_run(const std::filesystem::path& run_dir, const RunModelOptions& options);
+
+}  // namespace distbelief::cli

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "distbelief/model/registry.h"
+
+// Models of somebody else's program: any torch module that takes a batch and gives logits.
+namespace distbelief::model {
+
+using OwnBlueprint = std::function<Blueprint(const OptionMap& options, const DataShape& shape)>;
+
+// Adds a model to those known by name; the entry's own blueprint stays empty. For main(), before it hands
+// over to cli_main(): not thread-safe. Throws Error(kBadInput) when the name is taken.
+void register_model(ModelEntry entry, OwnBlueprint blueprint);
+
+// A module as a block: its parameters and buffers under their own names.
+template <typename Net>
+class OwnBlock final : public Block {
+ public:
+  explicit OwnBlock(std::shared_ptr<Net> module) : module_(std::move(module)) {
+    for (const auto& child : module_->named_children()) register_module(child.key(), child.value());
+    for (const auto& own : module_->named_parameters(/*recurse=*/false))
+      register_parameter(own.key(), own.value(), own.value().requires_grad());
+    for (const auto& own : module_->named_buffers(/*recurse=*/false)) register_buffer(own.key(), own.value());
+    mode_ = register_module("_mode", std::make_shared<torch::nn::Module>());
+  }
+  torch::Tensor forward(torch::Tensor input) override {
+    if (module_->is_training() != mode_->is_training()) module_->train(mode_->is_training());
+    return module_->forward(std::move(input));
+  }
+
+ private:
+  std::shared_ptr<Net> module_;
+  std::shared_ptr<torch::nn::Module> mode_;  // told whether the network trains; the module itself is not
+};
+
+// Registers a model whose blocks `make(options, shape)` gives: a shared_ptr to a torch module with
+// forward(Tensor). It is built anew in every process and drawn from the job's seed, so the lambda makes
+// layers and nothing else. Layers that draw randomness use model::Dropout (model/layers.h), whose randomness
+// belongs to the lane.
+template <typename Make>
+void register_model(const std::string& name, const std::string& description, std::vector<OptionSpec> options,
+                    Make make) {
+  const DataShape digits{.tokens = false, .input = {1, 28, 28}, .classes = 10};
+  register_model(
+      {.name = name,
+       .description = description,
+       .options = std::move(options),
+       .typical = digits,
+       .bench = digits,
+       .blueprint = nullptr},
+      [make](const OptionMap& given, const DataShape& shape) -> Blueprint {
+        return {{"", [=](const BlockSite&) -> std::shared_ptr<Block> {
+                   auto module = make(given, shape);
+                   return std::make_shared<OwnBlock<typename decltype(module)::element_type>>(module);
+                 }}};
+      });
+}
+
+}  // namespace distbelief::model
+
+namespace distbelief {
+using model::register_model;
+}  // namespace distbelief

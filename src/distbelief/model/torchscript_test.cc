@@ -1,0 +1,138 @@
+#include "distbelief/model/torchscript.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/model/own_model.h"
+#include "distbelief/model/random.h"
+
+namespace distbelief::model {
+namespace {
+
+const DataShape kSmall{.tokens = false, .input = {4}, .classes = 3};
+
+// As torch.jit.script would make it of a module with two parameters, a buffer and dropout.
+std::filesystem::path write_script(const ScratchFolder& scratch) {
+  torch::jit::Module module("Net");
+  torch::jit::Module layer("Layer");
+  torch::manual_seed(5);
+  layer.register_parameter("weight", torch::randn({3, 4}), false);
+  module.register_module("layer", layer);
+  module.register_parameter("scale", torch::ones({3}), false);
+  module.register_buffer("shift", torch::full({3}, 0.5));
+  module.register_attribute("training", c10::BoolType::get(), true);
+  module.define(R"(
+def forward(self, x):
+    y = torch.dropout(torch.matmul(x, torch.t(self.layer.weight)), 0.5, self.training)
+    return y * self.scale + self.shift
+)");
+  module.save((scratch.path() / "net.pt").string());
+  return scratch.path() / "net.pt";
+}
+
+ModelConfig config_of(const std::filesystem::path& path) {
+  return {"torchscript", {{"file", path.string()}}};
+}
+
+TEST(TorchScript, TensorsHaveTheirNamesAndValues) {
+  const ScratchFolder scratch;
+  const auto network = build_model(config_of(write_script(scratch)), kSmall, 1);
+  const auto parameters = network->named_parameters();
+  ASSERT_EQ(parameters.size(), 2U);
+  EXPECT_TRUE(torch::equal(parameters["scale"], torch::ones({3})));
+  EXPECT_EQ(parameters["layer.weight"].sizes().vec(), (Shape{3, 4}));
+  EXPECT_EQ(network->named_buffers().keys(), std::vector<std::string>{"shift"});
+}
+
+TEST(TorchScript, MemoryOfAParameterCanBeMoved) {
+  const ScratchFolder scratch;
+  const auto network = build_model(config_of(write_script(scratch)), kSmall, 1);
+  network->eval();
+  std::vector<float> arena(3, 0.0F);
+  network->named_parameters()["scale"].set_data(torch::from_blob(arena.data(), {3}));
+  const torch::Tensor input = torch::ones({2, 4});
+  EXPECT_TRUE(torch::equal(network->forward(input), torch::full({2, 3}, 0.5))) << "the arena's scale is 0";
+  arena.assign(3, 1.0F);
+  EXPECT_FALSE(torch::equal(network->forward(input), torch::full({2, 3}, 0.5)));
+}
+
+TEST(TorchScript, DropoutBelongsToTheLaneAndFollowsTheMode) {
+  const ScratchFolder scratch;
+  const auto network = build_model(config_of(write_script(scratch)), kSmall, 1);
+  const torch::Tensor input = torch::rand({8, 4});
+  const auto lane = [&](std::uint64_t seed) {
+    const GeneratorScope scope(seed);
+    return network->forward(input);
+  };
+  const torch::Tensor first = lane(3);
+  torch::rand({17});  // whatever else has drawn
+  EXPECT_TRUE(torch::equal(first, lane(3)));
+  EXPECT_FALSE(torch::equal(first, lane(4)));
+  network->eval();
+  EXPECT_TRUE(torch::equal(lane(3), lane(4)));
+}
+
+TEST(TorchScript, FilesThatAreNoneAreNamed) {
+  const ScratchFolder scratch;
+  const auto refusal = [](const ModelConfig& config) {
+    try {
+      build_model(config, kSmall, 1);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("accepted");
+  };
+  write_text(scratch.path() / "bad.pt", "no zip");
+  EXPECT_NE(refusal(config_of(scratch.path() / "bad.pt")).find("bad.pt as TorchScript"), std::string::npos);
+  EXPECT_NE(refusal(config_of(scratch.path() / "none.pt")).find("none.pt as TorchScript"), std::string::npos);
+  EXPECT_NE(refusal({"torchscript", {}}).find("option 'file'"), std::string::npos);
+}
+
+TEST(ToScript, TraceOfOurNetworksComputesTheSameUnderTheSameNames) {
+  const DataShape image{.tokens = false, .input = {3, 16, 16}, .classes = 5};
+  for (const char* name : {"mlp", "cnn", "resnet18"}) {
+    SCOPED_TRACE(name);
+    const auto network = build_model({name, {}}, image, 2);
+    torch::jit::Module script = to_script(*network, torch::rand({2, 3, 16, 16}));
+    const torch::Tensor input = torch::rand({7, 3, 16, 16});
+    network->eval();
+    EXPECT_TRUE(torch::allclose(script.forward({input}).toTensor(), network->forward(input), 1e-5, 1e-6));
+    std::size_t parameters = 0;
+    for (const auto& item : script.named_parameters()) {
+      ++parameters;
+      EXPECT_NE(network->named_parameters().find(item.name), nullptr) << item.name;
+    }
+    EXPECT_EQ(parameters, network->named_parameters().size());
+  }
+}
+
+struct Mine : torch::nn::Module {
+  Mine() {
+    layer = register_module("layer", torch::nn::Linear(4, 3));
+    scale = register_parameter("scale", torch::ones({3}));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return is_training() ? layer(x) * scale : layer(x); }
+  torch::nn::Linear layer{nullptr};
+  torch::Tensor scale;
+};
+
+TEST(OwnModel, IsBuiltByNameAndFollowsTheMode) {
+  register_model("mine", "of this test", {},
+                 [](const OptionMap&, const DataShape&) { return std::make_shared<Mine>(); });
+  EXPECT_THROW(register_model("mine", "", {},
+                              [](const OptionMap&, const DataShape&) { return std::make_shared<Mine>(); }),
+               Error);
+  const auto network = build_model({"mine", {}}, kSmall, 1);
+  EXPECT_EQ(network->named_parameters().size(), 3U);
+  const torch::NoGradGuard no_grad;
+  network->named_parameters()["scale"].fill_(2);
+  const torch::Tensor trained = network->forward(torch::ones({1, 4}));
+  network->eval();
+  EXPECT_TRUE(torch::allclose(trained, 2 * network->forward(torch::ones({1, 4}))));
+}
+
+}  // namespace
+}  // namespace distbelief::model

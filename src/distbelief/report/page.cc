@@ -1,0 +1,187 @@
+#include "distbelief/report/page.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "distbelief/report/atomic_file.h"
+#include "distbelief/report/chart.h"
+#include "distbelief/report/page_parts.h"
+#include "distbelief/report/page_style.h"
+
+namespace distbelief::report {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<ChartMark> marks_by_step(const std::vector<RunEvent>& events) {
+  std::vector<ChartMark> marks;
+  for (const RunEvent& event : events)
+    if (kind_of(event) != ChartMark::Kind::kOther)
+      marks.push_back({double(event.step.value_or(0)), kind_of(event), event.kind + ": " + event.text});
+  return marks;
+}
+
+std::vector<ChartMark> marks_by_time(const std::vector<RunEvent>& events, double begin) {
+  std::vector<ChartMark> marks;
+  for (const RunEvent& event : events)
+    marks.push_back({std::max(0.0, event.time - begin), kind_of(event), event.kind + ": " + event.text});
+  return marks;
+}
+
+std::string loss_chart(const RunHistory& history, const std::vector<ChartMark>& marks) {
+  Chart chart{.id = "loss",
+              .title = "Loss",
+              .x_name = "step",
+              .y_name = "loss",
+              .series = {{"training", 1, &history.loss()}},
+              .marks = marks};
+  const auto test = history.validations().find("test_loss");
+  if (test != history.validations().end()) chart.series.push_back({"test", 2, &test->second});
+  return render(chart);
+}
+
+// Shares are drawn together in percent; what else validation measures gets a chart of its own.
+std::string validation_charts(const RunHistory& history, const std::vector<ChartMark>& marks) {
+  Chart shares{.id = "accuracy",
+               .title = "Test accuracy",
+               .x_name = "step",
+               .y_name = "percent",
+               .series = {},
+               .marks = marks};
+  std::string others;
+  int colour = 3;
+  for (const auto& [name, curve] : history.validations()) {
+    if (name == "test_loss" || name.ends_with("_seconds")) continue;
+    bool is_share = true;
+    for (const CurvePiece& piece : curve.pieces()) is_share = is_share && piece.low >= 0 && piece.high <= 1;
+    const std::string shown = name.substr(std::string("test_").size());
+    if (is_share) {
+      shares.series.push_back({shown, colour, &curve, 100});
+      colour = colour % 6 + 1;
+    } else {
+      others += render({.id = name,
+                        .title = "Test " + shown,
+                        .x_name = "step",
+                        .y_name = shown,
+                        .series = {{shown, 3, &curve}},
+                        .marks = marks});
+    }
+  }
+  shares.y_most = 100;
+  if (shares.series.size() > 1) shares.title = "Test scores";
+  return (shares.series.empty() && !others.empty() ? "" : render(shares)) + others;
+}
+
+std::string time_charts(const RunHistory& history, const std::vector<ChartMark>& marks) {
+  Chart throughput{.id = "throughput",
+                   .title = "Throughput",
+                   .x_name = "time since the start",
+                   .y_name = "samples/s",
+                   .x_kind = AxisKind::kSeconds,
+                   .from_zero = true,
+                   .series = {{"samples/s", 1, &history.throughput()}},
+                   .marks = marks};
+  Chart phases{.id = "phases",
+               .title = "Time per phase, worker 0",
+               .x_name = "time since the start",
+               .y_name = "percent of the time",
+               .x_kind = AxisKind::kSeconds,
+               .shape = Chart::Shape::kStacked,
+               .y_most = 100,
+               .series = {},
+               .marks = marks};
+  for (std::size_t i = 0; i < kPhaseCount; ++i)
+    phases.series.push_back(
+        {std::string(to_string(Phase(i))), phase_colour(i), &history.phase_shares()[i], 100});
+  return render(throughput) + render(phases);
+}
+
+std::string header(const PageContent& content) {
+  const RunHistory& history = content.history;
+  const bool goes_on = content.goes_on();
+  const bool ended = !goes_on && content.summary.is_object();
+  std::string status = goes_on ? "training" : ended ? content.summary.value("status", "ended") : "ended";
+  const char* colour = goes_on ? "--c1" : status == "done" || status == "stopped early" ? "--c3" : "--c5";
+  if (!goes_on && !ended) status = "ended without a result";
+  const std::string began = history.begin() > 0 ? fmt::format("began {:%Y-%m-%d %H:%M:%S} UTC, ",
+                                                              fmt::gmtime(std::time_t(history.begin())))
+                                                : "";
+  return fmt::format(
+      R"html(<h1>{}<span class="status" style="--s:var({})">{}</span></h1><p class="soft">{}{}</p>)html",
+      escape_html(content.name), colour, escape_html(status), began,
+      short_time(history.end() - history.begin()));
+}
+
+std::string details_of_job(const std::string& job) {
+  if (job.empty()) return "";
+  return "<h2>Job</h2><details><summary>job.toml</summary><pre>" + escape_html(job) + "</pre></details>";
+}
+
+std::string read_text(const std::filesystem::path& path, std::size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(most, '\0');
+  file.read(text.data(), std::streamsize(most));
+  text.resize(std::size_t(std::max<std::streamsize>(0, file.gcount())));
+  return text;
+}
+
+Json read_json(const std::filesystem::path& path) {
+  constexpr std::size_t kMost = 16 << 20;
+  Json value = Json::parse(read_text(path, kMost), nullptr, false);
+  return value.is_discarded() ? Json() : value;
+}
+
+}  // namespace
+
+std::string render_page(const PageContent& content) {
+  const RunHistory& history = content.history;
+  const std::vector<RunEvent> events = history.events();
+  const std::vector<ChartMark> by_step = marks_by_step(events);
+  std::string out = R"(<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" )"
+                    R"(content="width=device-width,initial-scale=1"><link rel="icon" href="data:,">)";
+  if (content.refresh_seconds > 0)
+    out += fmt::format(R"(<meta http-equiv="refresh" content="{:.0f}">)",
+                       std::max(2.0, content.refresh_seconds));
+  out += fmt::format("<title>{}</title><style>{}</style></head><body><main>", escape_html(content.name),
+                     kPageStyle);
+  out += header(content) + key_figures(content.goes_on() ? Json() : content.summary, history);
+  out +=
+      R"(<ul class="legend marks"><li>Marks in the charts:</li><li><i class="c5"></i>losses and recoveries</li>)"
+      R"(<li><i class="c4"></i>scaling</li><li><i class="c3"></i>checkpoints</li></ul>)";
+  out += R"(<div class="grid2">)" + loss_chart(history, by_step) + validation_charts(history, by_step);
+  out += render({.id = "lr",
+                 .title = "Learning rate",
+                 .x_name = "step",
+                 .y_name = "learning rate",
+                 .from_zero = true,
+                 .series = {{"learning rate", 4, &history.learning_rate()}},
+                 .marks = by_step});
+  out += time_charts(history, marks_by_time(events, history.begin()));
+  out += worker_balance(content.summary) + "</div>";
+  out += prediction_parts(content.predictions);
+  out += event_table(events, history) + details_of_job(content.job);
+  return out + "</main><script>" + kPageScript + "</script></body></html>\n";
+}
+
+void write_page(const std::filesystem::path& run_dir, const RunHistory& history, double refresh_seconds) {
+  constexpr std::size_t kLongestJob = 1 << 18;
+  const Json summary = read_json(run_dir / "summary.json");
+  const Json predictions = read_json(run_dir / "predictions.json");
+  const std::string name = std::filesystem::absolute(run_dir).lexically_normal().filename().string();
+  const std::string page = render_page(
+      {.history = history,
+       .name = name.empty() ? std::filesystem::absolute(run_dir).parent_path().filename().string() : name,
+       .summary = summary,
+       .predictions = predictions,
+       .job = read_text(run_dir / "job.toml", kLongestJob),
+       .refresh_seconds = refresh_seconds});
+  const std::string_view pieces[] = {page};
+  write_atomically(run_dir / "report.html", pieces);
+}
+
+}  // namespace distbelief::report

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+
+#include "distbelief/data/batch.h"
+#include "distbelief/model/network.h"
+
+namespace distbelief::train {
+
+// How a classifier does on its test samples: which class it takes for which, and some samples with what it
+// says of them, as predictions.json has them (docs/formats.md). Null for a network that does not give one
+// class per sample. Goes through the samples in order until there are enough or the time is up; the network
+// is in training mode afterwards. Blocks for that long.
+struct PredictionLimits {
+  std::uint64_t samples = 2000;
+  std::chrono::duration<double> time{1.0};
+};
+nlohmann::json score_predictions(model::Network& network, const data::Source& samples,
+                                 const data::BatchMaker& maker, const PredictionLimits& limits);
+// The same as a file of the run folder, for its report. What fails is logged: the run itself is done.
+void keep_predictions(model::Network& network, const data::Source& samples, const data::BatchMaker& maker,
+                      const std::filesystem::path& run_dir);
+
+}  // namespace distbelief::train

@@ -1,0 +1,188 @@
+"""report.html in a real browser, and TensorBoard's files through a reader of their format written here."""
+import json
+import pathlib
+import re
+import shutil
+import struct
+import tempfile
+
+import browser
+import program
+from program import ENDLESS, MLP
+
+IMAGES = {**MLP, "data.samples": 256, "data.test_samples": 128, "train.batch_size": 32, "train.epochs": 4}
+
+
+def numbers(path):
+    return [float(value) for value in re.findall(r"-?[\d.]+", path)]
+
+
+class Page:
+    """What is drawn on a page, by the figures' ids."""
+
+    def __init__(self, dom):
+        self.figures = dict(re.findall(r'<figure id="([\w-]+)">(.*?)</figure>', dom, re.S))
+
+    def lines(self, figure):
+        """The points of each line of a chart."""
+        paths = re.findall(r'<path class="line[^"]*"[^>]* d="([^"]*)"', self.figures[figure])
+        return [list(zip(numbers(path)[::2], numbers(path)[1::2])) for path in paths]
+
+    def count(self, figure, css):
+        return len(re.findall(rf'class="{css}', self.figures[figure]))
+
+
+class BrowserTest(program.ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.profile = tempfile.mkdtemp(prefix="distbelief-browser-")
+        self.addCleanup(shutil.rmtree, self.profile, ignore_errors=True)
+        browser.chromium()
+
+    def page(self, name, **options):
+        dom, console = browser.load(self.scratch / name / "report.html", self.profile, **options)
+        self.assertEqual(console, [], "the console is silent")
+        self.assertIn('class="tip"', dom, "the script ran")
+        return Page(dom)
+
+    def test_a_run_that_lost_a_worker_is_drawn(self):
+        self.train("run", {**IMAGES, "checkpoint.every_steps": 10}, "--workers", 2, "--inject", "kill:rank=1,step=17")
+        page = self.page("run")
+        for figure, lines in (("loss", 2), ("accuracy", 1), ("lr", 1), ("throughput", 1)):
+            drawn = page.lines(figure)
+            self.assertEqual(len(drawn), lines, figure)
+            for points in drawn:
+                self.assertTrue(all(58 <= x <= 626 and 14 <= y <= 238 for x, y in points), figure)
+        self.assertEqual(len(page.lines("loss")[0]), 32, "a point for each step")
+        xs = [x for x, _ in page.lines("loss")[0]]
+        self.assertEqual(xs, sorted(xs))
+        self.assertGreater(xs[-1] - xs[0], 500, "from end to end of the frame")
+        self.assertEqual(page.count("phases", "area"), 6)
+        self.assertEqual(page.count("workers", "bar"), 2 * 6)
+        self.assertGreaterEqual(page.count("throughput", "mark loss"), 2, "lost and recovered")
+        self.assertGreaterEqual(page.count("throughput", "mark checkpoint"), 3)
+        predictions = json.loads((self.scratch / "run" / "predictions.json").read_text())
+        self.assertEqual(sum(cell[2] for cell in predictions["confusion"]), 128)
+        right = sum(cell[2] for cell in predictions["confusion"] if cell[0] == cell[1])
+        self.assertAlmostEqual(right / 128, self.summary("run")["test_accuracy"], places=9)
+        self.assertEqual(page.figures["confusion"].count("<rect"), len(predictions["confusion"]))
+        self.assertGreaterEqual(page.figures["samples"].count("data:image/png;base64,"), 12)
+        self.page("run", dark=True)
+        self.made_anew(page)
+
+    def made_anew(self, page):
+        (self.scratch / "run" / "report.html").unlink()
+        (self.scratch / "run" / "predictions.json").unlink()
+        self.distbelief("report", "run", "--score")
+        self.assertEqual(self.page("run").figures, page.figures)
+
+
+class LongRunTest(program.ProgramTest):
+    def test_a_million_points_make_a_small_page_in_little_memory(self):
+        folder = self.scratch / "run"
+        folder.mkdir()
+        (folder / "job.toml").write_text("")
+        with open(folder / "metrics.jsonl", "w", encoding="utf-8") as file:
+            for step in range(1, 1_000_001):
+                file.write('{"step":%d,"loss":%.4f,"loss_mean":%.4f,"lr":0.1,"samples_per_second":%d,"seconds":%d,'
+                           '"unix_seconds":%d,"phase_seconds":{"forward":%d,"backward":%d}}\n'
+                           % (step, 2 + step % 7, 2 + step % 7, 1000 + step % 9, step, 10**9 + step, step, step))
+        outcome = self.command("sh", "-c", f"ulimit -v 4000000; exec {program.PROGRAM} report run")
+        self.assertEqual(outcome.out, "run/report.html\n")
+        self.assertLess((folder / "report.html").stat().st_size, 2_000_000)
+
+
+class LiveTest(program.ProgramTest):
+    def test_the_page_and_the_event_file_follow_a_run(self):
+        child = self.start_training("run", {**ENDLESS, "report.page_seconds": 0.2, "report.tensorboard": True},
+                                    "--workers", 2)
+        page = self.scratch / "run" / "report.html"
+        self.wait_until(page.exists, "the first page is there")
+        text = page.read_text()
+        self.assertIn('<meta http-equiv="refresh"', text)
+        self.assertIn(">training<", text)
+        self.wait_until(lambda: page.read_text() != text, "the page is renewed")
+        self.assertTrue(page.read_text().endswith("</html>\n"), "whole")
+        self.control("stop", "run")
+        self.finish(child)
+        self.assertIn("interrupted", page.read_text())
+        self.assertNotIn("http-equiv", page.read_text())
+        self.assert_events(self.scratch / "run")
+
+    def assert_events(self, run):
+        [path] = (run / "tensorboard").iterdir()
+        events = list(read_events(path))
+        self.assertEqual(events[0], {"version": "brain.Event:2", "time": events[0]["time"]})
+        losses = {event["step"]: event["value"] for event in events[1:] if event["tag"] == "train/loss"}
+        lines = [line for line in program.lines_of(run / "metrics.jsonl") if "loss" in line]
+        self.assertGreater(len(lines), 2)
+        self.assertEqual(set(losses), {line["step"] for line in lines})
+        for line in lines:
+            self.assertEqual(losses[line["step"]], struct.unpack("<f", struct.pack("<f", line["loss"]))[0])
+        self.assertEqual(events[1]["time"], lines[0]["unix_seconds"])
+        self.assertIn("phase_seconds/backward", {event.get("tag") for event in events})
+
+
+def crc32c(data):
+    """Bit by bit, from the polynomial."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def unmasked(value):
+    value = (value - 0xA282EAD8) & 0xFFFFFFFF
+    return (value >> 17 | value << 15) & 0xFFFFFFFF
+
+
+def fields(message):
+    """(number, value) of each field of a protobuf message; no knowledge of what it is."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            yield key >> 3, varint()
+        else:
+            size = {1: 8, 5: 4}.get(kind) or varint()
+            yield key >> 3, message[at:at + size]
+            at += size
+
+
+def read_events(path):
+    data = pathlib.Path(path).read_bytes()
+    at = 0
+    while at < len(data):
+        length, check = struct.unpack_from("<QI", data, at)
+        assert unmasked(check) == crc32c(data[at:at + 8]), f"checksum of the length at byte {at}"
+        record = data[at + 12:at + 12 + length]
+        [check] = struct.unpack_from("<I", data, at + 12 + length)
+        assert unmasked(check) == crc32c(record), f"checksum of the record at byte {at}"
+        at += 16 + length
+        event = dict(fields(record))
+        found = {"time": struct.unpack("<d", event[1])[0]}
+        if 3 in event:
+            found["version"] = event[3].decode()
+        if 5 in event:
+            value = dict(fields(dict(fields(event[5]))[1]))
+            found |= {"step": event.get(2, 0), "tag": value[1].decode(), "value": struct.unpack("<f", value[2])[0]}
+        yield found
+
+
+if __name__ == "__main__":
+    program.main()
