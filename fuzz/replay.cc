@@ -12,10 +12,12 @@ namespace {
 
 using namespace distbelief::fuzz;
 
-constexpr std::pair<const char*, Target> kTargets[] = {
-    {"idx", idx}, {"cifar", cifar}, {"jpeg", jpeg}, {"png", png},
-    {"csv", csv}, {"text", text},   {"tar", tar},   {"safetensors", safetensors},
-    {"job", job}};
+constexpr std::pair<const char*, Target> kTargets[] = {{"idx", idx},     {"cifar", cifar},
+                                                       {"jpeg", jpeg},   {"png", png},
+                                                       {"csv", csv},     {"text", text},
+                                                       {"tar", tar},     {"safetensors", safetensors},
+                                                       {"slice", slice}, {"slice_index", slice_index},
+                                                       {"job", job}};
 
 int replay(const std::filesystem::path& folder, Target target) {
   int count = 0;
