@@ -81,13 +81,13 @@ class Peer {
   std::FILE* output_ = nullptr;
 };
 
-enum class Way { kUnix, kTls };
+enum class LossWay { kUnix, kTls };
 
-class Loss : public testing::TestWithParam<Way> {
+class Loss : public testing::TestWithParam<LossWay> {
  protected:
   Loss() { make_certificates(scratch_.path(), std::chrono::days(1)); }
 
-  bool tls() const { return GetParam() == Way::kTls; }
+  bool tls() const { return GetParam() == LossWay::kTls; }
   std::string listen_target() const {
     return tls() ? "localhost:0" : "unix:" + (scratch_.path() / "control").string();
   }
@@ -101,8 +101,8 @@ class Loss : public testing::TestWithParam<Way> {
   ScratchFolder scratch_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, Loss, testing::Values(Way::kUnix, Way::kTls),
-                         [](const auto& way) { return way.param == Way::kUnix ? "Unix" : "Tls"; });
+INSTANTIATE_TEST_SUITE_P(Ways, Loss, testing::Values(LossWay::kUnix, LossWay::kTls),
+                         [](const auto& way) { return way.param == LossWay::kUnix ? "Unix" : "Tls"; });
 
 TEST_P(Loss, AKilledWorkerIsLostAtOnce) {
   RecordingHandler handler;
