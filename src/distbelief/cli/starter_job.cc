@@ -30,9 +30,11 @@ std::string model_section(const data::Finding& finding) {
 }
 
 std::string data_section(const data::Finding& finding, const std::string& path) {
-  std::string text = fmt::format("name = {}\npath = {}\n", to_string(OptionValue(finding.data_set)),
-                                 to_string(OptionValue(path)));
-  for (const auto& [name, value] : finding.options) text += fmt::format("{} = {}\n", name, to_string(value));
+  std::string text =
+      fmt::format("name = {}\npath = {}\n", distbelief::to_string(OptionValue(finding.data_set)),
+                  distbelief::to_string(OptionValue(path)));
+  for (const auto& [name, value] : finding.options)
+    text += fmt::format("{} = {}\n", name, distbelief::to_string(value));
   return text;
 }
 

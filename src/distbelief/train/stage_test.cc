@@ -10,7 +10,7 @@
 namespace distbelief::train {
 namespace {
 
-const model::DataShape kImages{.tokens = false, .input = {3, 16, 16}, .classes = 10};
+const model::DataShape kStageImages{.tokens = false, .input = {3, 16, 16}, .classes = 10};
 const model::DataShape kText{.tokens = true, .input = {12}, .classes = 32};
 
 struct Case {
@@ -23,9 +23,9 @@ std::vector<Case> cases() {
       {"layers", std::int64_t{2}}, {"width", std::int64_t{16}}, {"heads", std::int64_t{2}}, {"dropout", 0.2}};
   OptionMap tied = gpt;
   tied["tied"] = true;
-  return {{{"mlp", {{"hidden", std::vector<std::int64_t>{8, 9, 7}}, {"dropout", 0.2}}}, kImages},
-          {{"cnn", {}}, kImages},
-          {{"resnet18", {}}, kImages},
+  return {{{"mlp", {{"hidden", std::vector<std::int64_t>{8, 9, 7}}, {"dropout", 0.2}}}, kStageImages},
+          {{"cnn", {}}, kStageImages},
+          {{"resnet18", {}}, kStageImages},
           {{"gpt", gpt}, kText},
           {{"gpt", tied}, kText}};
 }
