@@ -211,7 +211,8 @@ class HostsTest(ZeroTest):
 
     def assert_same_on_hosts(self, job, *layouts):
         whole = self.trained(job, 1, {})
-        for index, (hosts, changes) in enumerate(layouts):
+        for hosts, changes in layouts:
+            index = self.on_hosts = getattr(self, "on_hosts", -1) + 1
             with self.subTest(hosts=hosts, changes=changes):
                 self.command(self.emulated_hosts, "run", 2, "--", PROGRAM, "train", "--run-dir",
                              self.scratch / f"hosts{index}", "--hosts", hosts, "--progress", "none",
