@@ -251,7 +251,8 @@ void Supervisor::look_for_size() {
   if (!speed) return;
   const int now = active_->workers();
   const int room = board_.is_local() ? options_.max : std::min(options_.max, board_.slots());
-  speeds_[now] = *speed;
+  // A number counts as first measured: another chance measurement would send the run back and forth.
+  speeds_.emplace(now, *speed);
   const AutoscaleDecision decision =
       decide_workers(worker_counts(options_.lanes, threads_, options_.min, room), now, speeds_);
   event("autoscale", {{"workers", decision.workers},
