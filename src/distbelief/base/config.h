@@ -26,6 +26,7 @@ struct DataConfig {
   bool normalize = true;
   std::vector<std::string> augment;  // of "pad_crop", "flip"
   std::int64_t pad = 4;              // pixels for pad_crop
+  std::string order = "shuffled";    // shuffled, streams: each place of a batch reads on where it was
   std::int64_t loader_threads = 1;
   std::int64_t prefetch = 8;  // batches kept ready per worker
 
@@ -62,6 +63,8 @@ struct TrainConfig {
   std::int64_t batch_size = 128;  // global
   std::int64_t accumulate = 1;    // micro-batches per lane and step: multiplies the lanes
   std::uint64_t seed = 1;
+  std::string task = "auto";  // what is learnt; auto: what the model is for, or else the data
+  double labelled = 1.0;      // few_labels: share of the training samples whose label counts
   std::string loss = "cross_entropy";
   double label_smoothing = 0.0;
   double clip_norm = 0.0;  // 0: off

@@ -22,6 +22,7 @@ void add_resume(CLI::App& app, const Invocation& invocation, Run& run);
 void add_launch(CLI::App& app, const Invocation& invocation, Run& run);
 void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
 void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
+void add_generate(CLI::App& app, const Invocation& invocation, Run& run);
 void add_check(CLI::App& app, const Invocation& invocation, Run& run);
 void add_models(CLI::App& app, const Invocation& invocation, Run& run);
 void add_datasets(CLI::App& app, const Invocation& invocation, Run& run);

@@ -34,8 +34,8 @@ auto members(const ModelConfig& c) {
   return std::tie(a, b);
 }
 auto members(const DataConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i, j, k] = c;
-  return std::tie(a, b, d, e, f, g, h, i, j, k);
+  const auto& [a, b, d, e, f, g, h, i, j, k, l] = c;
+  return std::tie(a, b, d, e, f, g, h, i, j, k, l);
 }
 auto members(const OptimizerConfig& c) {
   const auto& [a, b, d, e, f, g, h, i, j] = c;
@@ -46,8 +46,8 @@ auto members(const ScheduleConfig& c) {
   return std::tie(a, b, d, e, f);
 }
 auto members(const TrainConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, optimizer, schedule] = c;
-  return std::tuple_cat(std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n), members(optimizer),
+  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, optimizer, schedule] = c;
+  return std::tuple_cat(std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n, o, p), members(optimizer),
                         members(schedule));
 }
 auto members(const ParallelConfig& c) {

@@ -231,7 +231,9 @@ void Loader::Ring::fill(std::uint64_t number, Batch& batch) const {
   batch.step = steps_done % plan.steps();
   batch.lane = chosen ? options_.lanes[number % lanes] : options_.first_lane + number % lanes;
   // Made anew for each batch: it costs less than sharing one between threads.
-  const Permutation order(plan.samples, options_.seed, epoch);
+  const Permutation order = options_.order == Order::kStreams
+                                ? Permutation::streams(plan.samples, plan.batch)
+                                : Permutation(plan.samples, options_.seed, epoch);
   maker_.train_batch(order, epoch, plan.lane_range(batch.step, batch.lane), batch);
 }
 

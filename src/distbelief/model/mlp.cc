@@ -85,7 +85,7 @@ std::vector<OptionSpec> mlp_options() {
 }
 
 Blueprint mlp_blueprint(const OptionMap& options, const DataShape& shape) {
-  require_images("mlp", shape);
+  require_dense("mlp", shape);
   LayerOptions layer{.index = 1,
                      .inputs = element_count(shape.input),
                      .activation = parse_activation(option<std::string>(options, "activation")),
@@ -101,7 +101,7 @@ Blueprint mlp_blueprint(const OptionMap& options, const DataShape& shape) {
   };
   for (const std::int64_t width : positive_list_option("mlp", options, "hidden")) add(width);
   layer.is_last = true;
-  add(shape.classes);
+  add(shape.outputs());
   return blueprint;
 }
 

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "distbelief/base/error.h"
-#include "distbelief/model/random.h"
 #include "distbelief/train/tensor_type.h"
 
 namespace distbelief::train {
@@ -153,10 +152,11 @@ void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wis
   finish();
 }
 
-void PipelineTeam::take_batch(Part& part, Flight& flight) {
+void PipelineTeam::take_batch(Part& part, Flight& flight, std::uint64_t seed) {
   if (!is_first(part) && !is_last(part)) return;
-  const TensorBatch tensors = options_.next_batch();
+  TensorBatch tensors = options_.next_batch();
   if (tensors.size == 0) return;
+  tensors = prepared_for_lane(*options_.task, std::move(tensors), seed);
   if (is_first(part)) flight.input = tensors.input.clone();
   if (is_last(part)) flight.target = tensors.target.clone();
 }
@@ -164,7 +164,7 @@ void PipelineTeam::take_batch(Part& part, Flight& flight) {
 void PipelineTeam::forward(Part& part, std::int64_t lane, const Step& step) {
   Flight& flight = part.flights[std::size_t(lane - options_.first_lane)];
   clock_.start(Phase::kData);
-  take_batch(part, flight);
+  take_batch(part, flight, lane_seed(options_.seed, step.plan.step, lane));
   if (step.plan.lane_samples[std::size_t(lane)] == 0) return;
   if (!is_first(part)) {
     const auto begin = clock_.start(Phase::kExchange);
@@ -190,7 +190,7 @@ void PipelineTeam::forward(Part& part, std::int64_t lane, const Step& step) {
 
 // Leaves the lane's own running statistics in the network's buffers.
 torch::Tensor PipelineTeam::run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step) {
-  const model::GeneratorScope randomness(lane_seed(options_.seed, step.plan.step, lane));
+  const LaneContext context(options_.seed, step.plan, lane);
   part.buffers.write(part.step_buffers);
   if (!is_last(part)) return part.stage.network->forward(flight.input);
   return options_.task->loss_sum(*part.stage.network,
@@ -290,12 +290,9 @@ LaneNotes PipelineTeam::meet_notes() {
 Evaluation PipelineTeam::evaluate(const data::BatchMaker& maker, std::uint64_t samples) {
   data::Batch batch;
   for (const auto& part : parts_) part->stage.network->eval();
-  const Evaluation result = train::evaluate({.samples = samples,
-                                             .items_per_sample = options_.task->items_per_sample(),
-                                             .part = place_.data,
-                                             .parts = options_.mesh.data},
-                                            options_.world->communicator(),
-                                            [&](data::Range range) { return score(maker, range, batch); });
+  const Evaluation result = train::evaluate(
+      {.task = options_.task, .samples = samples, .part = place_.data, .parts = options_.mesh.data},
+      options_.world->communicator(), [&](data::Range range) { return score(maker, range, batch); });
   for (const auto& part : parts_) part->stage.network->train();
   return result;
 }
@@ -308,7 +305,7 @@ Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data
     TensorBatch tensors;
     if (is_first(*part) || is_last(*part)) {
       maker.eval_batch(range, batch);
-      tensors = as_tensors(batch);
+      tensors = prepared_for_test(*options_.task, as_tensors(batch));
     }
     if (!is_first(*part)) tensors.input = receive(*part->streams.activations_in, tag);
     if (is_last(*part)) {

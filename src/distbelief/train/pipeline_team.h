@@ -62,7 +62,7 @@ class PipelineTeam final : public Team {
   void forward(Part& part, std::int64_t lane, const Step& step);
   void backward(Part& part, std::int64_t lane, const Step& step);
   torch::Tensor run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step);
-  void take_batch(Part& part, Flight& flight);
+  void take_batch(Part& part, Flight& flight, std::uint64_t seed);
   void finish();
   double squared_norm();
   void share_tied();
