@@ -26,6 +26,7 @@ struct DataConfig {
   bool normalize = true;
   std::vector<std::string> augment;  // of "pad_crop", "flip"
   std::int64_t pad = 4;              // pixels for pad_crop
+  std::string order = "shuffled";    // shuffled, streams: each place of a batch reads on where it was
   std::int64_t loader_threads = 1;
   std::int64_t prefetch = 8;  // batches kept ready per worker
 
@@ -64,6 +65,8 @@ struct TrainConfig {
   std::uint64_t seed = 1;
   std::string init;           // safetensors file with the weights to begin from; empty: drawn from the seed
   bool init_partial = false;  // of that file only what fits
+  std::string task = "auto";  // what is learnt; auto: what the model is for, or else the data
+  double labelled = 1.0;      // few_labels: share of the training samples whose label counts
   std::string loss = "cross_entropy";
   double label_smoothing = 0.0;
   double clip_norm = 0.0;  // 0: off

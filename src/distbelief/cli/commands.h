@@ -25,6 +25,7 @@ void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
 void add_predict(CLI::App& app, const Invocation& invocation, Run& run);
 void add_export(CLI::App& app, const Invocation& invocation, Run& run);
 void add_report(CLI::App& app, const Invocation& invocation, Run& run);
+void add_generate(CLI::App& app, const Invocation& invocation, Run& run);
 void add_check(CLI::App& app, const Invocation& invocation, Run& run);
 void add_models(CLI::App& app, const Invocation& invocation, Run& run);
 void add_init(CLI::App& app, const Invocation& invocation, Run& run);

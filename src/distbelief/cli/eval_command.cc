@@ -21,6 +21,25 @@ struct EvalFlags {
   bool json = false;
 };
 
+nlohmann::json to_json(const train::Evaluation& result, const std::string& sha) {
+  nlohmann::json answer{{"test_loss", result.loss}, {"items", result.items}, {"weights_sha256", sha}};
+  for (const train::Metric& metric : result.metrics) {
+    answer["test_metrics"][metric.name] = metric.value;
+    if (metric.name == "accuracy") answer["test_accuracy"] = metric.value;
+  }
+  return answer;
+}
+
+std::string to_text(const train::Evaluation& result) {
+  std::string text;
+  if (const double* accuracy = train::find_metric(result.metrics, "accuracy"))
+    text = fmt::format("test accuracy {:.2f} %, ", 100 * *accuracy);
+  text += fmt::format("test loss {:.4f}", result.loss);
+  for (const train::Metric& metric : result.metrics)
+    if (metric.name != "accuracy") text += fmt::format(", {} {:.4f}", metric.name, metric.value);
+  return text;
+}
+
 int eval(const EvalFlags& flags, const Invocation& invocation) {
   if (cluster::launcher_place().rank != 0) return 0;  // under mpirun one answer is enough
   pin_or_restart(invocation);
@@ -31,19 +50,13 @@ int eval(const EvalFlags& flags, const Invocation& invocation) {
   const data::BatchMaker maker(*job.data.test,
                                {.seed = config.train.seed, .normalize = config.data.normalize});
   comm::SelfCommunicator alone;
-  const train::Evaluation result =
-      train::evaluate(*job.network, *train::make_classification(config.train, job.data.test->spec()), maker,
-                      job.data.test->size(), alone);
+  const train::Evaluation result = train::evaluate(
+      *job.network, *train::make_task(config, job.data.test->spec()), maker, job.data.test->size(), alone);
   const std::string sha = train::weights_sha256(*job.network);
   if (flags.json)
-    fmt::print("{}\n", nlohmann::json{{"test_accuracy", result.accuracy},
-                                      {"test_loss", result.loss},
-                                      {"items", result.items},
-                                      {"weights_sha256", sha}}
-                           .dump());
+    fmt::print("{}\n", to_json(result, sha).dump());
   else
-    fmt::print("test accuracy {:.2f} %, test loss {:.4f}, over {} items\nweights {}\n", 100 * result.accuracy,
-               result.loss, result.items, sha);
+    fmt::print("{}, over {} items\nweights {}\n", to_text(result), result.items, sha);
   return 0;
 }
 

@@ -93,6 +93,9 @@ std::vector<Key> model_and_data_keys() {
           "random changes to training images: `pad_crop` shifts by up to `pad` pixels, `flip` mirrors left "
           "and right"),
       key("data.pad", at<&DataConfig::pad>(), kPixels, "pixels added at each side for `pad_crop`"),
+      key("data.order", at<&DataConfig::order>(), Choices{"shuffled", "streams"},
+          "`shuffled`: anew each epoch; `streams`: each place of the batch reads its own run of neighbouring "
+          "samples, one a step, for models that carry state from step to step"),
       key("data.loader_threads", at<&DataConfig::loader_threads>(), kThreads,
           "threads of each worker that prepare batches"),
       key("data.prefetch", at<&DataConfig::prefetch>(), kCount, "batches that each worker keeps ready"),
@@ -116,6 +119,13 @@ std::vector<Key> train_keys() {
       key("train.init_partial", at<&TrainConfig::init_partial>(),
           "take from `init` what fits and draw the rest, instead of refusing a file of another network; "
           "`--init-partial` sets it"),
+      key("train.task", at<&TrainConfig::task>(),
+          Choices{"auto", "classification", "regression", "segmentation", "autoencoder", "vae",
+                  "masked_tokens", "ctc", "actor_critic", "gan", "few_labels"},
+          "what is learnt from a batch; `auto`: what the model is made for, else `classification` where "
+          "targets are classes and `regression` where they are values"),
+      key("train.labelled", at<&TrainConfig::labelled>(), kFactor,
+          "`few_labels`: share of the training samples whose label counts"),
       key("train.loss", at<&TrainConfig::loss>(), Choices{"cross_entropy", "nll", "mse"},
           "what is minimised: cross entropy of the softmax of the outputs, the negative log-likelihood of "
           "outputs that are log-probabilities, or the mean square distance to the one-hot class"),

@@ -34,8 +34,8 @@ auto members(const ModelConfig& c) {
   return std::tie(a, b);
 }
 auto members(const DataConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i, j, k] = c;
-  return std::tie(a, b, d, e, f, g, h, i, j, k);
+  const auto& [a, b, d, e, f, g, h, i, j, k, l] = c;
+  return std::tie(a, b, d, e, f, g, h, i, j, k, l);
 }
 auto members(const OptimizerConfig& c) {
   const auto& [a, b, d, e, f, g, h, i, j] = c;

@@ -231,7 +231,9 @@ void Loader::Ring::fill(std::uint64_t number, Batch& batch) const {
   batch.step = steps_done % plan.steps();
   batch.lane = chosen ? options_.lanes[number % lanes] : options_.first_lane + number % lanes;
   // Made anew for each batch: it costs less than sharing one between threads.
-  const Order order({plan, maker_.source().locality(), options_.seed}, epoch);
+  const Order order = options_.arrangement == Arrangement::kStreams
+                          ? Order(Permutation::streams(plan.samples, plan.batch))
+                          : Order({plan, maker_.source().locality(), options_.seed}, epoch);
   order.announce(maker_.source(), {.step = batch.step, .lane = batch.lane, .first = number < lanes});
   maker_.train_batch(order, epoch, plan.lane_range(batch.step, batch.lane), batch);
 }

@@ -19,6 +19,7 @@ class Loader {
   struct Options {
     EpochPlan plan;
     std::uint64_t seed = 0;
+    Arrangement arrangement = Arrangement::kShuffled;
     std::uint64_t first_lane = 0;
     std::uint64_t end_lane = 1;
     std::vector<std::uint64_t> lanes{};  // these instead, in this order, when there are any

@@ -36,8 +36,10 @@ TEST(DataRegistry, KnowsItsDataSets) {
     EXPECT_FALSE(entry.description.empty());
     for (const OptionSpec& option : entry.options) EXPECT_FALSE(option.help.empty()) << option.name;
   }
-  for (const char* name : {"mnist", "fashion_mnist", "synthetic", "synthetic_tokens", "cifar10", "cifar100",
-                           "image_folder", "webdataset", "csv", "text", "packed"})
+  for (const char* name :
+       {"mnist", "fashion_mnist", "synthetic", "synthetic_tokens", "cifar10", "cifar100", "image_folder",
+        "webdataset", "csv", "text", "packed", "synthetic_shapes", "synthetic_table", "synthetic_speech",
+        "synthetic_logic", "cartpole", "grid_world", "s_expressions"})
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
 }
 
@@ -52,6 +54,20 @@ TEST(DataRegistry, OpensGeneratedImagesWithOptions) {
   EXPECT_EQ(set.test->size(), 50U);
   EXPECT_EQ(set.train->spec().input_shape, (Shape{3, 32, 16}));
   EXPECT_EQ(set.test->spec().classes, 7);
+}
+
+TEST(DataRegistry, OpensTablesOfClassesAndOfValues) {
+  DataConfig config = named("synthetic_table");
+  const DataSet classes = open_data_set(config);
+  EXPECT_EQ(classes.train->spec().input_shape, Shape{16});
+  EXPECT_EQ(classes.train->spec().classes, 2);
+  config.options = {{"target", "value"}, {"numbers", std::int64_t{4}}};
+  const DataSet values = open_data_set(config);
+  EXPECT_EQ(values.test->spec().input_shape, Shape{12});
+  EXPECT_EQ(values.test->spec().classes, 0);
+  EXPECT_EQ(values.test->spec().target_type, ElementType::kFloat32);
+  config.options = {{"target", "both"}};
+  EXPECT_PRED_FORMAT2(IsSubstring, "class or value", failure(ErrorCode::kBadInput, config));
 }
 
 TEST(DataRegistry, OpensGeneratedTokensWithOptions) {

@@ -45,7 +45,18 @@ Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t e
   }
 }
 
+Permutation Permutation::streams(std::uint64_t size, std::uint64_t batch) {
+  Permutation order;
+  order.size_ = size;
+  order.stream_batch_ = std::max<std::uint64_t>(1, batch);
+  return order;
+}
+
 std::uint64_t Permutation::operator()(std::uint64_t index) const {
+  if (stream_batch_ > 0) {
+    const std::uint64_t steps = size_ / stream_batch_;
+    return index < steps * stream_batch_ ? index % stream_batch_ * steps + index / stream_batch_ : index;
+  }
   DISTBELIEF_INVARIANT(index < size_);
   do {
     std::uint64_t row = index / columns_;

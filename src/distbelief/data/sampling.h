@@ -12,16 +12,24 @@ namespace distbelief::data {
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch);
+  // Not shuffled: step t of place b of a batch reads sample b * steps + t, so each place reads a run of
+  // neighbouring samples. What no full batch is left for comes last, as it is.
+  static Permutation streams(std::uint64_t size, std::uint64_t batch);
   std::uint64_t operator()(std::uint64_t index) const;  // index < size
   std::uint64_t index_of(std::uint64_t value) const;    // the other way round
   std::uint64_t size() const { return size_; }
 
  private:
-  std::uint64_t size_;
-  std::uint64_t rows_;  // the network works on rows_ * columns_ positions, hardly more than size_
-  std::uint64_t columns_;
-  std::array<std::uint64_t, 4> keys_;
+  Permutation() = default;
+  std::uint64_t size_ = 0;
+  std::uint64_t stream_batch_ = 0;  // 0: shuffled
+  std::uint64_t rows_ = 1;          // the network works on rows_ * columns_ positions, hardly more than size_
+  std::uint64_t columns_ = 1;
+  std::array<std::uint64_t, 4> keys_{};
 };
+
+// How the samples of an epoch are arranged: shuffled, or in streams that go on from batch to batch.
+enum class Arrangement { kShuffled, kStreams };
 
 struct Range {
   std::uint64_t begin = 0;

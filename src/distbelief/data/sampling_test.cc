@@ -80,6 +80,18 @@ TEST(Permutation, LeavesNoRunsOfNeighbours) {
   EXPECT_NEAR(rising, 30000, 500);
 }
 
+TEST(Permutation, OfStreamsLetsEveryPlaceOfABatchReadOn) {
+  constexpr std::uint64_t kSize = 23, kBatch = 4, kSteps = 5;
+  const Permutation order = Permutation::streams(kSize, kBatch);
+  for (std::uint64_t step = 1; step < kSteps; ++step)
+    for (std::uint64_t place = 0; place < kBatch; ++place)
+      EXPECT_EQ(order(step * kBatch + place), order((step - 1) * kBatch + place) + 1);
+  std::vector<std::uint64_t> values = listed(order);
+  EXPECT_EQ((std::vector(values.end() - 3, values.end())), (std::vector<std::uint64_t>{20, 21, 22}));
+  std::sort(values.begin(), values.end());
+  for (std::uint64_t i = 0; i < kSize; ++i) EXPECT_EQ(values[i], i);
+}
+
 TEST(EpochPlan, GivesEverySampleToExactlyOneLane) {
   for (const std::uint64_t samples : {1, 5, 127, 128, 129, 1000}) {
     for (const std::uint64_t batch : {1, 7, 64, 128}) {

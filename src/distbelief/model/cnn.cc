@@ -62,7 +62,7 @@ Blueprint cnn_blueprint(const OptionMap& options, const DataShape& shape) {
                          append_dense(layers, dense);
                          return std::make_shared<LayerBlock>(layers);
                        }});
-  blueprint.push_back({"layers", [hidden, classes = shape.classes](const BlockSite&) {
+  blueprint.push_back({"layers", [hidden, classes = shape.outputs()](const BlockSite&) {
                          torch::nn::Sequential layers;
                          layers->push_back("fc2", torch::nn::Linear(hidden, classes));
                          return std::make_shared<LayerBlock>(layers);

@@ -20,6 +20,9 @@ struct GptOptions {
   std::int64_t vocabulary = 256;
   double dropout = 0.0;
   bool tied = false;
+  bool looks_ahead = false;  // an encoder: every position sees all
+  bool has_mask_token = false;
+  std::int64_t tokens() const { return vocabulary + (has_mask_token ? 1 : 0); }
 };
 
 torch::nn::LayerNorm layer_norm(std::int64_t width) {
@@ -41,7 +44,8 @@ torch::Tensor from_slices(TensorGroup* group, const torch::nn::Linear& layer, co
 
 class DecoderBlock final : public Block {
  public:
-  // `mask` is [context, context], true where a position may not look; all blocks share its memory.
+  // `mask` is [context, context], true where a position may not look; all blocks share its memory. None:
+  // every position sees all.
   DecoderBlock(const GptOptions& options, torch::Tensor mask, TensorGroup* group)
       : group_(group),
         heads_(options.heads),
@@ -87,9 +91,10 @@ class DecoderBlock final : public Block {
     for (torch::Tensor& part : parts) part = part.view({batch, length, heads_, head}).transpose(1, 2);
     torch::Tensor weights =
         torch::matmul(parts[0], parts[1].transpose(-2, -1)) * std::pow(static_cast<double>(head), -0.5);
-    const torch::Tensor mask = mask_.narrow(0, 0, length).narrow(1, 0, length);
-    weights = weights.masked_fill(mask, -std::numeric_limits<float>::infinity()).softmax(-1);
-    return torch::matmul(weights, parts[2]).transpose(1, 2).reshape({batch, length, width});
+    if (mask_.defined())
+      weights = weights.masked_fill(mask_.narrow(0, 0, length).narrow(1, 0, length),
+                                    -std::numeric_limits<float>::infinity());
+    return torch::matmul(weights.softmax(-1), parts[2]).transpose(1, 2).reshape({batch, length, width});
   }
 
   TensorGroup* group_;
@@ -109,20 +114,20 @@ class Embedding final : public Block {
   Embedding(const GptOptions& options, TensorGroup* group)
       : group_(group),
         positions_(torch::arange(options.context)),
-        tok_(register_module("tok", torch::nn::Embedding(options.vocabulary, options.width))),
+        tok_(register_module("tok", torch::nn::Embedding(options.tokens(), options.width))),
         pos_(register_module("pos", torch::nn::Embedding(options.context, options.width))),
         dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {
     // Embeddings of unit variance would make the first logits sqrt(width) times too large.
     if (options.tied)
       torch::nn::init::normal_(tok_->weight, 0.0, 1.0 / std::sqrt(static_cast<double>(options.width)));
     if (!group_) return;
-    if (options.vocabulary < group_->parts())
+    if (options.tokens() < group_->parts())
       throw Error(
           ErrorCode::kBadInput,
           fmt::format("a vocabulary of {} has not a token for each of parallel.tensor {} workers; tensor "
                       "may be {} at most",
-                      options.vocabulary, group_->parts(), options.vocabulary));
-    rows_ = share_of(options.vocabulary, group_->part(), group_->parts());
+                      options.tokens(), group_->parts(), options.tokens()));
+    rows_ = share_of(options.tokens(), group_->part(), group_->parts());
     keep_slice(tok_->weight, 0, rows_);
   }
 
@@ -175,14 +180,28 @@ class Head final : public Block {
   torch::Tensor weight_;
 };
 
-std::int64_t context_option(const OptionMap& options, const DataShape& shape) {
+std::int64_t context_option(const char* model, const OptionMap& options, const DataShape& shape) {
   const auto context = option<std::int64_t>(options, "context");
   if (context == 0) return shape.input[0];
   if (context >= shape.input[0]) return context;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("model '{}': option 'context' must be 0 or at least the data's length {}, found {}",
+                          model, shape.input[0], context));
+}
+
+GptOptions transformer_options(const char* model, const OptionMap& options, const DataShape& shape) {
+  require_tokens(model, shape);
+  const GptOptions resolved{.layers = positive_option(model, options, "layers"),
+                            .width = positive_option(model, options, "width"),
+                            .heads = positive_option(model, options, "heads"),
+                            .context = context_option(model, options, shape),
+                            .vocabulary = shape.classes,
+                            .dropout = dropout_option(model, options)};
+  if (resolved.width % resolved.heads == 0) return resolved;
   throw Error(
       ErrorCode::kBadInput,
-      fmt::format("model 'gpt': option 'context' must be 0 or at least the data's length {}, found {}",
-                  shape.input[0], context));
+      fmt::format("model '{}': option 'width' must be a multiple of 'heads', found width {} and {} heads",
+                  model, resolved.width, resolved.heads));
 }
 
 std::shared_ptr<Block> make_head(const GptOptions& options, const BlockSite& site) {
@@ -205,7 +224,7 @@ Blueprint blueprint_of(const GptOptions& options) {
   const auto mask = std::make_shared<torch::Tensor>();
   for (std::int64_t i = 0; i < options.layers; ++i)
     blueprint.push_back({fmt::format("blocks.{}", i), [options, mask](const BlockSite& site) {
-                           if (!mask->defined())
+                           if (!options.looks_ahead && !mask->defined())
                              *mask = torch::ones({options.context, options.context}, torch::kBool).triu(1);
                            return std::make_shared<DecoderBlock>(options, *mask, site.group);
                          }});
@@ -225,20 +244,20 @@ std::vector<OptionSpec> gpt_options() {
 }
 
 Blueprint gpt_blueprint(const OptionMap& options, const DataShape& shape) {
-  require_tokens("gpt", shape);
-  const GptOptions resolved{.layers = positive_option("gpt", options, "layers"),
-                            .width = positive_option("gpt", options, "width"),
-                            .heads = positive_option("gpt", options, "heads"),
-                            .context = context_option(options, shape),
-                            .vocabulary = shape.classes,
-                            .dropout = dropout_option("gpt", options),
-                            .tied = option<bool>(options, "tied")};
-  if (resolved.width % resolved.heads != 0) {
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("model 'gpt': option 'width' must be a multiple of 'heads', found width {} and {} heads",
-                    resolved.width, resolved.heads));
-  }
+  GptOptions resolved = transformer_options("gpt", options, shape);
+  resolved.tied = option<bool>(options, "tied");
+  return blueprint_of(resolved);
+}
+
+std::vector<OptionSpec> bert_options() {
+  std::vector<OptionSpec> options = gpt_options();
+  std::erase_if(options, [](const OptionSpec& option) { return option.name == "tied"; });
+  return options;
+}
+
+Blueprint bert_blueprint(const OptionMap& options, const DataShape& shape) {
+  GptOptions resolved = transformer_options("bert", options, shape);
+  resolved.looks_ahead = resolved.has_mask_token = true;
   return blueprint_of(resolved);
 }
 

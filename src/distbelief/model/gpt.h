@@ -13,4 +13,9 @@ namespace distbelief::model {
 std::vector<OptionSpec> gpt_options();
 Blueprint gpt_blueprint(const OptionMap& options, const DataShape& shape);
 
+// An encoder of the same blocks in which every position sees all (Devlin et al., "BERT", 2018), for tokens of
+// which some are masked: the mask is a token of its own after the vocabulary's.
+std::vector<OptionSpec> bert_options();
+Blueprint bert_blueprint(const OptionMap& options, const DataShape& shape);
+
 }  // namespace distbelief::model

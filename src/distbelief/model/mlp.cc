@@ -101,7 +101,7 @@ Blueprint mlp_blueprint(const OptionMap& options, const DataShape& shape) {
   };
   for (const std::int64_t width : positive_list_option("mlp", options, "hidden")) add(width);
   layer.is_last = true;
-  add(shape.classes);
+  add(shape.outputs());
   return blueprint;
 }
 

@@ -6,13 +6,23 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/actor_critic.h"
+#include "distbelief/model/autoencoder.h"
 #include "distbelief/model/cnn.h"
+#include "distbelief/model/dcgan.h"
+#include "distbelief/model/frame_lstm.h"
 #include "distbelief/model/gpt.h"
+#include "distbelief/model/lenet.h"
 #include "distbelief/model/mlp.h"
 #include "distbelief/model/own_model.h"
+#include "distbelief/model/recurrent.h"
 #include "distbelief/model/requirements.h"
 #include "distbelief/model/resnet.h"
 #include "distbelief/model/torchscript.h"
+#include "distbelief/model/tree_lstm.h"
+#include "distbelief/model/unet.h"
+#include "distbelief/model/wide_and_deep.h"
+#include "distbelief/model/wide_resnet.h"
 
 namespace distbelief::model {
 namespace {
@@ -27,7 +37,8 @@ ModelEntry resnet_entry() {
           [](const OptionMap& options, const DataShape& shape) {
             return resnet_blueprint(kDepth, options, shape);
           },
-          false};
+          false,
+          ""};
 }
 
 }  // namespace
@@ -43,10 +54,20 @@ std::map<std::string, OwnBlueprint>& own_blueprints() {
 std::vector<ModelEntry>& table_of_models() {
   static const DataShape digits{.tokens = false, .input = {1, 28, 28}, .classes = 10};
   static const DataShape text{.tokens = true, .input = {128}, .classes = 256};
+  static const DataShape small{.tokens = false, .input = {3, 32, 32}, .classes = 10};
+  static const DataShape shapes{.tokens = false, .input = {1, 32, 32}, .classes = 4};
+  static const DataShape frames{.tokens = false, .input = {48, 8}, .classes = 7};
+  static const DataShape trees{.tokens = true, .input = {15, 2}, .classes = 2};
+  static const DataShape state{.tokens = false, .input = {4}, .classes = 2};
+  static const DataShape rows{.tokens = false, .input = {16}, .classes = 2};
   static std::vector<ModelEntry> table = {
       {"mlp", "fully connected layers", mlp_options(), digits, digits, mlp_blueprint, true},
       {"cnn", "convolutions and max-pools, then fully connected layers", cnn_options(), digits, digits,
        cnn_blueprint, false},
+      {"lenet", "LeNet-5: two convolutions with average pools, three fully connected layers", lenet_options(),
+       digits, digits, lenet_blueprint, false},
+      {"wide_resnet", "wide residual network of pre-activated blocks", wide_resnet_options(), small, small,
+       wide_resnet_blueprint, false},
       resnet_entry<18>(),
       resnet_entry<34>(),
       resnet_entry<50>(),
@@ -56,6 +77,27 @@ std::vector<ModelEntry>& table_of_models() {
        false},
       {"torchscript", "a network exported from Python: [model] file = \"net.pt\"", torchscript_options(),
        digits, digits, torchscript_blueprint, false},
+      {"bert", "encoder of pre-norm transformer blocks, for masked tokens", bert_options(), text, text,
+       bert_blueprint, false, "masked_tokens"},
+      {"lstm", "LSTM language model; may carry its state from step to step", recurrent_options(), text, text,
+       lstm_blueprint, false},
+      {"gru", "GRU language model; may carry its state from step to step", recurrent_options(), text, text,
+       gru_blueprint, false},
+      {"frame_lstm", "LSTM in both directions over frames, for labels in order (ctc)", frame_lstm_options(),
+       frames, frames, frame_lstm_blueprint, false, "ctc"},
+      {"tree_lstm", "child-sum LSTM on trees", tree_lstm_options(), trees, trees, tree_lstm_blueprint, false},
+      {"autoencoder", "encoder and decoder around a narrow code, dense or of convolutions",
+       autoencoder_options(), digits, digits, autoencoder_blueprint, false, "autoencoder"},
+      {"vae", "variational autoencoder, dense or of convolutions", vae_options(), digits, digits,
+       vae_blueprint, false, "vae"},
+      {"unet", "U-Net: the class of each pixel", unet_options(), shapes, shapes, unet_blueprint, false,
+       "segmentation"},
+      {"wide_and_deep", "linear model of features and their products beside fully connected layers",
+       wide_and_deep_options(), rows, rows, wide_and_deep_blueprint, false},
+      {"actor_critic", "policy and value of an environment", actor_critic_options(), state, state,
+       actor_critic_blueprint, false, "actor_critic"},
+      {"dcgan", "generator and discriminator of images", dcgan_options(), digits, digits, dcgan_blueprint,
+       false, "gan"},
   };
   return table;
 }

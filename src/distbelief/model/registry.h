@@ -22,6 +22,7 @@ struct ModelEntry {
   // would.
   Blueprint (*blueprint)(const OptionMap& options, const DataShape& shape);
   bool splits_features = false;  // workers of a tensor group may each have some of a sample's features
+  std::string task{};            // that it is made for (train.task); empty: what the data asks for
 };
 
 // All models known by name.

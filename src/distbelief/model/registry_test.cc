@@ -129,19 +129,53 @@ TEST(Registry, OutputsAreLogitsPerSampleOrPosition) {
   EXPECT_EQ(output_shape("resnet18", kDigits), (Shape{2, 10}));
   EXPECT_EQ(output_shape("resnet50", {.tokens = false, .input = {3, 64, 64}, .classes = 5}), (Shape{2, 5}));
   EXPECT_EQ(output_shape("gpt", {.tokens = true, .input = {16}, .classes = 50}), (Shape{32, 50}));
+  EXPECT_EQ(output_shape("bert", {.tokens = true, .input = {16}, .classes = 50}), (Shape{32, 50}));
+  EXPECT_EQ(output_shape("lstm", {.tokens = true, .input = {16}, .classes = 50}), (Shape{32, 50}));
+  EXPECT_EQ(output_shape("gru", {.tokens = true, .input = {16}, .classes = 50}), (Shape{32, 50}));
+  EXPECT_EQ(output_shape("lenet", kDigits), (Shape{2, 10}));
+  EXPECT_EQ(output_shape("wide_resnet", kCifar), (Shape{2, 10}));
+  EXPECT_EQ(output_shape("unet", {.tokens = false, .input = {1, 16, 24}, .classes = 4}),
+            (Shape{2, 4, 16, 24}));
+  EXPECT_EQ(output_shape("wide_and_deep", {.tokens = false, .input = {7}, .values = 3}), (Shape{2, 3}));
+  EXPECT_EQ(output_shape("mlp", {.tokens = false, .input = {7}, .values = 3}), (Shape{2, 3}));
+  EXPECT_EQ(output_shape("dcgan", kDigits), (Shape{2, 1}));
+}
+
+TEST(Registry, AutoencodersGiveTheReconstructionAndThenTheCode) {
+  EXPECT_EQ(output_shape("autoencoder", kDigits), (Shape{2, 28 * 28 + 16}));
+  EXPECT_EQ(output_shape("vae", kDigits, {{"code", std::int64_t{5}}}), (Shape{2, 28 * 28 + 2 * 5}));
+  const DataShape odd{.tokens = false, .input = {3, 13, 18}, .classes = 2};
+  EXPECT_EQ(output_shape("autoencoder", odd, {{"layers", "convolution"}, {"hidden", List{4, 8, 8}}}),
+            (Shape{2, 3 * 13 * 18 + 16}));
+}
+
+TEST(Registry, LeNetHasTheParametersOfThePaperWithFullConnections) {
+  EXPECT_EQ(parameters_of("lenet", kDigits), 61'706);
+}
+
+TEST(Registry, WideResNetCountsItsConvolutionsAsThePaperDoes) {
+  EXPECT_EQ(parameters_of("wide_resnet", kCifar, {{"depth", std::int64_t{16}}, {"factor", std::int64_t{8}}}),
+            10'961'370);
+  EXPECT_TRUE(contains(refusal("wide_resnet", kCifar, {{"depth", std::int64_t{17}}}), "6 n + 4"));
 }
 
 TEST(Registry, EveryModelGivesEachParameterAGradient) {
   const DataShape image{.tokens = false, .input = {3, 16, 16}, .classes = 3};
   const DataShape text{.tokens = true, .input = {8}, .classes = 11};
+  const DataShape table{.tokens = false, .input = {12}, .classes = 0, .values = 2};
   for (const ModelEntry& entry : models()) {
     if (entry.name == "resnet101" || entry.name == "resnet152")
       continue;  // the blocks of resnet50, only more
     if (entry.name == "torchscript") continue;  // has no network of its own
     SCOPED_TRACE(entry.name);
-    const DataShape& shape = entry.typical.tokens ? text : image;
-    const auto network = build(entry.name, shape, {{"dropout", 0.1}});
-    const torch::Tensor input = shape.tokens ? torch::randint(11, {2, 8}) : torch::rand({2, 3, 16, 16});
+    const DataShape& shape = entry.typical.tokens ? text : entry.typical.input.size() == 1 ? table : image;
+    OptionMap options;
+    for (const OptionSpec& option : entry.options)
+      if (option.name == "dropout") options["dropout"] = 0.1;
+    const auto network = build(entry.name, shape, options);
+    Shape batch = shape.input;
+    batch.insert(batch.begin(), 2);
+    const torch::Tensor input = shape.tokens ? torch::randint(11, batch) : torch::rand(batch);
     network->forward(input).square().sum().backward();
     for (const auto& parameter : network->named_parameters()) {
       ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();

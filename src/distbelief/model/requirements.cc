@@ -8,11 +8,16 @@
 namespace distbelief::model {
 namespace {
 
+const char* kind_of(const DataShape& shape) {
+  if (shape.tokens) return "tokens";
+  return shape.input.size() == 1 ? "features" : "images";
+}
+
 Error misfit(std::string_view model, std::string_view wanted, const DataShape& shape,
              std::string_view advice) {
-  return Error(ErrorCode::kBadInput, fmt::format("model '{}' wants {}, found {} {} with {} classes; {}",
-                                                 model, wanted, shape.tokens ? "tokens" : "images",
-                                                 to_string(shape.input), shape.classes, advice));
+  return Error(ErrorCode::kBadInput,
+               fmt::format("model '{}' wants {}, found {} {} with {} classes; {}", model, wanted,
+                           kind_of(shape), to_string(shape.input), shape.outputs(), advice));
 }
 
 bool all_positive(const std::vector<std::int64_t>& values) {
@@ -28,15 +33,22 @@ Error out_of_range(std::string_view model, const std::string& name, const std::s
 }  // namespace
 
 void require_images(std::string_view model, const DataShape& shape) {
-  if (shape.tokens || shape.input.size() != 3 || !all_positive(shape.input) || shape.classes < 1) {
+  if (shape.tokens || shape.input.size() != 3 || !all_positive(shape.input) || shape.outputs() < 1) {
     throw misfit(model, "images [channels, height, width] and at least one class", shape,
                  "choose data of images, or a model for tokens such as gpt");
   }
 }
 
 void require_dense(std::string_view model, const DataShape& shape) {
-  if (!shape.tokens && shape.input.size() == 1 && all_positive(shape.input) && shape.classes > 0) return;
+  if (!shape.tokens && shape.input.size() == 1 && all_positive(shape.input) && shape.outputs() > 0) return;
   require_images(model, shape);
+}
+
+void require_features(std::string_view model, const DataShape& shape) {
+  if (shape.tokens || shape.input.size() != 1 || !all_positive(shape.input) || shape.outputs() < 1) {
+    throw misfit(model, "features [count] and something to predict", shape,
+                 "choose a table, or a model for images such as cnn");
+  }
 }
 
 void require_tokens(std::string_view model, const DataShape& shape) {

@@ -15,8 +15,9 @@
 namespace distbelief::model {
 
 void require_images(std::string_view model, const DataShape& shape);  // [channels, height, width] and classes
-void require_dense(std::string_view model, const DataShape& shape);   // images or features
-void require_tokens(std::string_view model, const DataShape& shape);  // [length] and a vocabulary
+void require_features(std::string_view model, const DataShape& shape);  // [count] of a table
+void require_dense(std::string_view model, const DataShape& shape);     // images or features
+void require_tokens(std::string_view model, const DataShape& shape);    // [length] and a vocabulary
 
 // Resolved options, checked for their range.
 std::int64_t positive_option(std::string_view model, const OptionMap& options, const std::string& name);

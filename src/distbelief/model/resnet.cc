@@ -295,7 +295,7 @@ Blueprint resnet_blueprint(int depth, const OptionMap& options, const DataShape&
       .activation = resnet_activation(model, option<std::string>(options, "activation")),
       .dropout = dropout_option(model, options),
       .channels = shape.input[0],
-      .classes = shape.classes};
+      .classes = shape.outputs()};
   require_size(model, resolved.stem, shape);
   return variant->blueprint(resolved);
 }

@@ -20,6 +20,7 @@ Json results(const Summary& summary) {
           {"test_accuracy", value_or_null(summary.test_accuracy)},
           {"test_loss", value_or_null(summary.test_loss)},
           {"best_test_accuracy", value_or_null(summary.best_test_accuracy)},
+          {"test_metrics", summary.test_metrics},
           {"parameters", summary.parameters},
           {"weights_sha256", summary.weights_sha256},
           {"reproducible", summary.reproducible},

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ struct Summary {
   std::optional<double> test_accuracy;  // 0 to 1
   std::optional<double> test_loss;
   std::optional<double> best_test_accuracy;
+  std::map<std::string, double> test_metrics;  // of the task, by name
   double samples_per_second = 0.0;
   double wall_seconds = 0.0;
   double step_seconds_median = 0.0;

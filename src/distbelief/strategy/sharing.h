@@ -9,6 +9,7 @@ struct StepPlan {
   std::int64_t step = 0;  // counted from 0 over the whole run
   double lr = 0;
   std::span<const std::int64_t> lane_samples;  // of every lane of the job; 0: an empty lane
+  bool fresh = false;                          // what lanes carry from step to step begins anew
 };
 
 // How the workers of a world share one step: the seam between the training loop and a strategy. Every

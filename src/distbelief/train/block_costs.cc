@@ -210,9 +210,9 @@ strategy::LaneCosts measure_lane(const PreparedJob& job, const BlockMeasurement&
     data_seconds.push_back(seconds_since(begin));
   }
   lane.data_seconds = median(data_seconds);
-  const TensorBatch tensors = as_tensors(batch);
+  const std::unique_ptr<Task> task = make_task(job.config, job.data.train->spec());
+  const TensorBatch tensors = prepared_for_test(*task, as_tensors(batch));
   lane.input_bytes = std::size_t(tensors.input.nbytes() + tensors.target.nbytes());
-  const std::unique_ptr<Task> task = make_classification(job.config.train, job.data.train->spec());
   lane.blocks =
       measure_blocks(job.blueprint, job.config.train.seed, *task, tensors, measurement.largest_of_all);
   return lane;

@@ -4,29 +4,42 @@
 #include <vector>
 
 namespace distbelief::train {
-Evaluation evaluate(const EvaluationShare& share, comm::Communicator& workers,
-                    const std::function<Score(data::Range)>& score) {
+namespace {
+
+// Every chunk is zero on all workers but one, and counts are whole numbers, so these sums are exact.
+Tally tally_of(const EvaluationShare& share, comm::Communicator& workers,
+               const std::function<Score(data::Range)>& score) {
+  const ScoreShape shape = share.task->score_shape();
   const std::uint64_t chunks = (share.samples + kEvaluationChunk - 1) / kEvaluationChunk;
-  std::vector<double> losses(chunks), correct(chunks);
+  std::vector<double> sums(chunks * shape.sums);
+  Tally tally{.chunks = {},
+              .sums = std::vector<double>(shape.sums),
+              .counts = std::vector<double>(shape.counts),
+              .items = std::int64_t(share.samples) * share.task->items_per_sample()};
   for (auto chunk = std::uint64_t(share.part); chunk < chunks; chunk += std::uint64_t(share.parts)) {
     const Score found =
         score({chunk * kEvaluationChunk, std::min(share.samples, (chunk + 1) * kEvaluationChunk)});
-    losses[chunk] = found.loss;
-    correct[chunk] = double(found.correct);
+    std::copy(found.sums.begin(), found.sums.end(), sums.begin() + std::ptrdiff_t(chunk * shape.sums));
+    for (std::size_t i = 0; i < found.counts.size(); ++i) tally.counts[i] += found.counts[i];
   }
-  // Every chunk is zero on all workers but one, so these sums are exact.
-  workers.allreduce(comm::view(losses.data(), losses.size()), comm::ReduceOp::kSum);
-  workers.allreduce(comm::view(correct.data(), correct.size()), comm::ReduceOp::kSum);
-  Evaluation result;
-  result.items = std::int64_t(share.samples) * share.items_per_sample;
+  workers.allreduce(comm::view(sums.data(), sums.size()), comm::ReduceOp::kSum);
+  if (shape.counts > 0)
+    workers.allreduce(comm::view(tally.counts.data(), tally.counts.size()), comm::ReduceOp::kSum);
   for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
-    result.loss += losses[chunk];
-    result.accuracy += correct[chunk];
+    const auto begin = sums.begin() + std::ptrdiff_t(chunk * shape.sums);
+    tally.chunks.emplace_back(begin, begin + std::ptrdiff_t(shape.sums));
+    for (std::size_t i = 0; i < shape.sums; ++i) tally.sums[i] += tally.chunks.back()[i];
   }
-  if (result.items > 0) {
-    result.loss /= double(result.items);
-    result.accuracy /= double(result.items);
-  }
+  return tally;
+}
+
+}  // namespace
+
+Evaluation evaluate(const EvaluationShare& share, comm::Communicator& workers,
+                    const std::function<Score(data::Range)>& score) {
+  const Tally tally = tally_of(share, workers, score);
+  Evaluation result{.loss = tally.mean(0), .items = tally.items, .metrics = share.task->metrics(tally)};
+  if (const double* accuracy = find_metric(result.metrics, "accuracy")) result.accuracy = *accuracy;
   return result;
 }
 
@@ -34,14 +47,12 @@ Evaluation evaluate(model::Network& network, const Task& task, const data::Batch
                     std::uint64_t samples, comm::Communicator& workers) {
   data::Batch batch;
   network.eval();
-  const Evaluation result = evaluate({.samples = samples,
-                                      .items_per_sample = task.items_per_sample(),
-                                      .part = workers.rank(),
-                                      .parts = workers.size()},
-                                     workers, [&](data::Range range) {
-                                       maker.eval_batch(range, batch);
-                                       return task.score(network, as_tensors(batch));
-                                     });
+  const Evaluation result =
+      evaluate({.task = &task, .samples = samples, .part = workers.rank(), .parts = workers.size()}, workers,
+               [&](data::Range range) {
+                 maker.eval_batch(range, batch);
+                 return task.score(network, prepared_for_test(task, as_tensors(batch)));
+               });
   network.train();
   return result;
 }

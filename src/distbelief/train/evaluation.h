@@ -4,25 +4,24 @@
 
 #include "distbelief/comm/communicator.h"
 #include "distbelief/data/batch.h"
+#include "distbelief/train/score.h"
 #include "distbelief/train/task.h"
 
 namespace distbelief::train {
 
 struct Evaluation {
   double loss = 0;      // mean over items
-  double accuracy = 0;  // 0 to 1
+  double accuracy = 0;  // 0 to 1; 0 where the task has none
   std::int64_t items = 0;
+  std::vector<Metric> metrics{};  // of the task
 };
-
-// Most samples that are scored at a time; fixed, because it decides the order of additions.
-inline constexpr std::uint64_t kEvaluationChunk = 64;
 
 // Scores all samples, each once, shared out over `parts` groups of workers in fixed chunks: the result has
 // the same bits for any number of them. `score` is called for the chunks of part `part`; of the workers of a
 // part one gives the score, the others none. Collective over `workers`.
 struct EvaluationShare {
+  const Task* task = nullptr;
   std::uint64_t samples = 0;
-  std::int64_t items_per_sample = 1;
   int part = 0;
   int parts = 1;
 };

@@ -11,6 +11,7 @@
 #include "distbelief/data/sampling.h"
 #include "distbelief/strategy/cuts.h"
 #include "distbelief/train/initial_weights.h"
+#include "distbelief/train/task.h"
 
 namespace distbelief::train {
 
@@ -23,8 +24,10 @@ strategy::PipelineShape shape_of(const PipelinePlan& plan, std::int64_t lanes) {
 }  // namespace
 
 model::DataShape shape_of(const data::SampleSpec& spec) {
-  return {
-      .tokens = spec.input_type == ElementType::kInt64, .input = spec.input_shape, .classes = spec.classes};
+  return {.tokens = spec.input_type == ElementType::kInt64,
+          .input = spec.input_shape,
+          .classes = spec.classes,
+          .values = spec.classes > 0 ? 0 : element_count(spec.target_shape)};
 }
 
 std::int64_t PreparedJob::steps_per_epoch() const {
@@ -106,6 +109,48 @@ std::shared_ptr<model::Network> whole_network(const PreparedJob& job) {
   }
 }
 
+// Not all tasks can be shared out in all ways: several backwards of a step all read the weights of before it,
+// and each gives some parameters only.
+void require_layout_for(const Config& config, const TaskEntry& task) {
+  if (task.backwards == 1 && !task.whole_network) return;
+  const ParallelConfig& parallel = config.parallel;
+  const bool several = task.backwards > 1;
+  const std::string wanted = parallel.pipeline * parallel.tensor > 1
+                                 ? "parallel.pipeline = parallel.tensor = 1"
+                             : several && parallel.zero == 3           ? "parallel.zero 1 or 2"
+                             : several && parallel.overlap == "update" ? "parallel.overlap = \"reduce\""
+                                                                       : "";
+  if (wanted.empty()) return;
+  throw Error(ErrorCode::kBadInput, fmt::format("task '{}' runs {} wants {}", task.name,
+                                                several ? "several backwards a step, which"
+                                                        : "the whole network more than once, which",
+                                                wanted));
+}
+
+// State is carried by place of the batch, so each place must read on where it was.
+void require_streams(const Config& config) {
+  const auto found = config.model.options.find("streams");
+  if (found == config.model.options.end()) return;
+  const auto* streams = std::get_if<std::int64_t>(&found->second);
+  if (streams == nullptr || *streams == 0) return;
+  if (*streams != config.train.batch_size)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model.streams must be train.batch_size to carry state, found {} and {}",
+                            *streams, config.train.batch_size));
+  if (config.data.order != "streams")
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model.streams {} wants data.order = \"streams\", found \"{}\": state would be "
+                            "carried between samples that have nothing to do with each other",
+                            *streams, config.data.order));
+}
+
+// As far as it can be told without the data.
+std::size_t backwards_of(const Config& config) {
+  const std::string& task =
+      config.train.task == "auto" ? model::find_model(config.model.name).task : config.train.task;
+  return task.empty() ? 1 : find_task(task).backwards;
+}
+
 }  // namespace
 
 PreparedJob prepare_blueprint(const Config& config) {
@@ -118,6 +163,9 @@ PreparedJob prepare_blueprint(const Config& config) {
   job.blueprint = model::model_blueprint(config.model, job.shape);
   if (!config.train.init.empty())
     job.blueprint = begin_with_file(std::move(job.blueprint), config.model.name, config.train);
+  require_layout_for(config, find_task(task_name(config, job.data.train->spec())));
+  require_streams(config);
+  make_task(config, job.data.train->spec());  // refuses data that does not fit
   return job;
 }
 
@@ -193,7 +241,7 @@ void resolve_for_workers(Config& config, int workers) {
   config.train.accumulate = 1;
   if (config.parallel.overlap == "auto") {
     const bool needs_norms = config.train.clip_norm > 0 || config.train.optimizer.name == "lars" ||
-                             config.train.optimizer.name == "lamb";
+                             config.train.optimizer.name == "lamb" || backwards_of(config) > 1;
     config.parallel.overlap = needs_norms ? "reduce" : "update";
   }
   if (config.parallel.algorithm == "auto") config.parallel.algorithm = "direct";

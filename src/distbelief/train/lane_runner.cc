@@ -5,11 +5,25 @@
 #include <thread>
 #include <utility>
 
-#include "distbelief/model/random.h"
-
 namespace distbelief::train {
 
 using report::Phase;
+
+namespace {
+
+// For each backward of the task: which parameters it moves.
+std::vector<std::vector<bool>> moved_parameters(const Task& task,
+                                                const std::vector<compute::Entry>& parameters) {
+  std::vector<std::vector<bool>> moved;
+  for (const Backward& backward : task.backwards()) {
+    moved.emplace_back();
+    for (const auto& parameter : parameters)
+      moved.back().push_back(parameter.name.starts_with(backward.moves));
+  }
+  return moved;
+}
+
+}  // namespace
 
 LaneRunner::LaneRunner(Options options)
     : options_(std::move(options)),
@@ -17,7 +31,9 @@ LaneRunner::LaneRunner(Options options)
                options_.gather ? options_.gather->arena() : options_.arena),
       buffers_(*options_.network),
       step_buffers_(buffers_.size()),
+      moved_(moved_parameters(*options_.task, options_.layout->entries())),
       sink_([this](int parameter, const float* values) {
+        if (!moved_[backward_][std::size_t(parameter)]) return;
         options_.sharing->gradient(parameter, values);
         if (options_.in_backward && !std::exchange(in_backward_, true)) options_.in_backward();
       }) {}
@@ -53,27 +69,36 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
   auto now = clock_.start(Phase::kForward);
   traced("data", begin, now);
   if (batch.size > 0) {
-    begin = now;
     dawdle();
     const auto lane_begin = std::chrono::steady_clock::now();
-    const model::GeneratorScope randomness(lane_seed(options_.seed, plan.step, lane));
+    const TensorBatch tensors =
+        prepared_for_lane(*options_.task, as_tensors(batch), lane_seed(options_.seed, plan.step, lane));
+    const LaneContext context(options_.seed, plan, lane);
     buffers_.write(step_buffers_);
-    const torch::Tensor loss = options_.task->loss_sum(*options_.network, as_tensors(batch));
-    const std::span<float> values = options_.sharing->lane_buffers();
-    buffers_.read(values);
     LaneNotes notes = wishes;
-    notes.loss = float(loss.item<double>() / items);
-    std::memcpy(values.data() + buffers_.size(), &notes, sizeof(notes));
-    now = clock_.start(Phase::kBackward);
-    traced("forward", begin, now);
     in_backward_ = false;
-    replica_.backward(loss, float(1.0 / items), sink_);
+    for (backward_ = 0; backward_ < moved_.size(); ++backward_) run_backward(tensors, notes, items);
     const auto end = clock_.start(Phase::kOther);
-    traced("backward", now, end);
     lane_time_ = end - lane_begin;
   }
   if (options_.gather) options_.gather->finish();
   options_.sharing->end_lane();
+}
+
+void LaneRunner::run_backward(const TensorBatch& tensors, LaneNotes& notes, double items) {
+  const auto begin = clock_.start(Phase::kForward);
+  const torch::Tensor loss = options_.task->loss_sum(*options_.network, tensors, backward_);
+  notes.loss += float(loss.item<double>() / items);
+  if (backward_ + 1 == moved_.size()) {
+    const std::span<float> values = options_.sharing->lane_buffers();
+    buffers_.read(values);
+    std::memcpy(values.data() + buffers_.size(), &notes, sizeof(notes));
+  }
+  const auto now = clock_.start(Phase::kBackward);
+  traced("forward", begin, now);
+  replica_.backward(loss, float(1.0 / items), sink_);
+  if (options_.gather) options_.gather->finish();
+  traced("backward", now, std::chrono::steady_clock::now());
 }
 
 void LaneRunner::traced(const char* name, std::chrono::steady_clock::time_point begin,

@@ -49,14 +49,17 @@ class LaneRunner {
  private:
   void dawdle() const;
   void run_lane(std::int64_t lane, const strategy::StepPlan& plan, const LaneNotes& wishes, double items);
+  void run_backward(const TensorBatch& tensors, LaneNotes& notes, double items);
   void traced(const char* name, std::chrono::steady_clock::time_point begin,
               std::chrono::steady_clock::time_point end);
 
   Options options_;
   compute::Replica replica_;
   compute::BufferSet buffers_;
-  std::vector<float> step_buffers_;  // what every lane starts from
-  bool in_backward_ = false;         // this lane has had a gradient
+  std::vector<float> step_buffers_;       // what every lane starts from
+  bool in_backward_ = false;              // this lane has had a gradient
+  std::vector<std::vector<bool>> moved_;  // by backward of the task and parameter
+  std::size_t backward_ = 0;              // that runs now
   compute::Replica::GradientSink sink_;
   report::PhaseClock clock_;
   std::chrono::nanoseconds lane_time_{};  // of the last lane, without what was slow on purpose

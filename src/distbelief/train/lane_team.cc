@@ -97,14 +97,14 @@ Evaluation LaneTeam::evaluate(const data::BatchMaker& maker, std::uint64_t sampl
     const std::uint64_t begin = chunk * kEvaluationChunk;
     maker.eval_batch({begin, std::min(samples, begin + kEvaluationChunk)}, batch);
     gather.begin(strategy::Pass::kForward);
-    scores[begin] = options_.task->score(network, as_tensors(batch));
+    scores[begin] = options_.task->score(network, prepared_for_test(*options_.task, as_tensors(batch)));
     gather.finish();
   }
   network.train();
   // Before the workers talk to each other: until then the exchange does.
   options_.group->end_evaluation();
-  return train::evaluate({.samples = samples,
-                          .items_per_sample = options_.task->items_per_sample(),
+  return train::evaluate({.task = options_.task,
+                          .samples = samples,
                           .part = options_.workers->rank(),
                           .parts = options_.workers->size()},
                          *options_.workers, [&](data::Range range) { return scores.at(range.begin); });

@@ -48,9 +48,12 @@ class OwnLoss final : public train::Task {
  public:
   explicit OwnLoss(PipelineParallel::Loss loss) : loss_(std::move(loss)) {}
   std::int64_t items_per_sample() const override { return 1; }
-  torch::Tensor loss_sum(model::Network& network, const train::TensorBatch& batch) const override {
+  torch::Tensor loss_sum(model::Network& network, const train::TensorBatch& batch,
+                         std::size_t) const override {
     return loss_(network.forward(batch.input), batch.target) * double(batch.size);
   }
+  train::ScoreShape score_shape() const override { return {}; }
+  std::vector<train::Metric> metrics(const train::Tally&) const override { return {}; }
   train::Score score(model::Network&, const train::TensorBatch&) const override {
     throw Error(ErrorCode::kInternal, "a loss of one's own gives no score");
   }

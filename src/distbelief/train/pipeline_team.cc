@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "distbelief/base/error.h"
-#include "distbelief/model/random.h"
 #include "distbelief/train/lane_gather.h"
 #include "distbelief/train/tensor_type.h"
 
@@ -170,17 +169,18 @@ void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wis
   finish();
 }
 
-void PipelineTeam::take_batch(Part& part, Flight& flight) {
+void PipelineTeam::take_batch(Part& part, Flight& flight, std::uint64_t seed) {
   if (!is_first(part) && !is_last(part)) return;
-  const TensorBatch tensors = options_.next_batch();
+  TensorBatch tensors = options_.next_batch();
   if (tensors.size == 0) return;
+  tensors = prepared_for_lane(*options_.task, std::move(tensors), seed);
   if (is_first(part)) flight.input = tensors.input.clone();
   if (is_last(part)) flight.target = tensors.target.clone();
 }
 
 void PipelineTeam::forward(Part& part, Flight& flight, std::int64_t lane, const Step& step) {
   clock_.start(Phase::kData);
-  take_batch(part, flight);
+  take_batch(part, flight, lane_seed(options_.seed, step.plan.step, lane));
   if (step.plan.lane_samples[std::size_t(lane)] == 0) return;
   if (!is_first(part)) {
     const auto begin = clock_.start(Phase::kExchange);
@@ -206,7 +206,7 @@ void PipelineTeam::forward(Part& part, Flight& flight, std::int64_t lane, const 
 
 // Leaves the lane's own running statistics in the network's buffers.
 torch::Tensor PipelineTeam::run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step) {
-  const model::GeneratorScope randomness(lane_seed(options_.seed, step.plan.step, lane));
+  const LaneContext context(options_.seed, step.plan, lane);
   part.buffers.write(part.step_buffers);
   if (!is_last(part)) return part.stage.network->forward(flight.input);
   return options_.task->loss_sum(*part.stage.network,
@@ -325,10 +325,8 @@ LaneNotes PipelineTeam::meet_notes() {
 Evaluation PipelineTeam::evaluate(const data::BatchMaker& maker, std::uint64_t samples) {
   data::Batch batch;
   std::map<std::uint64_t, Score> scores;  // by the chunk's first sample
-  const EvaluationShare share{.samples = samples,
-                              .items_per_sample = options_.task->items_per_sample(),
-                              .part = place_.data,
-                              .parts = options_.mesh.data};
+  const EvaluationShare share{
+      .task = options_.task, .samples = samples, .part = place_.data, .parts = options_.mesh.data};
   const std::uint64_t chunks = (samples + kEvaluationChunk - 1) / kEvaluationChunk;
   const auto parts = std::uint64_t(share.parts);
   for (const auto& part : parts_) {
@@ -356,7 +354,7 @@ Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data
     TensorBatch tensors;
     if (is_first(*part) || is_last(*part)) {
       maker.eval_batch(range, batch);
-      tensors = as_tensors(batch);
+      tensors = prepared_for_test(*options_.task, as_tensors(batch));
     }
     if (!is_first(*part)) tensors.input = receive(*part->streams.activations_in, tag);
     part->begin(strategy::Pass::kForward);

@@ -64,7 +64,7 @@ class PipelineTeam final : public Team {
   void backward(Part& part, Flight flight, std::int64_t lane, const Step& step);
   strategy::Pass way_back(const Stage& stage) const;
   torch::Tensor run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step);
-  void take_batch(Part& part, Flight& flight);
+  void take_batch(Part& part, Flight& flight, std::uint64_t seed);
   void finish();
   double squared_norm();
   torch::Tensor tied_weight(const Part& part);

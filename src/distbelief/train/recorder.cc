@@ -93,13 +93,18 @@ void Recorder::step_done(const RunProgress& progress, std::int64_t samples, doub
 }
 
 void Recorder::evaluated(const RunProgress& progress, const Evaluation& evaluation, double took) {
-  test_accuracy_ = evaluation.accuracy;
-  append(metrics_, {{"step", progress.step},
-                    {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
-                    {"test_loss", evaluation.loss},
-                    {"test_accuracy", evaluation.accuracy},
-                    {"unix_seconds", unix_seconds()},
-                    {"validation_seconds", took}});
+  nlohmann::json line{{"step", progress.step},
+                      {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
+                      {"test_loss", evaluation.loss},
+                      {"unix_seconds", unix_seconds()},
+                      {"validation_seconds", took}};
+  for (const Metric& metric : evaluation.metrics) {
+    line["test_metrics"][metric.name] = metric.value;
+    if (metric.name != "accuracy") continue;
+    test_accuracy_ = metric.value;
+    line["test_accuracy"] = metric.value;
+  }
+  append(metrics_, line);
   progress_.end_epoch(shown(progress), Clock::now());
   last_step_ = Clock::now();  // validation is not part of a step
 }

@@ -21,6 +21,7 @@ nlohmann::json to_json(const RunProgress& p) {
                           {"test_loss", p.test_loss},
                           {"test_accuracy", p.test_accuracy}};
   if (p.best_loss < std::numeric_limits<double>::infinity()) value["best_loss"] = p.best_loss;
+  for (const Metric& metric : p.test_metrics) value["test_metrics"][metric.name] = metric.value;
   return value;
 }
 
@@ -38,6 +39,8 @@ RunProgress run_progress_from_json(const nlohmann::json& value) try {
   p.evaluated = value.at("evaluated");
   p.test_loss = value.at("test_loss");
   p.test_accuracy = value.at("test_accuracy");
+  const nlohmann::json metrics = value.value("test_metrics", nlohmann::json::object());
+  for (const auto& [name, number] : metrics.items()) p.test_metrics.push_back({name, number});
   return p;
 } catch (const nlohmann::json::exception& error) {
   throw Error(ErrorCode::kBadInput,
@@ -66,6 +69,8 @@ Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgre
   progress.evaluated = true;
   progress.test_loss = evaluation.loss;
   progress.test_accuracy = evaluation.accuracy;
+  progress.test_metrics = evaluation.metrics;
+  std::ranges::sort(progress.test_metrics, {}, &Metric::name);
   verdict.stop_reason = stop_reason(config, progress);
   return verdict;
 }

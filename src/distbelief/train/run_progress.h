@@ -24,6 +24,7 @@ struct RunProgress {
   bool evaluated = false;  // whether there was a validation
   double test_loss = 0;
   double test_accuracy = 0;
+  std::vector<Metric> test_metrics{};
 
   bool operator==(const RunProgress&) const = default;
 };

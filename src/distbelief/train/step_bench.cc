@@ -56,7 +56,7 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
   const model::DataShape shape = model::find_model(config.model.name).bench;
   const std::int64_t lanes = config.parallel.lanes;
   const data::Batch batch = random_batch(shape, config.train.batch_size / lanes);
-  const std::unique_ptr<Task> task = make_classification(config.train, spec_of(shape));
+  const std::unique_ptr<Task> task = make_task(config, spec_of(shape));
   std::vector<std::shared_ptr<model::Network>> networks;
   for (std::int64_t t = 0; t < config.parallel.threads; ++t)
     networks.push_back(model::build_model(config.model, shape, config.train.seed));

@@ -1,68 +1,86 @@
 #include "distbelief/train/task.h"
 
-#include "distbelief/model/loss.h"
+#include <fmt/format.h>
+
+#include "distbelief/base/error.h"
+#include "distbelief/model/random.h"
+#include "distbelief/model/requirements.h"
+#include "distbelief/train/task_kinds.h"
 #include "distbelief/train/tensor_type.h"
 
 namespace distbelief::train {
 namespace {
+
+constexpr std::uint64_t kPreparation = ~std::uint64_t{0};  // a stream that no block has
+constexpr std::uint64_t kTestSeed = 0x74657374;
 
 torch::Tensor borrow(const Array& array) {
   // from_blob wants mutable memory; networks do not write to their inputs.
   return torch::from_blob(const_cast<std::byte*>(array.data()), array.shape(), torch_type(array.type()));
 }
 
-class Classification final : public Task {
- public:
-  Classification(const TrainConfig& config, const data::SampleSpec& spec, model::TensorGroup* group)
-      : loss_(model::find_loss(config)),
-        label_smoothing_(config.label_smoothing),
-        items_(element_count(spec.target_shape)),
-        classes_(spec.classes),
-        group_(group) {}
-
-  std::int64_t items_per_sample() const override { return items_; }
-
-  torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch) const override {
-    const torch::Tensor output = network.forward(batch.input);
-    if (!is_sliced(output)) return loss_.sum(output, batch.target, label_smoothing_);
-    if (loss_.name != "cross_entropy") return loss_.sum(whole(output), batch.target, label_smoothing_);
-    const model::SliceRange range = model::share_of(classes_, group_->part(), group_->parts());
-    return model::sliced_cross_entropy(*group_, output, batch.target.flatten(),
-                                       model::slice_of({classes_}, 0, range), label_smoothing_);
-  }
-
-  Score score(model::Network& network, const TensorBatch& batch) const override {
-    const torch::NoGradGuard no_grad;
-    torch::Tensor output = network.forward(batch.input);
-    if (is_sliced(output)) output = whole(output);
-    const torch::Tensor target = batch.target.flatten();
-    return {.loss = loss_.sum(output, target, 0.0).item<double>(),
-            .correct = output.argmax(1).eq(target).sum().item<std::int64_t>(),
-            .count = batch.size * items_};
-  }
-
- private:
-  bool is_sliced(const torch::Tensor& output) const { return group_ && output.size(1) < classes_; }
-  torch::Tensor whole(const torch::Tensor& output) const {
-    return model::gather(*group_, output, 1, classes_, model::UsedBy::kWholeLayers);
-  }
-
-  const model::LossEntry& loss_;
-  double label_smoothing_;
-  std::int64_t items_;
-  std::int64_t classes_;
-  model::TensorGroup* group_;
-};
-
 }  // namespace
 
 TensorBatch as_tensors(const data::Batch& batch) {
-  return {borrow(batch.input), borrow(batch.target), std::int64_t(batch.size)};
+  return {borrow(batch.input), borrow(batch.target), std::int64_t(batch.size), batch.samples};
 }
 
-std::unique_ptr<Task> make_classification(const TrainConfig& config, const data::SampleSpec& spec,
-                                          model::TensorGroup* group) {
-  return std::make_unique<Classification>(config, spec, group);
+TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed) {
+  const model::GeneratorScope randomness(lane_seed);
+  model::begin_stream(kPreparation);
+  return task.prepared(std::move(batch));
+}
+
+TensorBatch prepared_for_test(const Task& task, TensorBatch batch) {
+  batch.samples = {};  // numbers of test samples: nothing that training knows by number is one of them
+  return prepared_for_lane(task, std::move(batch), kTestSeed);
+}
+
+const std::vector<TaskEntry>& tasks() {
+  static const std::vector<TaskEntry> table = {
+      {"classification", "the class of a sample, or of each token", make_classification},
+      {"regression", "values, by their mean square distance", make_regression},
+      {"segmentation", "the class of each pixel", make_segmentation},
+      {"autoencoder", "the input itself, through a narrow code", make_autoencoder},
+      {"vae", "the input itself, through a distribution over codes", make_vae},
+      {"masked_tokens", "tokens that were hidden from the network", make_masked_tokens},
+      {"ctc", "labels in order, without where they lie", make_ctc},
+      {"actor_critic", "to act in an environment (advantage actor-critic)", make_actor_critic, 1, true},
+      {"gan", "to make images that another network cannot tell from real ones", make_adversarial, 2, true},
+      {"few_labels", "the class of a sample, from the labels of some (train.labelled)", make_few_labels, 1,
+       true},
+  };
+  return table;
+}
+
+const TaskEntry& find_task(const std::string& name) {
+  std::vector<std::string> names;
+  for (const TaskEntry& entry : tasks()) {
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
+  }
+  throw model::unknown_name("task", name, names);
+}
+
+std::string task_name(const Config& config, const data::SampleSpec& spec) {
+  if (config.train.task != "auto") return find_task(config.train.task).name;
+  if (const std::string& task = model::find_model(config.model.name).task; !task.empty()) return task;
+  return spec.classes == 0 && spec.target_type == ElementType::kFloat32 ? "regression" : "classification";
+}
+
+std::unique_ptr<Task> make_task(const Config& config, const data::SampleSpec& spec,
+                                model::TensorGroup* group) {
+  return find_task(task_name(config, spec))
+      .make(
+          {.train = config.train, .model = config.model, .data = config.data, .spec = spec, .group = group});
+}
+
+void require_classes(const TaskSite& site, const char* task) {
+  if (site.spec.classes > 0 && site.spec.target_type == ElementType::kInt64) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("task '{}' wants targets that are classes, this data set has {} {}; choose other "
+                          "data or train.task = \"regression\"",
+                          task, to_string(site.spec.target_type), to_string(site.spec.target_shape)));
 }
 
 }  // namespace distbelief::train

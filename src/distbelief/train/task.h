@@ -3,10 +3,14 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "distbelief/base/config.h"
 #include "distbelief/data/batch.h"
 #include "distbelief/model/registry.h"
+#include "distbelief/train/score.h"
 
 namespace distbelief::train {
 
@@ -15,32 +19,69 @@ struct TensorBatch {
   torch::Tensor input;
   torch::Tensor target;
   std::int64_t size = 0;
+  std::span<const std::uint64_t> samples{};  // which ones; borrowed, and empty where nobody knows
 };
 TensorBatch as_tensors(const data::Batch& batch);
 
-// Sums over samples that can be added up over lanes and workers.
-struct Score {
-  double loss = 0;
-  std::int64_t correct = 0;
-  std::int64_t count = 0;
+// One backward of a step: the parameters that it moves, by how their names begin. What it gives to others is
+// dropped.
+struct Backward {
+  std::string moves;  // empty: all
 };
 
 // What a lane does in a step: the seam for every kind of learning. Stateless, so that all lane threads
-// may share one.
+// may share one; what a network carries from step to step lies in its buffers (model/lane_place.h).
 class Task {
  public:
   virtual ~Task() = default;
-  // How many items a sample counts for in the loss: 1, or its tokens.
+  // How many items a sample counts for in the loss: 1, or its tokens, or its pixels.
   virtual std::int64_t items_per_sample() const = 0;
-  // Forward, and the loss summed over the batch's items, ready for backward.
-  virtual torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch) const = 0;
-  // Forward only, for validation.
+  // What the network and the loss get in place of a batch, e.g. with tokens masked. Draws from
+  // model::current_generator(). Called by whoever has the first or the last block, with the same randomness.
+  virtual TensorBatch prepared(TensorBatch batch) const { return batch; }
+  // The backwards of a step, in order. All of them read the weights of before the step, and no parameter is
+  // moved by two: adversaries take turns within one step and one exchange.
+  virtual std::vector<Backward> backwards() const { return {Backward{}}; }
+  // Forward, and the loss summed over the batch's items, ready for that backward.
+  virtual torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch,
+                                 std::size_t backward = 0) const = 0;
+  // Forward only, for validation. `shape` says how long the two lists of every score are.
+  virtual ScoreShape score_shape() const = 0;
   virtual Score score(model::Network& network, const TensorBatch& batch) const = 0;
+  // What people read, from all scores together. The loss is the tally's own.
+  virtual std::vector<Metric> metrics(const Tally& tally) const = 0;
 };
 
-// Classification of samples or of each token (language models). Of a network that a tensor group, which
-// outlives it, computes together each worker may have the outputs of some classes only.
-std::unique_ptr<Task> make_classification(const TrainConfig& config, const data::SampleSpec& spec,
-                                          model::TensorGroup* group = nullptr);
+// A batch as the task wants it: for a lane of a step, with the lane's seed; for test samples, with a seed
+// that is always the same.
+TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed);
+TensorBatch prepared_for_test(const Task& task, TensorBatch batch);
+
+// What a task is made from.
+struct TaskSite {
+  const TrainConfig& train;
+  const ModelConfig& model;
+  const DataConfig& data;
+  const data::SampleSpec& spec;
+  // Of a network that a tensor group, which outlives the task, computes together each worker may have the
+  // outputs of some classes only; or null.
+  model::TensorGroup* group = nullptr;
+};
+struct TaskEntry {
+  std::string name;
+  std::string description;
+  std::unique_ptr<Task> (*make)(const TaskSite& site);
+  std::size_t backwards = 1;   // that it declares
+  bool whole_network = false;  // it runs parts of the network as it likes: no pipeline may cut it
+};
+
+// All tasks known by name, and what train.task names of them: with "auto" what the model is made for, or else
+// what the targets ask for. Throws Error(kBadInput) for a name that no table has, or a task that does not fit
+// the data.
+const std::vector<TaskEntry>& tasks();
+const TaskEntry& find_task(const std::string& name);
+std::string task_name(const Config& config, const data::SampleSpec& spec);
+std::unique_ptr<Task> make_task(const Config& config, const data::SampleSpec& spec,
+                                model::TensorGroup* group = nullptr);
 
 }  // namespace distbelief::train

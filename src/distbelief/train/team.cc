@@ -1,5 +1,7 @@
 #include "distbelief/train/team.h"
 
+#include <numeric>
+
 #include "distbelief/base/random.h"
 
 namespace distbelief::train {
@@ -29,6 +31,13 @@ StepSize size_of(const strategy::StepPlan& plan) {
 std::uint64_t lane_seed(std::uint64_t seed, std::int64_t step, std::int64_t lane) {
   return derive_seed({seed, kLaneStream, std::uint64_t(step), std::uint64_t(lane)});
 }
+
+LaneContext::LaneContext(std::uint64_t seed, const strategy::StepPlan& plan, std::int64_t lane)
+    : randomness_(lane_seed(seed, plan.step, lane)),
+      place_(model::LanePlace{.first = std::accumulate(plan.lane_samples.begin(),
+                                                       plan.lane_samples.begin() + lane, std::int64_t{0}),
+                              .filled_lanes = size_of(plan).filled_lanes,
+                              .fresh = plan.fresh}) {}
 
 std::size_t lane_values(const torch::nn::Module& network) {
   return compute::BufferSet(network).size() + kNoteFloats;

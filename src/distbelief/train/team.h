@@ -2,6 +2,8 @@
 
 #include "distbelief/compute/buffers.h"
 #include "distbelief/data/batch.h"
+#include "distbelief/model/lane_place.h"
+#include "distbelief/model/random.h"
 #include "distbelief/report/phases.h"
 #include "distbelief/strategy/sharing.h"
 #include "distbelief/train/evaluation.h"
@@ -42,6 +44,16 @@ StepSize size_of(const strategy::StepPlan& plan);
 
 // What a lane of a step draws its randomness from.
 std::uint64_t lane_seed(std::uint64_t seed, std::int64_t step, std::int64_t lane);
+
+// What a lane's forward runs in, on its thread: its randomness and its place in the step.
+class LaneContext {
+ public:
+  LaneContext(std::uint64_t seed, const strategy::StepPlan& plan, std::int64_t lane);
+
+ private:
+  model::GeneratorScope randomness_;
+  model::LanePlaceScope place_;
+};
 
 // Floats that each lane hands to all: a network's buffers and the notes.
 std::size_t lane_values(const torch::nn::Module& network);

@@ -172,7 +172,8 @@ StepOutcome Trainer::one_step() {
                                            progress_.step, job_.steps_per_epoch(), job_.total_steps());
   const auto begin = Clock::now();
   const auto waited_before = group().sharing(0).times().waiting;
-  const StepOutcome outcome = team_->step({progress_.step, lr, lane_samples_}, wishes());
+  const bool fresh = progress_.step_in_epoch == 0 || samples < job_.config.train.batch_size;
+  const StepOutcome outcome = team_->step({progress_.step, lr, lane_samples_, fresh}, wishes());
   if (audit_) audit_->commit();
   finish_step(outcome, samples, lr);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -89,7 +89,7 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
   lay_out();
   train_batches_.emplace(*job_.data.train, batch_options(job_.config));
   test_batches_.emplace(*job_.data.test, test_options(job_.config));
-  task_ = make_classification(job_.config.train, job_.data.train->spec(), tensor_group_.get());
+  task_ = make_task(job_.config, job_.data.train->spec(), tensor_group_.get());
   build_groups();
 }
 
@@ -104,7 +104,10 @@ void Trainer::warm_up() {
   data::Batch batch;
   const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
   train_batches_->eval_batch({0, std::max<std::uint64_t>(1, size)}, batch);
-  for (int i = 0; i < 2; ++i) task_->loss_sum(*network, as_tensors(batch)).backward();
+  const TensorBatch tensors = prepared_for_test(*task_, as_tensors(batch));
+  for (int i = 0; i < 2; ++i)
+    for (std::size_t b = 0; b < task_->backwards().size(); ++b)
+      task_->loss_sum(*network, tensors, b).backward();
 }
 
 void Trainer::open_recorder() {
@@ -223,18 +226,20 @@ const data::Batch& Trainer::next_batch(data::Loader& loader) {
 
 data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
   loaders_.push_back(std::make_unique<data::Loader>(
-      *train_batches_, data::Loader::Options{.plan = plan_,
-                                             .seed = job_.config.train.seed,
-                                             .first_lane = std::uint64_t(carrier.first_lane),
-                                             .end_lane = std::uint64_t(carrier.end_lane),
-                                             .lanes = {carrier.lanes.begin(), carrier.lanes.end()},
-                                             .epoch = std::uint64_t(progress_.epoch),
-                                             .step = std::uint64_t(progress_.step_in_epoch),
-                                             .threads = int(job_.config.data.loader_threads),
-                                             .prefetch = int(job_.config.data.prefetch),
-                                             .own_below = own_below(world_, group().threads()),
-                                             .deadline = std::chrono::milliseconds(std::int64_t(
-                                                 1e3 * job_.config.parallel.deadline_seconds))}));
+      *train_batches_,
+      data::Loader::Options{
+          .plan = plan_,
+          .seed = job_.config.train.seed,
+          .arrangement = job_.config.data.order == "streams" ? data::Arrangement::kStreams : data::Arrangement::kShuffled,
+          .first_lane = std::uint64_t(carrier.first_lane),
+          .end_lane = std::uint64_t(carrier.end_lane),
+          .lanes = {carrier.lanes.begin(), carrier.lanes.end()},
+          .epoch = std::uint64_t(progress_.epoch),
+          .step = std::uint64_t(progress_.step_in_epoch),
+          .threads = int(job_.config.data.loader_threads),
+          .prefetch = int(job_.config.data.prefetch),
+          .own_below = own_below(world_, group().threads()),
+          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
   return *loaders_.back();
 }
 

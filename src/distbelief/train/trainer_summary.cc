@@ -70,9 +70,11 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.samples = progress_.samples;
   if (progress_.step > 0) summary.final_train_loss = progress_.last_loss;
   if (progress_.evaluated) {
-    summary.test_accuracy = progress_.test_accuracy;
+    const bool classifies = progress_.test_metrics.empty() || find_metric(progress_.test_metrics, "accuracy");
+    if (classifies) summary.test_accuracy = progress_.test_accuracy;
     summary.test_loss = progress_.test_loss;
-    summary.best_test_accuracy = progress_.best_accuracy;
+    if (classifies) summary.best_test_accuracy = progress_.best_accuracy;
+    for (const Metric& metric : progress_.test_metrics) summary.test_metrics[metric.name] = metric.value;
   }
   summary.wall_seconds = wall_seconds;
   summary.samples_per_second = double(progress_.samples - samples_before_) / std::max(1e-9, wall_seconds);

@@ -59,7 +59,7 @@ TEST_F(ModelFile, OfAnotherModelIsRefusedWithTheTensorAndChangesNothing) {
 TEST(Evaluate, CountsEverySampleOnce) {
   const PreparedJob job = prepare_job(small_job());
   const data::BatchMaker maker(*job.data.test, {.seed = 1});
-  const auto task = make_classification(job.config.train, job.data.test->spec());
+  const auto task = make_task(job.config, job.data.test->spec());
   comm::SelfCommunicator alone;
   const Evaluation result = evaluate(*job.network, *task, maker, job.data.test->size(), alone);
   EXPECT_EQ(result.items, 300);
@@ -67,8 +67,8 @@ TEST(Evaluate, CountsEverySampleOnce) {
   maker.eval_batch({0, 300}, all);
   job.network->eval();
   const Score whole = task->score(*job.network, as_tensors(all));
-  EXPECT_NEAR(result.accuracy, double(whole.correct) / 300, 1e-12);
-  EXPECT_NEAR(result.loss, whole.loss / 300, 1e-4);
+  EXPECT_NEAR(result.accuracy, whole.counts[0] / 300, 1e-12);
+  EXPECT_NEAR(result.loss, whole.sums[0] / 300, 1e-4);
 }
 
 TEST(Job, LanesFollowWorkersThreadsAndAccumulationUnlessGiven) {

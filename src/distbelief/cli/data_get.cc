@@ -1,0 +1,72 @@
+#include "distbelief/cli/data_get.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "distbelief/cli/data_drawing.h"
+#include "distbelief/data/fetch.h"
+#include "distbelief/data/slices/depot.h"
+
+namespace distbelief::cli {
+namespace {
+
+struct GetFlags {
+  std::string name;
+  std::string to;
+  std::string mirror;
+};
+
+std::string text_of(const std::string& path) {
+  const std::filesystem::path file(path);
+  return data::open_depot(file.parent_path().string())->read_all(file.filename().string(), 1 << 20);
+}
+
+int get_set(const GetFlags& flags) {
+  const data::RemoteSet set = flags.name.ends_with(".json")
+                                  ? data::parse_remote_set(text_of(flags.name), flags.name)
+                                  : data::find_remote_set(flags.name);
+  if (flags.to.empty() && flags.mirror.empty() && data::is_installed(set)) {
+    fmt::print("'{}' is installed in {}; nothing to fetch (--to DIR fetches all the same)\n", set.name,
+               set.installed);
+    return 0;
+  }
+  const std::string to = flags.to.empty() ? set.folder : flags.to;
+  std::string now;
+  std::unique_ptr<ProgressLine> line;
+  const data::Fetched fetched =
+      data::fetch(set, {.folder = to,
+                        .mirror = flags.mirror,
+                        .progress = [&](const std::string& file, std::uint64_t done, std::uint64_t all) {
+                          if (file != now) line = std::make_unique<ProgressLine>(now = file, "bytes");
+                          line->show(done, all);
+                        }});
+  line.reset();
+  fmt::print(
+      "'{}' is in {}: {} fetched, {} was there already; every SHA-256 is right\ntrain on it: --set "
+      "data.name={}{}\n",
+      set.name, to, bytes_text(fetched.bytes), bytes_text(fetched.kept_bytes), set.name,
+      to == set.folder && !set.installed.empty() ? "" : " --set data.path=" + to);
+  return 0;
+}
+
+}  // namespace
+
+void add_data_get(CLI::App& data, Run& run) {
+  auto flags = std::make_shared<GetFlags>();
+  CLI::App* command = data.add_subcommand(
+      "get", "fetch a public data set: mnist, fashion_mnist, cifar10, or one that a JSON file describes");
+  command->add_option("name", flags->name, "its name, or SET.json with the files of a set of your own")
+      ->required();
+  command->add_option("--to", flags->to, "folder to write; default: data/NAME, where it is found by itself");
+  command->add_option("--mirror", flags->mirror,
+                      "URL of a folder that has the files, instead of their public home");
+  command->footer(
+      "Examples:\n  distbelief data get cifar10\n"
+      "  distbelief data get mnist --to /data/mnist --mirror https://mirror.example/mnist\n\n"
+      "What an interrupted fetch left is continued. Files whose SHA-256 is wrong are not kept.");
+  command->callback([=, &run] { run = [=] { return get_set(*flags); }; });
+}
+
+}  // namespace distbelief::cli

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distbelief/data/source.h"
+#include "distbelief/data/synthetic.h"
+
+// Trees as samples: nodes with children before their parents and the root last, [nodes, 2] numbers each: what
+// stands at the node, and where its parent is (-1: the root). Shorter trees begin with empty nodes (0, -1).
+namespace distbelief::data {
+
+struct TreeNode {
+  std::string name;
+  std::int64_t parent = -1;  // a later node
+};
+
+// An s-expression, "(and true (not false))", as nodes, children first: the first atom of a list is its node's
+// name, the others are leaves. Throws Error(kBadInput) with the place in the text.
+std::vector<TreeNode> parse_s_expression(std::string_view text);
+
+// Writes a tree of at most `nodes` nodes to `out`, two numbers each.
+void write_tree(const std::vector<TreeNode>& tree, const std::map<std::string, std::int64_t>& tokens,
+                std::int64_t nodes, std::int64_t* out);
+
+// Random formulas of true, false, not, and, or, xor with up to `nodes` nodes; the class is their value.
+class SyntheticLogic : public Source {
+ public:
+  struct Options {
+    std::int64_t samples = 4'000;
+    std::int64_t nodes = 15;
+  };
+  // Throws Error(kBadInput) for options outside their range.
+  SyntheticLogic(Part part, const Options& options);
+
+  std::uint64_t size() const override { return size_; }
+  void read(std::uint64_t index, void* input, void* target) const override;
+  std::string text(std::uint64_t index) const;  // as an s-expression
+
+ private:
+  Part part_;
+  std::uint64_t size_;
+  std::int64_t nodes_;
+};
+
+// The trees of a text file: a line "LABEL EXPRESSION" for each, LABEL from 0 on. Tokens and the number of
+// nodes and classes are those of the training file. Names that it does not have become one token of their
+// own.
+DataSet open_s_expressions(const DataConfig& config, const OptionMap& options);
+
+}  // namespace distbelief::data

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "distbelief/base/options.h"
+#include "distbelief/model/data_shape.h"
+#include "distbelief/model/network.h"
+
+namespace distbelief::model {
+
+// DCGAN (Radford et al., 2015) for images whose sides are multiples of 4: a generator of transposed
+// convolutions and a discriminator of convolutions, the network's two blocks. The generator takes noise
+// [samples, latent], or any batch for its size and draws the noise itself; it gives images in [0, 1], so
+// data.normalize = false. The discriminator gives one logit per image. Names begin with `generator.` and
+// `discriminator.`.
+std::vector<OptionSpec> dcgan_options();
+Blueprint dcgan_blueprint(const OptionMap& options, const DataShape& shape);
+
+inline constexpr int kGeneratorBlock = 0;
+inline constexpr int kDiscriminatorBlock = 1;
+
+}  // namespace distbelief::model

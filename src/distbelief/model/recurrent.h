@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "distbelief/base/options.h"
+#include "distbelief/model/data_shape.h"
+#include "distbelief/model/network.h"
+
+namespace distbelief::model {
+
+// Language models of recurrent layers: an embedding, `layers` of LSTM or GRU, a linear layer over the
+// vocabulary. With `streams` above 0 (then it is train.batch_size, and data.order is "streams") a layer
+// starts a step from the state that the step before left at the same place of the batch: back-propagation is
+// truncated to a sample's length, the state is not. The rows of state are a buffer of the layer
+// (model/lane_place.h). Validation starts every sample from zero.
+std::vector<OptionSpec> recurrent_options();
+Blueprint lstm_blueprint(const OptionMap& options, const DataShape& shape);
+Blueprint gru_blueprint(const OptionMap& options, const DataShape& shape);
+
+}  // namespace distbelief::model

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "distbelief/base/options.h"
+#include "distbelief/model/data_shape.h"
+#include "distbelief/model/network.h"
+
+namespace distbelief::model {
+
+// The child-sum Tree-LSTM (Tai et al., 2015) on trees as data/tree.h gives them: [samples, nodes, 2],
+// children before parents, the root last. Any number of children. Gives the classes of the root.
+std::vector<OptionSpec> tree_lstm_options();
+Blueprint tree_lstm_blueprint(const OptionMap& options, const DataShape& shape);
+
+}  // namespace distbelief::model

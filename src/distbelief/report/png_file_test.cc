@@ -1,0 +1,49 @@
+#include "distbelief/report/png_file.h"
+
+#include <gtest/gtest.h>
+#include <png.h>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/scratch_folder.h"
+
+namespace distbelief::report {
+namespace {
+
+TEST(ContactSheet, PutsPicturesInRowsWithALineBetween) {
+  const Picture dark{.width = 2, .height = 1, .channels = 1, .bytes = {1, 2}};
+  const Picture light{.width = 2, .height = 1, .channels = 1, .bytes = {8, 9}};
+  const Picture sheet = contact_sheet({dark, light, dark}, 2, 1);
+  EXPECT_EQ(sheet.width, 5);
+  EXPECT_EQ(sheet.height, 3);
+  EXPECT_EQ(sheet.bytes,
+            (std::vector<std::uint8_t>{1, 2, 255, 8, 9, 255, 255, 255, 255, 255, 1, 2, 255, 255, 255}));
+}
+
+TEST(PngFile, IsReadBackByLibpngWithTheSamePixels) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "a.png";
+  const Picture written{.width = 3,
+                        .height = 2,
+                        .channels = 3,
+                        .bytes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 255}};
+  write_png(path, written);
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  ASSERT_NE(png_image_begin_read_from_file(&image, path.c_str()), 0) << image.message;
+  image.format = PNG_FORMAT_RGB;
+  std::vector<std::uint8_t> read(PNG_IMAGE_SIZE(image));
+  ASSERT_NE(png_image_finish_read(&image, nullptr, read.data(), 0, nullptr), 0) << image.message;
+  EXPECT_EQ(read, written.bytes);
+}
+
+TEST(PngFile, ThatCannotBeWrittenIsAnErrorWithItsName) {
+  try {
+    write_png("/nowhere/at/all.png", {.width = 1, .height = 1, .channels = 1, .bytes = {0}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("/nowhere/at/all.png"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace distbelief::report

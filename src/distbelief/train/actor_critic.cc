@@ -1,0 +1,225 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "distbelief/base/error.h"
+#include "distbelief/data/environment.h"
+#include "distbelief/model/actor_critic.h"
+#include "distbelief/model/lane_place.h"
+#include "distbelief/model/random.h"
+#include "distbelief/train/task_kinds.h"
+
+namespace distbelief::train {
+namespace {
+
+constexpr double kValueWeight = 0.5;
+
+// What a lane's environments went through in a step: [rollout, environments] each, but for observations.
+struct Rollout {
+  std::vector<torch::Tensor> seen;  // [environments, observed]; one more than steps
+  std::vector<std::vector<std::int64_t>> actions;
+  std::vector<std::vector<float>> rewards;
+  std::vector<std::vector<char>> over;    // the episode ended, for good or by its length
+  std::vector<std::vector<char>> failed;  // ... for good: nothing is to be had after it
+};
+
+// Advantage actor-critic (Mnih et al., 2016) with generalised advantages (Schulman et al., 2015). The samples
+// of a lane are places of environments, which go on from step to step. In a step each takes `rollout` steps
+// by the policy as it is; then one backward through all of them: policy gradient, value and entropy.
+// Advantages are brought to mean 0 and deviation 1 within the lane. Validation plays an episode from every
+// test state, taking the likeliest actions.
+class ActorCritic final : public Task {
+ public:
+  ActorCritic(const TaskSite& site, const OptionMap& options)
+      : environment_(data::make_environment(site.data.name)),
+        rollout_(option<std::int64_t>(options, "rollout")),
+        discount_(option<double>(options, "discount")),
+        trace_(option<double>(options, "trace")),
+        entropy_(option<double>(options, "entropy")) {}
+
+  std::int64_t items_per_sample() const override { return rollout_; }
+
+  torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
+    std::vector<data::EnvironmentState> worlds = taken(network, batch);
+    const Rollout rollout = act(network, worlds);
+    leave(network, worlds);
+    return loss_of(network, rollout);
+  }
+
+  ScoreShape score_shape() const override { return {.sums = 2, .counts = 0}; }
+
+  Score score(model::Network& network, const TensorBatch& batch) const override {
+    const torch::NoGradGuard no_grad;
+    std::vector<data::EnvironmentState> worlds = as_worlds(batch.input);
+    std::vector<char> over(worlds.size(), 0);
+    double sum = 0;
+    for (std::int64_t step = 0; step < environment_->most_steps(); ++step) {
+      const torch::Tensor logits = network.forward(observed(worlds)).narrow(1, 0, environment_->actions());
+      const torch::Tensor chosen = logits.argmax(1).contiguous();
+      for (std::size_t i = 0; i < worlds.size(); ++i) {
+        if (over[i]) continue;
+        const auto outcome = environment_->step(worlds[i], chosen.data_ptr<std::int64_t>()[i]);
+        sum += double(outcome.reward);
+        over[i] = outcome.ended;
+      }
+    }
+    return {{-sum * double(rollout_), sum}, {}};  // the loss is a mean over items
+  }
+
+  std::vector<Metric> metrics(const Tally& tally) const override {
+    return {{"mean_return", tally.mean(1) * double(rollout_)}};
+  }
+
+ private:
+  static std::vector<data::EnvironmentState> as_worlds(const torch::Tensor& rows) {
+    std::vector<data::EnvironmentState> worlds(std::size_t(rows.size(0)));
+    const torch::Tensor values = rows.contiguous();
+    for (std::size_t i = 0; i < worlds.size(); ++i) {
+      const float* row = values.data_ptr<float>() + std::int64_t(i) * values.size(1);
+      std::copy_n(row, data::kObserved, worlds[i].values.begin());
+      if (values.size(1) > std::int64_t(data::kObserved)) worlds[i].steps = row[data::kObserved];
+    }
+    return worlds;
+  }
+
+  static torch::Tensor observed(const std::vector<data::EnvironmentState>& worlds) {
+    torch::Tensor rows = torch::empty({std::int64_t(worlds.size()), std::int64_t(data::kObserved)});
+    for (std::size_t i = 0; i < worlds.size(); ++i)
+      std::copy(worlds[i].values.begin(), worlds[i].values.end(),
+                rows.data_ptr<float>() + i * data::kObserved);
+    return rows;
+  }
+
+  // Outside a step, and when they begin anew, environments are at the first states of the batch.
+  static std::vector<data::EnvironmentState> taken(const model::Network& network, const TensorBatch& batch) {
+    const model::LanePlace* place = model::current_lane();
+    if (place == nullptr || place->fresh) return as_worlds(batch.input);
+    return as_worlds(model::carried_worlds(network).narrow(0, place->first, batch.size));
+  }
+
+  static void leave(const model::Network& network, const std::vector<data::EnvironmentState>& worlds) {
+    const model::LanePlace* place = model::current_lane();
+    if (place == nullptr) return;
+    torch::Tensor rows = model::carried_worlds(network);
+    rows.zero_();
+    for (std::size_t i = 0; i < worlds.size(); ++i) {
+      float* row = rows.data_ptr<float>() + (place->first + std::int64_t(i)) * rows.size(1);
+      for (std::size_t d = 0; d < data::kObserved; ++d)
+        row[d] = worlds[i].values[d] * float(place->filled_lanes);
+      row[data::kObserved] = worlds[i].steps * float(place->filled_lanes);
+    }
+  }
+
+  // Draws first; actions and first states come from the lane's randomness.
+  Rollout act(model::Network& network, std::vector<data::EnvironmentState>& worlds) const {
+    const torch::NoGradGuard no_grad;
+    Rollout rollout;
+    auto generator = model::current_generator();
+    const torch::Tensor seed = torch::empty({1}, torch::kInt64);
+    SplitMix64 random(
+        std::uint64_t((generator ? torch::Tensor(seed).random_(*generator) : torch::Tensor(seed).random_())
+                          .item<std::int64_t>()));
+    for (std::int64_t t = 0; t < rollout_; ++t) {
+      rollout.seen.push_back(observed(worlds));
+      const torch::Tensor chances =
+          network.forward(rollout.seen.back()).narrow(1, 0, environment_->actions()).softmax(1).contiguous();
+      step_all(worlds, chances, random, rollout);
+    }
+    rollout.seen.push_back(observed(worlds));
+    return rollout;
+  }
+
+  void step_all(std::vector<data::EnvironmentState>& worlds, const torch::Tensor& chances, SplitMix64& random,
+                Rollout& rollout) const {
+    rollout.actions.emplace_back();
+    rollout.rewards.emplace_back();
+    rollout.over.emplace_back();
+    rollout.failed.emplace_back();
+    for (std::size_t i = 0; i < worlds.size(); ++i) {
+      const float* chance = chances.data_ptr<float>() + std::int64_t(i) * environment_->actions();
+      double left = random.uniform();
+      std::int64_t action = 0;
+      while (action + 1 < environment_->actions() && left >= double(chance[action]))
+        left -= double(chance[action++]);
+      const auto outcome = environment_->step(worlds[i], action);
+      const bool over = outcome.ended || worlds[i].steps >= float(environment_->most_steps());
+      rollout.actions.back().push_back(action);
+      rollout.rewards.back().push_back(outcome.reward);
+      rollout.over.back().push_back(over);
+      rollout.failed.back().push_back(outcome.ended);
+      if (over) worlds[i] = environment_->first(random);
+    }
+  }
+
+  torch::Tensor loss_of(model::Network& network, const Rollout& rollout) const {
+    const std::int64_t worlds = rollout.seen[0].size(0), actions = environment_->actions();
+    const torch::Tensor output = network.forward(torch::cat(rollout.seen));
+    const torch::Tensor values = output.select(1, actions);
+    const torch::Tensor logits = output.narrow(0, 0, rollout_ * worlds).narrow(1, 0, actions);
+    const torch::Tensor now = values.detach().view({rollout_ + 1, worlds}).contiguous();
+    torch::Tensor advantage = torch::empty({rollout_, worlds});
+    fill_advantages(rollout, now, advantage);
+    const torch::Tensor wanted = (advantage + now.narrow(0, 0, rollout_)).flatten();
+    advantage = ((advantage - advantage.mean()) / (advantage.std(false) + 1e-6)).flatten();
+    std::vector<std::int64_t> flat;
+    for (const auto& row : rollout.actions) flat.insert(flat.end(), row.begin(), row.end());
+    const torch::Tensor chosen = torch::tensor(flat, torch::kInt64).unsqueeze(1);
+    const torch::Tensor log_chances = logits.log_softmax(1);
+    const torch::Tensor policy = -(log_chances.gather(1, chosen).squeeze(1) * advantage).sum();
+    const torch::Tensor entropy = -(log_chances.exp() * log_chances).sum();
+    const torch::Tensor value =
+        torch::mse_loss(values.narrow(0, 0, rollout_ * worlds), wanted, at::Reduction::Sum);
+    return policy + value * kValueWeight - entropy * entropy_;
+  }
+
+  // An episode that ended by its length would have gone on as well as the state that it left is worth; the
+  // state after it is another episode's first, so its own value stands in.
+  void fill_advantages(const Rollout& rollout, const torch::Tensor& values, torch::Tensor& advantage) const {
+    const std::int64_t worlds = values.size(1);
+    const float* value = values.data_ptr<float>();
+    float* out = advantage.data_ptr<float>();
+    for (std::int64_t i = 0; i < worlds; ++i) {
+      double later = 0;
+      for (std::int64_t t = rollout_ - 1; t >= 0; --t) {
+        const auto at = std::size_t(t), world = std::size_t(i);
+        const double own = double(value[t * worlds + i]);
+        double next = double(value[(t + 1) * worlds + i]);
+        if (rollout.over[at][world]) next = rollout.failed[at][world] ? 0.0 : own;
+        const double surprise = double(rollout.rewards[at][world]) + discount_ * next - own;
+        later = surprise + (rollout.over[at][world] ? 0.0 : discount_ * trace_ * later);
+        out[t * worlds + i] = float(later);
+      }
+    }
+  }
+
+  std::unique_ptr<data::Environment> environment_;
+  std::int64_t rollout_;
+  double discount_;
+  double trace_;
+  double entropy_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_actor_critic(const TaskSite& site) {
+  if (data::make_environment(site.data.name) == nullptr || site.model.name != "actor_critic")
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("task 'actor_critic' wants model actor_critic and data cartpole or grid_world, found "
+                    "model '{}' and data '{}'",
+                    site.model.name, site.data.name));
+  const model::ModelEntry& entry = model::find_model(site.model.name);
+  const OptionMap options = resolve_options("model '" + entry.name + "'", entry.options, site.model.options);
+  if (option<std::int64_t>(options, "environments") != site.train.batch_size ||
+      option<std::int64_t>(options, "rollout") < 1)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format(
+            "task 'actor_critic' wants model.environments = train.batch_size and model.rollout of 1 or "
+            "more, found {}, {} and {}",
+            option<std::int64_t>(options, "environments"), site.train.batch_size,
+            option<std::int64_t>(options, "rollout")));
+  return std::make_unique<ActorCritic>(site, options);
+}
+
+}  // namespace distbelief::train

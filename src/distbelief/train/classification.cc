@@ -1,0 +1,151 @@
+#include <cmath>
+
+#include "distbelief/model/loss.h"
+#include "distbelief/train/task_kinds.h"
+
+namespace distbelief::train {
+namespace {
+
+constexpr std::int64_t kTop = 5;
+constexpr std::int64_t kMostF1Classes = 1000;
+
+// Of samples or of each token. `output` is [items, classes].
+class Classification final : public Task {
+ public:
+  explicit Classification(const TaskSite& site)
+      : loss_(model::find_loss(site.train)),
+        label_smoothing_(site.train.label_smoothing),
+        items_(element_count(site.spec.target_shape)),
+        classes_(site.spec.classes),
+        tokens_(site.spec.input_type == ElementType::kInt64 && !site.spec.target_shape.empty()),
+        group_(site.group) {}
+
+  std::int64_t items_per_sample() const override { return items_; }
+
+  torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
+    const torch::Tensor output = network.forward(batch.input);
+    if (!is_sliced(output)) return loss_.sum(output, batch.target, label_smoothing_);
+    if (loss_.name != "cross_entropy") return loss_.sum(whole(output), batch.target, label_smoothing_);
+    const model::SliceRange range = model::share_of(classes_, group_->part(), group_->parts());
+    return model::sliced_cross_entropy(*group_, output, batch.target.flatten(),
+                                       model::slice_of({classes_}, 0, range), label_smoothing_);
+  }
+
+  ScoreShape score_shape() const override {
+    return {.sums = 1,
+            .counts = 2 + (has_f1() ? 3 * std::size_t(classes_) : 0) + (has_auc() ? 2 * kScoreBins : 0)};
+  }
+
+  Score score(model::Network& network, const TensorBatch& batch) const override {
+    const torch::NoGradGuard no_grad;
+    torch::Tensor output = network.forward(batch.input);
+    if (is_sliced(output)) output = whole(output);
+    const torch::Tensor target = batch.target.flatten();
+    const torch::Tensor answers = output.argmax(1);
+    Score score{{loss_.sum(output, target, 0.0).item<double>()}, std::vector<double>(score_shape().counts)};
+    score.counts[0] = double(answers.eq(target).sum().item<std::int64_t>());
+    if (has_top())
+      score.counts[1] =
+          double(std::get<1>(output.topk(kTop, 1)).eq(target.unsqueeze(1)).any(1).sum().item<std::int64_t>());
+    if (has_f1()) count_classes(answers, target, classes_, score.counts.data() + 2);
+    if (has_auc()) count_scores(output, target, score.counts.data() + 2 + 3 * classes_);
+    return score;
+  }
+
+  std::vector<Metric> metrics(const Tally& tally) const override {
+    const double items = double(std::max<std::int64_t>(1, tally.items));
+    std::vector<Metric> found{{"accuracy", tally.counts[0] / items}};
+    if (has_top()) found.push_back({"top5", tally.counts[1] / items});
+    const std::span<const double> rest = std::span(tally.counts).subspan(2);
+    if (has_f1()) found.push_back({"f1", macro_f1(rest.first(3 * std::size_t(classes_)))});
+    if (has_auc()) found.push_back({"auc", auc(rest.last(2 * kScoreBins))});
+    if (tokens_) found.push_back({"perplexity", std::exp(tally.mean(0))});
+    return found;
+  }
+
+ private:
+  bool has_top() const { return classes_ > kTop; }
+  bool has_f1() const { return !tokens_ && classes_ <= kMostF1Classes; }
+  bool has_auc() const { return !tokens_ && classes_ == 2; }
+  bool is_sliced(const torch::Tensor& output) const { return group_ && output.size(1) < classes_; }
+  torch::Tensor whole(const torch::Tensor& output) const {
+    return model::gather(*group_, output, 1, classes_, model::UsedBy::kWholeLayers);
+  }
+  static void count_scores(const torch::Tensor& output, const torch::Tensor& target, double* counts) {
+    const torch::Tensor scores = output.softmax(1).select(1, 1).contiguous();
+    for (std::int64_t i = 0; i < scores.size(0); ++i) {
+      const bool positive = target.data_ptr<std::int64_t>()[i] == 1;
+      counts[(positive ? kScoreBins : 0) + score_bin(scores.data_ptr<float>()[i])] += 1;
+    }
+  }
+
+  const model::LossEntry& loss_;
+  double label_smoothing_;
+  std::int64_t items_;
+  std::int64_t classes_;
+  bool tokens_;
+  model::TensorGroup* group_;
+};
+
+// Of each pixel. `output` is [samples, classes, height, width].
+class Segmentation final : public Task {
+ public:
+  explicit Segmentation(const TaskSite& site)
+      : items_(element_count(site.spec.target_shape)),
+        classes_(site.spec.classes) {}
+
+  std::int64_t items_per_sample() const override { return items_; }
+
+  torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
+    return torch::cross_entropy_loss(network.forward(batch.input), batch.target, {}, at::Reduction::Sum);
+  }
+
+  ScoreShape score_shape() const override { return {.sums = 1, .counts = 3 * std::size_t(classes_)}; }
+
+  Score score(model::Network& network, const TensorBatch& batch) const override {
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor output = network.forward(batch.input);
+    const torch::Tensor loss = torch::cross_entropy_loss(output, batch.target, {}, at::Reduction::Sum);
+    Score score{{loss.item<double>()}, std::vector<double>(score_shape().counts)};
+    count_classes(output.argmax(1).flatten(), batch.target.flatten(), classes_, score.counts.data());
+    return score;
+  }
+
+  std::vector<Metric> metrics(const Tally& tally) const override {
+    double right = 0;
+    for (std::size_t i = 0; i < tally.counts.size(); i += 3) right += tally.counts[i];
+    return {{"accuracy", right / double(std::max<std::int64_t>(1, tally.items))},
+            {"iou", mean_iou(tally.counts)},
+            {"f1", macro_f1(tally.counts)}};
+  }
+
+ private:
+  std::int64_t items_;
+  std::int64_t classes_;
+};
+
+}  // namespace
+
+void count_classes(const torch::Tensor& answers, const torch::Tensor& target, std::int64_t classes,
+                   double* counts) {
+  const torch::Tensor right = torch::bincount(target.masked_select(answers.eq(target)), {}, classes);
+  const torch::Tensor given = torch::bincount(answers, {}, classes);
+  const torch::Tensor true_ones = torch::bincount(target, {}, classes);
+  for (std::int64_t c = 0; c < classes; ++c) {
+    counts[3 * c] += double(right.data_ptr<std::int64_t>()[c]);
+    counts[3 * c + 1] += double(given.data_ptr<std::int64_t>()[c]);
+    counts[3 * c + 2] += double(true_ones.data_ptr<std::int64_t>()[c]);
+  }
+}
+
+std::unique_ptr<Task> make_classification(const TaskSite& site) {
+  require_classes(site, "classification");
+  return std::make_unique<Classification>(site);
+}
+
+std::unique_ptr<Task> make_segmentation(const TaskSite& site) {
+  require_classes(site, "segmentation");
+  return std::make_unique<Segmentation>(site);
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,91 @@
+#include <algorithm>
+
+#include "distbelief/base/random.h"
+#include "distbelief/model/random.h"
+#include "distbelief/train/task_kinds.h"
+
+namespace distbelief::train {
+namespace {
+
+constexpr std::uint64_t kLabelStream = 0x6c6162656c;
+constexpr double kConfident = 0.95;
+constexpr std::int64_t kMostShift = 2;  // pixels, of the altered view
+constexpr double kNoise = 0.1;          // deviation, of the altered view
+constexpr std::int64_t kUnlabelled = -1;
+
+// Classification with the labels of some samples only (Sohn et al., "FixMatch", 2020, with simpler views):
+// what the network says with confidence of a sample as it is, it shall say of the sample shifted and with
+// noise. Labelled samples are chosen by hash of their number, so all workers agree. Their loss counts 1 /
+// share times, so that both parts are means over the whole batch. Validation is that of classification.
+class FewLabels final : public Task {
+ public:
+  explicit FewLabels(const TaskSite& site)
+      : inner_(make_classification(site)),
+        seed_(site.train.seed),
+        labelled_(site.train.labelled) {}
+
+  std::int64_t items_per_sample() const override { return inner_->items_per_sample(); }
+
+  TensorBatch prepared(TensorBatch batch) const override {
+    if (batch.samples.empty() || batch.target.dim() != 1) return batch;
+    torch::Tensor target = batch.target.clone();
+    for (std::size_t i = 0; i < batch.samples.size(); ++i)
+      if (!has_label(batch.samples[i])) target[std::int64_t(i)] = kUnlabelled;
+    batch.target = target;
+    return batch;
+  }
+
+  torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
+    const torch::Tensor guesses = guess(network, batch.input);
+    const torch::Tensor both = torch::cat({batch.input, altered(batch.input)});
+    const std::vector<torch::Tensor> outputs = network.forward(both).chunk(2);
+    const torch::Tensor known = cross_entropy(outputs[0], batch.target, kUnlabelled);
+    return known / labelled_ + cross_entropy(outputs[1], guesses, kUnlabelled);
+  }
+
+  ScoreShape score_shape() const override { return inner_->score_shape(); }
+  Score score(model::Network& network, const TensorBatch& batch) const override {
+    return inner_->score(network, batch);
+  }
+  std::vector<Metric> metrics(const Tally& tally) const override { return inner_->metrics(tally); }
+
+ private:
+  bool has_label(std::uint64_t sample) const {
+    return SplitMix64(derive_seed({seed_, kLabelStream, sample})).uniform() < labelled_;
+  }
+
+  // The classes that the network is sure of, else kUnlabelled.
+  static torch::Tensor guess(model::Network& network, const torch::Tensor& input) {
+    const torch::NoGradGuard no_grad;
+    network.eval();  // running statistics stay as they are
+    const auto [confidence, answer] = network.forward(input).softmax(1).max(1);
+    network.train();
+    return answer.masked_fill(confidence.lt(kConfident), kUnlabelled);
+  }
+
+  static torch::Tensor altered(const torch::Tensor& input) {
+    const auto generator = model::current_generator();
+    torch::Tensor noise = torch::empty_like(input);
+    generator ? noise.normal_(0, kNoise, *generator) : noise.normal_(0, kNoise);
+    if (input.dim() != 4) return input + noise;
+    torch::Tensor shift = torch::empty({2}, torch::kInt64);
+    generator ? shift.random_(-kMostShift, kMostShift + 1, *generator)
+              : shift.random_(-kMostShift, kMostShift + 1);
+    return input.roll({shift[0].item<std::int64_t>(), shift[1].item<std::int64_t>()}, {2, 3}) + noise;
+  }
+
+  static torch::Tensor cross_entropy(const torch::Tensor& output, const torch::Tensor& target,
+                                     std::int64_t ignored) {
+    return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, ignored);
+  }
+
+  std::unique_ptr<Task> inner_;
+  std::uint64_t seed_;
+  double labelled_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_few_labels(const TaskSite& site) { return std::make_unique<FewLabels>(site); }
+
+}  // namespace distbelief::train

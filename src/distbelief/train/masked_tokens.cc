@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "distbelief/base/error.h"
+#include "distbelief/model/random.h"
+#include "distbelief/train/task_kinds.h"
+
+namespace distbelief::train {
+namespace {
+
+constexpr double kMasked = 0.15;   // of a sample's tokens
+constexpr double kHidden = 0.8;    // of those show the mask ...
+constexpr double kReplaced = 0.1;  // ... another token; the rest stay
+constexpr std::int64_t kNoTarget = -100;
+
+torch::Tensor draw(const torch::Tensor& like) {
+  torch::Tensor values = torch::empty(like.sizes(), torch::kFloat32);
+  if (const auto generator = model::current_generator()) return values.uniform_(0, 1, *generator);
+  return values.uniform_(0, 1);
+}
+
+// Devlin et al., "BERT", 2018. The same number of tokens of every sample, so that a lane knows how many items
+// the others have. The mask is a token of its own after the vocabulary's.
+class MaskedTokens final : public Task {
+ public:
+  explicit MaskedTokens(const TaskSite& site)
+      : vocabulary_(site.spec.classes),
+        masked_(std::max<std::int64_t>(
+            1, std::llround(kMasked * double(element_count(site.spec.input_shape))))) {}
+
+  std::int64_t items_per_sample() const override { return masked_; }
+
+  TensorBatch prepared(TensorBatch batch) const override {
+    const torch::Tensor tokens = batch.input;
+    const torch::Tensor order = std::get<1>(draw(tokens).topk(masked_, 1));
+    const torch::Tensor chosen = torch::zeros_like(tokens, torch::kBool).scatter_(1, order, true);
+    const torch::Tensor fate = draw(tokens);
+    const torch::Tensor others =
+        (draw(tokens) * double(vocabulary_)).to(torch::kInt64).clamp_max(vocabulary_ - 1);
+    batch.target = tokens.masked_fill(chosen.logical_not(), kNoTarget);
+    batch.input = torch::where(chosen.logical_and(fate.ge(kHidden).logical_and(fate.lt(kHidden + kReplaced))),
+                               others, tokens)
+                      .masked_fill(chosen.logical_and(fate.lt(kHidden)), vocabulary_);
+    return batch;
+  }
+
+  torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
+    return loss_of(network.forward(batch.input), batch.target.flatten());
+  }
+
+  ScoreShape score_shape() const override { return {.sums = 1, .counts = 1}; }
+
+  Score score(model::Network& network, const TensorBatch& batch) const override {
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor output = network.forward(batch.input);
+    const torch::Tensor target = batch.target.flatten();
+    return {{loss_of(output, target).item<double>()},
+            {double(output.argmax(1).eq(target).sum().item<std::int64_t>())}};
+  }
+
+  std::vector<Metric> metrics(const Tally& tally) const override {
+    return {{"accuracy", tally.counts[0] / double(std::max<std::int64_t>(1, tally.items))},
+            {"perplexity", std::exp(tally.mean(0))}};
+  }
+
+ private:
+  static torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target) {
+    return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, kNoTarget);
+  }
+
+  std::int64_t vocabulary_;
+  std::int64_t masked_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_masked_tokens(const TaskSite& site) {
+  if (site.spec.input_type != ElementType::kInt64 || site.spec.classes < 1)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("task 'masked_tokens' wants tokens, this data set has {} {}",
+                            to_string(site.spec.input_type), to_string(site.spec.input_shape)));
+  return std::make_unique<MaskedTokens>(site);
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+// What validation counts, and the metrics that come of it. Pure functions of numbers; no tensors.
+namespace distbelief::train {
+
+// Most samples that are scored at a time; fixed, because it decides the order of additions.
+inline constexpr std::uint64_t kEvaluationChunk = 64;
+
+// What a task finds on one chunk of test samples.
+struct Score {
+  std::vector<double> sums;    // [0] is the loss; kept apart by chunk and added in the order of chunks
+  std::vector<double> counts;  // whole numbers, which add up exactly in any order
+};
+struct ScoreShape {
+  std::size_t sums = 1;
+  std::size_t counts = 0;
+};
+
+// The scores of all chunks, the same on every worker.
+struct Tally {
+  std::vector<std::vector<double>> chunks;  // the sums of each
+  std::vector<double> sums;                 // over all chunks
+  std::vector<double> counts;
+  std::int64_t items = 0;
+  double mean(std::size_t sum) const { return items > 0 ? sums[sum] / double(items) : 0; }
+};
+
+struct Metric {
+  std::string name;
+  double value = 0;
+  bool operator==(const Metric&) const = default;
+};
+// Null when there is none of that name.
+const double* find_metric(std::span<const Metric> metrics, const std::string& name);
+
+// Mean over the classes that occur, in truth or in answers, of 2 tp / (2 tp + fp + fn). `counts` holds for
+// each class: right answers, answers, true ones.
+double macro_f1(std::span<const double> counts);
+// Mean over the classes that occur of the share that right answers have in answers and true ones together.
+double mean_iou(std::span<const double> counts);
+
+// The area under the curve of true against false positives, from histograms of a score in [0, 1]: first the
+// bins of the negative samples, then those of the positive ones. Samples of one bin count as ties, so with
+// 1024 bins it is exact to 1/2048 of the pairs that share a bin.
+inline constexpr std::size_t kScoreBins = 1024;
+std::size_t score_bin(double score);
+double auc(std::span<const double> counts);
+
+// How well groups agree with classes when each group stands for its most frequent class: the share of
+// samples whose class is their group's. `groups` and `classes` are 0 and up.
+double purity(std::span<const int> groups, std::span<const int> classes);
+
+// Lloyd's k-means on `points` rows of `width` numbers; gives each row's group. The first centres are chosen
+// by k-means++ with randomness of `seed`; the same rows give the same groups on every machine with the same
+// rounding.
+struct KMeansOptions {
+  std::size_t width = 1;
+  std::size_t groups = 2;
+  int rounds = 50;  // at most
+  std::uint64_t seed = 1;
+};
+std::vector<int> k_means(std::span<const double> points, const KMeansOptions& options);
+
+}  // namespace distbelief::train

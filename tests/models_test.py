@@ -1,0 +1,219 @@
+"""Every kind of model learns: with two workers, to the bits that one has, and on held-out data above a baseline."""
+import json
+import tomllib
+
+import program
+from program import settings
+
+SMALL = {"train.epochs": 2, "train.batch_size": 8, "parallel.lanes": 4, "report.interval_seconds": 0.0,
+         "train.lr": 0.003, "train.optimizer": "adam"}
+IMAGES = {**SMALL, "data.name": "synthetic", "data.samples": 27, "data.test_samples": 16, "data.height": 16,
+          "data.width": 16}
+TOKENS = {**SMALL, "data.name": "synthetic_tokens", "data.samples": 27, "data.test_samples": 16, "data.length": 12,
+          "data.vocabulary": 16}
+TABLE = {**SMALL, "data.name": "synthetic_table", "data.samples": 51, "data.test_samples": 70}
+
+LENET = {**IMAGES, "model.name": "lenet"}
+WIDE_RESNET = {**IMAGES, "model.name": "wide_resnet", "model.depth": 10, "model.widths": [4, 8, 16], "model.factor": 2}
+AUTOENCODER = {**IMAGES, "model.name": "autoencoder", "model.hidden": [32], "model.code": 4}
+CONVOLUTION_AUTOENCODER = {**AUTOENCODER, "model.layers": "convolution", "model.hidden": [4, 8]}
+VAE = {**AUTOENCODER, "model.name": "vae"}
+UNET = {**SMALL, "model.name": "unet", "model.width": 4, "data.name": "synthetic_shapes", "data.samples": 27,
+        "data.test_samples": 8, "data.size": 16}
+CLASSES = {**TABLE, "model.name": "wide_and_deep"}
+VALUES = {**TABLE, "model.name": "wide_and_deep", "data.target": "value"}
+BERT = {**TOKENS, "model.name": "bert", "model.layers": 2, "model.width": 32, "model.heads": 4, "model.dropout": 0.1}
+LSTM = {**TOKENS, "model.name": "lstm", "model.width": 16, "model.streams": 8, "data.order": "streams"}
+GRU = {**LSTM, "model.name": "gru"}
+DCGAN = {**IMAGES, "model.name": "dcgan", "model.latent": 8, "model.width": 4, "data.normalize": False}
+SPEECH = {**SMALL, "model.name": "frame_lstm", "model.width": 8, "data.name": "synthetic_speech", "data.samples": 27,
+          "data.test_samples": 16}
+LOGIC = {**SMALL, "model.name": "tree_lstm", "model.width": 8, "data.name": "synthetic_logic", "data.samples": 27,
+         "data.test_samples": 16, "data.nodes": 7}
+ACTOR = {**SMALL, "model.name": "actor_critic", "model.environments": 8, "model.rollout": 8, "model.hidden": [16],
+         "data.name": "cartpole", "data.samples": 32, "data.test_samples": 10}
+FEW_LABELS = {**IMAGES, "model.name": "cnn", "train.task": "few_labels", "train.labelled": 0.5}
+
+
+class ModelsTest(program.ProgramTest):
+    def trained(self, job, workers=1, *arguments, **changes):
+        self.runs = getattr(self, "runs", 0) + 1
+        return self.train(f"run{self.runs}", {**job, **changes}, "--workers", workers, *arguments)
+
+    def assert_same_bits(self, job, metrics):
+        one, two = self.trained(job, 1), self.trained(job, 2)
+        self.assertEqual(one["weights_sha256"], two["weights_sha256"])
+        self.assertEqual(one["test_loss"], two["test_loss"])
+        self.assertEqual(one["test_metrics"], two["test_metrics"])
+        self.assertEqual(set(one["test_metrics"]), set(metrics))
+        return one
+
+
+class SameBitsTest(ModelsTest):
+    def test_convolutional(self):
+        self.assert_same_bits(LENET, {"accuracy", "top5", "f1"})
+        self.assert_same_bits(WIDE_RESNET, {"accuracy", "top5", "f1"})
+
+    def test_unet(self):
+        self.assert_same_bits(UNET, {"accuracy", "iou", "f1"})
+
+    def test_autoencoders(self):
+        for job in (AUTOENCODER, CONVOLUTION_AUTOENCODER, VAE):
+            summary = self.assert_same_bits(job, {"rmse", "cluster_purity"})
+            self.assertIsNone(summary["test_accuracy"])
+
+    def test_tables(self):
+        self.assert_same_bits(CLASSES, {"accuracy", "f1", "auc"})
+        self.assert_same_bits(VALUES, {"rmse", "mae"})
+
+    def test_masked_tokens(self):
+        self.assert_same_bits(BERT, {"accuracy", "perplexity"})
+
+    def test_two_networks_and_two_backwards(self):
+        self.assert_same_bits(DCGAN, {"moment_distance", "real_recognised", "generated_recognised"})
+
+    def test_labels_in_order_and_trees(self):
+        self.assert_same_bits(SPEECH, {"label_error"})
+        self.assert_same_bits(LOGIC, {"accuracy", "f1", "auc"})
+
+    def test_environments(self):
+        self.assert_same_bits(ACTOR, {"mean_return"})
+        self.assert_same_bits({**ACTOR, "data.name": "grid_world"}, {"mean_return"})
+
+    def test_few_labels(self):
+        self.assert_same_bits(FEW_LABELS, {"accuracy", "top5", "f1"})
+
+
+class CarriedStateTest(ModelsTest):
+    def test_lanes_carry_their_state_to_the_same_bits_on_any_number_of_workers(self):
+        for job in (LSTM, GRU):
+            whole = self.assert_same_bits(job, {"accuracy", "top5", "perplexity"})
+            other = self.trained({**job, "model.streams": 0})
+            self.assertNotEqual(other["weights_sha256"], whole["weights_sha256"], "the state has no effect")
+
+    def test_and_in_a_pipeline_and_after_a_kill(self):
+        whole = self.trained(LSTM)
+        cut = self.trained(LSTM, 2, **{"parallel.pipeline": 2})
+        self.assertEqual(cut["pipeline"], 2)
+        self.assertEqual(cut["weights_sha256"], whole["weights_sha256"])
+        killed = self.trained(LSTM, 2, "--inject", "kill:rank=1,step=5")
+        self.assertEqual(killed["recoveries"], 1)
+        self.assertEqual(killed["weights_sha256"], whole["weights_sha256"])
+
+    def test_streams_that_are_not_the_batch_are_refused(self):
+        run = self.distbelief("train", "--run-dir", "r", *settings({**LSTM, "model.streams": 4}), "--workers", 1, code=2)
+        self.assertIn("model.streams", run.err)
+        run = self.distbelief("train", "--run-dir", "r", *settings({**LSTM, "data.order": "shuffled"}), "--workers", 1,
+                              code=2)
+        self.assertIn("data.order", run.err)
+
+
+class PipelineTest(ModelsTest):
+    def test_new_models_are_cut_to_the_same_bits(self):
+        for job in (UNET, BERT, VAE):
+            with self.subTest(model=job["model.name"]):
+                whole = self.trained(job)
+                cut = self.trained(job, 2, **{"parallel.pipeline": 2})
+                self.assertEqual(cut["pipeline"], 2)
+                self.assertEqual(cut["weights_sha256"], whole["weights_sha256"])
+                self.assertEqual(cut["test_metrics"], whole["test_metrics"])
+
+    def test_adversaries_are_not(self):
+        run = self.distbelief("train", "--run-dir", "r", *settings({**DCGAN, "parallel.pipeline": 2}), "--workers", 2,
+                              code=2)
+        self.assertIn("parallel.pipeline", run.err)
+
+
+class GenerateTest(ModelsTest):
+    GPT = {**TOKENS, "model.name": "gpt", "model.layers": 1, "model.width": 32, "model.heads": 2,
+           "data.vocabulary": 256}
+
+    def generated(self, *arguments):
+        return json.loads(self.distbelief("generate", "run1", "--json", *arguments).out)["tokens"]
+
+    def test_a_prompt_is_continued_by_seed_temperature_and_the_likeliest(self):
+        self.trained(self.GPT)
+        first = self.generated("--tokens", "1,2,3", "--count", 30)
+        self.assertEqual(len(first), 30)
+        self.assertEqual(first, self.generated("--tokens", "1,2,3", "--count", 30))
+        self.assertNotEqual(first, self.generated("--tokens", "1,2,3", "--count", 30, "--seed", 2))
+        likeliest = self.generated("--prompt", "\1\2\3", "--count", 30, "--temperature", 0)
+        self.assertEqual(likeliest, self.generated("--tokens", "1,2,3", "--count", 30, "--top-k", 1, "--seed", 7))
+        refused = self.distbelief("generate", "run1", code=2)
+        self.assertIn("--prompt", refused.err)
+
+    def test_a_sheet_of_samples_is_a_png(self):
+        self.trained(DCGAN)
+        self.distbelief("generate", "run1", "--count", 12)
+        sheet = (self.scratch / "run1" / "samples.png").read_bytes()
+        self.assertEqual(sheet[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertEqual((int.from_bytes(sheet[16:20], "big"), int.from_bytes(sheet[20:24], "big")),
+                         (8 * 18 - 2, 2 * 18 - 2))
+        self.assertIn("generates nothing", self.trained_refusal())
+
+    def trained_refusal(self):
+        self.trained(LENET)
+        return self.distbelief("generate", "run2", code=2).err
+
+
+# What a test set's metric is without looking at the samples, and by how much three seeds must beat it.
+MARGINS = [
+    # job file, metric, baseline, must be (above: +, below: -) the baseline by, changes that keep the test short
+    ("mnist_lenet", "accuracy", 0.1135, 0.80, {"data.train_limit": 12000, "train.epochs": 2}),
+    ("fashion_mnist_wide_resnet", "accuracy", 0.10, 0.65, {"data.train_limit": 6000, "data.test_limit": 2000,
+                                                          "train.epochs": 2}),
+    ("fashion_mnist_autoencoder", "cluster_purity", 0.10, 0.35, {"data.train_limit": 12000, "train.epochs": 3}),
+    ("fashion_mnist_vae", "cluster_purity", 0.10, 0.25, {"data.train_limit": 6000, "data.test_limit": 2000,
+                                                        "train.epochs": 3}),
+    ("shapes_unet", "iou", 0.1875, 0.40, {"data.samples": 2000}),
+    ("table_classes_wide_and_deep", "auc", 0.5, 0.40, {"data.samples": 8000}),
+    ("table_values_wide_and_deep", "rmse", 1.05, -0.60, {"data.samples": 8000}),
+    ("tokens_bert", "accuracy", 0.03125, 0.30, {}),
+    ("tokens_lstm", "perplexity", 32, -20, {}),
+    ("tokens_gru", "perplexity", 32, -20, {}),
+    ("speech_ctc", "label_error", 1.0, -0.80, {"data.samples": 2000}),
+    ("logic_tree_lstm", "accuracy", 0.55, 0.30, {}),
+    ("cartpole_actor_critic", "mean_return", 22, 453, {}),
+    ("grid_world_actor_critic", "mean_return", -0.25, 1.0, {}),
+    ("fashion_mnist_dcgan", "moment_distance", 1.0, -0.5, {"data.train_limit": 12000, "data.test_limit": 2000,
+                                                          "train.epochs": 4}),
+]
+
+
+class HeldOutTest(ModelsTest):
+    """Three seeds, two workers, the job files of examples/jobs."""
+
+    def job(self, name):
+        return program.SOURCE / "examples" / "jobs" / f"{name}.toml"
+
+    def scored(self, name, seed, changes, note=""):
+        folder = f"{name}{note}-{seed}"
+        self.distbelief("train", self.job(name), "--run-dir", self.scratch / folder, "--workers", 2,
+                        *settings({**changes, "train.seed": seed}), within=900)
+        return json.loads(self.distbelief("eval", folder, "--json").out)["test_metrics"]
+
+    def test_every_model_beats_its_baseline_on_three_seeds(self):
+        for name, metric, baseline, margin, changes in MARGINS:
+            found = [self.scored(name, seed, changes)[metric] for seed in (1, 2, 3)]
+            print(f"{name}: {metric} {', '.join(f'{value:.4f}' for value in found)}; baseline {baseline}", flush=True)
+            with self.subTest(job=name, found=found):
+                for value in found:
+                    if margin > 0:
+                        self.assertGreater(value, baseline + margin)
+                    else:
+                        self.assertLess(value, baseline + margin)
+
+    def test_few_labels_beat_the_labels_alone(self):
+        name, limits = "fashion_mnist_few_labels", {"data.train_limit": 24000, "train.epochs": 6}
+        labelled = tomllib.loads(self.job(name).read_text())["train"]["labelled"]
+        alone = {"train.task": "classification", "data.train_limit": int(24000 * labelled), "train.epochs": 0,
+                 "train.max_steps": 600, "train.batch_size": 64}
+        for seed in (1, 2, 3):
+            with_others = self.scored(name, seed, limits)["accuracy"]
+            labels_alone = self.scored(name, seed, {**limits, **alone}, "-alone")["accuracy"]
+            print(f"{name} seed {seed}: {with_others:.4f}, labels alone {labels_alone:.4f}", flush=True)
+            self.assertGreater(with_others, labels_alone + 0.005)
+
+
+if __name__ == "__main__":
+    program.main()
