@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMostTextBytes = std::uint64_t{1} << 30;
 constexpr std::int64_t kMostTextLength = 1 << 20;
-constexpr std::size_t kTextChunk = std::size_t{1} << 20;
+constexpr std::size_t kTextChunk = std::size_t{64} << 10;
 
 Error bad_text_option(const std::string& name, const std::string& what) {
   return Error(ErrorCode::kBadInput, fmt::format("data set 'text': option '{}' {}", name, what));

@@ -122,6 +122,7 @@ TEST(Registry, GptNamesAreThoseOfTheReferenceInForwardOrder) {
 TEST(Registry, OutputsAreLogitsPerSampleOrPosition) {
   EXPECT_EQ(output_shape("mlp", kDigits), (Shape{2, 10}));
   EXPECT_EQ(output_shape("mlp", kDigits, {{"hidden", List{}}}), (Shape{2, 10}));
+  EXPECT_EQ(output_shape("mlp", {.tokens = false, .input = {7}, .classes = 3}), (Shape{2, 3})) << "features";
   EXPECT_EQ(output_shape("cnn", kDigits), (Shape{2, 10}));
   EXPECT_EQ(
       output_shape("cnn", {.tokens = false, .input = {3, 9, 33}, .classes = 7}, {{"activation", "silu"}}),
