@@ -73,7 +73,7 @@ Json answers(const train::PreparedJob& job, const GivenSamples& samples, int top
   return all;
 }
 
-void show(const Json& answer) {
+void show_answer(const Json& answer) {
   fmt::print("{}:", answer["input"].get<std::string>());
   if (answer.contains("values"))
     for (const Json& value : answer["values"]) fmt::print(" {:.6g}", value.get<double>());
@@ -94,7 +94,7 @@ int predict(const PredictFlags& flags, const Invocation& invocation) {
   if (flags.json)
     fmt::print("{}\n", found.dump(-1, ' ', false, Json::error_handler_t::replace));
   else
-    for (const Json& answer : found) show(answer);
+    for (const Json& answer : found) show_answer(answer);
   return 0;
 }
 
