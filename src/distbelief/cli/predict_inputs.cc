@@ -42,8 +42,8 @@ void add_idx(const std::string& input, GivenSamples& samples) {
   const auto count = std::uint64_t(images.shape[0]), size = std::uint64_t(images.shape[1] * images.shape[2]);
   if (images.shape[1] != spec.input_shape[1] || images.shape[2] != spec.input_shape[2] ||
       spec.input_shape[0] != 1)
-    refuse(fmt::format("{}: its images are {}, this network takes {}", input, to_string(images.shape),
-                       to_string(spec.input_shape)));
+    refuse(fmt::format("{}: its images are {}, this network takes {}", input,
+                       distbelief::to_string(images.shape), distbelief::to_string(spec.input_shape)));
   for (std::uint64_t i = 0; i < count; ++i)
     samples.add(fmt::format("{}:{}", input, i), images.elements.data() + i * size);
 }

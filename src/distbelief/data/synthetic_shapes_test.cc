@@ -11,13 +11,13 @@
 namespace distbelief::data {
 namespace {
 
-struct Sample {
+struct ShapeSample {
   std::vector<std::uint8_t> pixels = std::vector<std::uint8_t>(16 * 16);
   std::vector<std::int64_t> labels = std::vector<std::int64_t>(16 * 16);
 };
 
-Sample read(const SyntheticShapes& source, std::uint64_t index) {
-  Sample sample;
+ShapeSample read(const SyntheticShapes& source, std::uint64_t index) {
+  ShapeSample sample;
   source.read(index, sample.pixels.data(), sample.labels.data());
   return sample;
 }
@@ -26,7 +26,7 @@ TEST(SyntheticShapes, DrawEveryClassLighterThanTheGround) {
   const SyntheticShapes source(Part::kTrain, {.samples = 200, .size = 16, .noise = 0});
   std::array<double, 4> sums{}, counts{};
   for (std::uint64_t i = 0; i < source.size(); ++i) {
-    const Sample sample = read(source, i);
+    const ShapeSample sample = read(source, i);
     for (std::size_t p = 0; p < sample.pixels.size(); ++p) {
       ASSERT_LT(sample.labels[p], 4);
       sums[std::size_t(sample.labels[p])] += sample.pixels[p];

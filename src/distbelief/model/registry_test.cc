@@ -166,10 +166,13 @@ TEST(Registry, EveryModelGivesEachParameterAGradient) {
   const DataShape table{.tokens = false, .input = {12}, .classes = 0, .values = 2};
   for (const ModelEntry& entry : models()) {
     if (entry.name == "resnet101" || entry.name == "resnet152")
-      continue;  // the blocks of resnet50, only more
+      continue;                                 // the blocks of resnet50, only more
     if (entry.name == "torchscript") continue;  // has no network of its own
     SCOPED_TRACE(entry.name);
-    const DataShape& shape = entry.typical.tokens ? text : entry.typical.input.size() == 1 ? table : image;
+    const DataShape& shape = entry.typical.input.size() == 3   ? image
+                             : entry.typical.input.size() == 2 ? entry.typical
+                             : entry.typical.tokens            ? text
+                                                               : table;
     OptionMap options;
     for (const OptionSpec& option : entry.options)
       if (option.name == "dropout") options["dropout"] = 0.1;
@@ -177,6 +180,7 @@ TEST(Registry, EveryModelGivesEachParameterAGradient) {
     Shape batch = shape.input;
     batch.insert(batch.begin(), 2);
     const torch::Tensor input = shape.tokens ? torch::randint(11, batch) : torch::rand(batch);
+    if (entry.name == "tree_lstm") input.select(2, 1).copy_(torch::arange(1, batch[1] + 1));  // parents
     network->forward(input).square().sum().backward();
     for (const auto& parameter : network->named_parameters()) {
       ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();

@@ -56,7 +56,7 @@ Json to_json(const data::Source& samples, const std::vector<Answer>& answers) {
   return all;
 }
 
-class Tally {
+class AnswerTally {
  public:
   void add(const Answer& answer) {
     ++cells_[{answer.label, answer.predicted}];
@@ -89,7 +89,8 @@ bool gives_one_class(const data::SampleSpec& spec, const torch::Tensor& output) 
   return output.dim() == 2 && output.size(1) == spec.classes && output.is_floating_point();
 }
 
-void add_batch(Tally& tally, const torch::Tensor& output, const data::Batch& batch, std::uint64_t first) {
+void add_batch(AnswerTally& tally, const torch::Tensor& output, const data::Batch& batch,
+               std::uint64_t first) {
   const auto [probabilities, classes] = torch::softmax(output, 1).max(1);
   const torch::Tensor targets = as_tensors(batch).target;
   for (std::int64_t i = 0; i < output.size(0); ++i)
@@ -109,7 +110,7 @@ Json score_predictions(model::Network& network, const data::Source& samples, con
   const auto end = std::chrono::steady_clock::now() + limits.time;
   const torch::NoGradGuard no_grad;
   const std::uint64_t count = std::min(samples.size(), limits.samples);
-  Tally tally;
+  AnswerTally tally;
   data::Batch batch;
   bool fits = count > 0;
   network.eval();
