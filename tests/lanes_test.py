@@ -143,6 +143,12 @@ class HostsTest(LanesTest):
             self.assertEqual(summary["weights_sha256"], reference)
             self.assertEqual(summary["tensor"], 2)
 
+    # In the hosts' given order both groups would lie on two hosts.
+    def test_a_tensor_group_is_placed_on_the_host_that_has_room_for_it(self):
+        summary = self.train_on_hosts("placed", "host0:1,host1:2,host2:1", {**NOISY_GPT, "parallel.tensor": 2})
+        self.assertEqual([worker["host"] for worker in summary["per_worker"]], ["host1", "host1", "host0", "host2"])
+        self.assertEqual(summary["weights_sha256"], self.sha(NOISY_GPT, 2, parallel__tensor=2))
+
     def test_resnet18_direct_and_central(self):
         job = {**AUGMENTED_RESNET, "train.epochs": 1}
         self.assert_as_on_one_host(job, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "direct"),

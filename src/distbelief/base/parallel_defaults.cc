@@ -14,6 +14,10 @@ int stages_per_worker(const ParallelConfig& parallel) {
   return parallel.schedule == "interleaved" ? kInterleavedStages : 1;
 }
 
+RankGroups rank_groups(const ParallelConfig& parallel) {
+  return {.tensor = int(parallel.tensor), .pipeline = int(parallel.pipeline)};
+}
+
 std::int64_t default_lanes(const ParallelConfig& parallel) {
   const std::int64_t groups = std::max<std::int64_t>(1, parallel.workers / parallel.tensor);
   return groups * (parallel.pipeline > 1 ? kLanesPerStage : parallel.threads);

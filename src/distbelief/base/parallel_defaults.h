@@ -1,6 +1,7 @@
 #pragma once
 
 #include "distbelief/base/config.h"
+#include "distbelief/base/host_order.h"
 
 // What [parallel] leaves open and the number of workers decides. Pure.
 namespace distbelief {
@@ -10,6 +11,8 @@ constexpr int kInterleavedStages =
 
 // Stages of each worker of a pipeline.
 int stages_per_worker(const ParallelConfig& parallel);
+// Ranks that should share a host.
+RankGroups rank_groups(const ParallelConfig& parallel);
 // Lanes of a job that names none, before train.accumulate multiplies them.
 std::int64_t default_lanes(const ParallelConfig& parallel);
 

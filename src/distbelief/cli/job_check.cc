@@ -188,15 +188,30 @@ MaybeFault features_for_a_tensor_group(const Config& config) {
 MaybeFault auto_chooses_the_mesh(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.mesh != "auto") return std::nullopt;
-  const char* key = parallel.data > 0         ? "parallel.data"
-                    : parallel.pipeline > 1   ? "parallel.pipeline"
-                    : parallel.tensor > 1     ? "parallel.tensor"
-                    : parallel.chunks > 0     ? "parallel.chunks"
-                    : parallel.split_features ? "parallel.split_features"
-                    : parallel.cuts.empty()   ? nullptr
-                                              : "parallel.cuts";
+  const char* key = parallel.data > 0                                ? "parallel.data"
+                    : parallel.pipeline > 1                          ? "parallel.pipeline"
+                    : parallel.tensor > 1                            ? "parallel.tensor"
+                    : parallel.chunks > 0                            ? "parallel.chunks"
+                    : parallel.split_features                        ? "parallel.split_features"
+                    : parallel.recompute                             ? "parallel.recompute"
+                    : parallel.schedule != ParallelConfig{}.schedule ? "parallel.schedule"
+                    : parallel.cuts.empty()                          ? nullptr
+                                                                     : "parallel.cuts";
   if (key == nullptr) return std::nullopt;
   return Fault{key, fmt::format("parallel.mesh = \"auto\" chooses {} itself; leave one of them out", key)};
+}
+
+MaybeFault stages_to_schedule(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.pipeline > 1 || parallel.mesh == "auto") return std::nullopt;
+  const char* key = parallel.schedule == "interleaved" ? "parallel.schedule"
+                    : parallel.chunks > 1              ? "parallel.chunks"
+                    : parallel.recompute               ? "parallel.recompute"
+                                                       : nullptr;
+  if (key == nullptr) return std::nullopt;
+  return Fault{key, fmt::format("{} is about the stages of a pipeline, but parallel.pipeline is 1; raise it, "
+                                "or leave {} out",
+                                key, key)};
 }
 
 MaybeFault cuts_for_all_stages(const Config& config) {
@@ -322,13 +337,26 @@ MaybeFault lanes_for_elastic_bounds(const Config& config) {
 
 std::vector<Fault> impossible_mixes(const Config& config) {
   std::vector<Fault> faults;
-  for (auto rule :
-       {an_end, auto_chooses_the_mesh, sharing_out_inside_a_host_is_of_parameters, nesterov_needs_momentum,
-        smoothing_needs_cross_entropy, min_lr_below_lr, stopping_needs_validation,
-        a_cut_network_has_one_thread, a_cut_network_does_not_scale_itself, features_for_a_tensor_group,
-        cuts_for_all_stages, lanes_for_all_threads, samples_for_all_lanes, early_update_needs_no_norms,
-        ring_is_not_reproducible, scaling_needs_snapshots, min_below_max, workers_within_bounds,
-        lanes_for_elastic_bounds}) {
+  for (auto rule : {an_end,
+                    auto_chooses_the_mesh,
+                    sharing_out_inside_a_host_is_of_parameters,
+                    nesterov_needs_momentum,
+                    smoothing_needs_cross_entropy,
+                    min_lr_below_lr,
+                    stopping_needs_validation,
+                    a_cut_network_has_one_thread,
+                    a_cut_network_does_not_scale_itself,
+                    features_for_a_tensor_group,
+                    stages_to_schedule,
+                    cuts_for_all_stages,
+                    lanes_for_all_threads,
+                    samples_for_all_lanes,
+                    early_update_needs_no_norms,
+                    ring_is_not_reproducible,
+                    scaling_needs_snapshots,
+                    min_below_max,
+                    workers_within_bounds,
+                    lanes_for_elastic_bounds}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
   return faults;

@@ -86,10 +86,21 @@ TEST(Validate, RefusesNamesThatDoNotExist) {
 
 TEST(Validate, ThePlannerChoosesTheMeshOrTheJobDoes) {
   EXPECT_EQ(verdict({"parallel.mesh=auto"}), "fine");
-  for (const std::string given : {"data=2", "pipeline=2", "chunks=2"})
+  for (const std::string given : {"data=2", "pipeline=2", "chunks=2", "recompute=true", "schedule=gpipe"})
     EXPECT_EQ(verdict({"parallel.mesh=auto", "parallel." + given}),
               "parallel.mesh = \"auto\" chooses parallel." + given.substr(0, given.find('=')) +
                   " itself; leave one of them out");
+}
+
+TEST(Validate, StagesAreScheduledWhereThereAreSome) {
+  EXPECT_EQ(verdict({"parallel.pipeline=2", "parallel.recompute=true", "parallel.schedule=interleaved"}),
+            "fine");
+  for (const std::string given : {"recompute=true", "schedule=interleaved", "chunks=2"}) {
+    const std::string key = "parallel." + given.substr(0, given.find('='));
+    EXPECT_EQ(verdict({"parallel." + given}),
+              key + " is about the stages of a pipeline, but parallel.pipeline is 1; raise it, or leave " +
+                  key + " out");
+  }
 }
 
 TEST(Validate, RefusesWhatNoJobFileCouldSay) {

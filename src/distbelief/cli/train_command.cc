@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/job_check.h"
@@ -111,6 +112,7 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
           .lanes = int(train::most_workers(config.parallel) * config.parallel.threads),
           .usable = [config](int workers) { return train::usable_workers(config, workers); },
           .threads = int(config.parallel.threads),
+          .groups = rank_groups(config.parallel),
           .measure_each = measure_each(config),
           .deadline = milliseconds(config.parallel.deadline_seconds),
           .standby = config.elastic.standby,

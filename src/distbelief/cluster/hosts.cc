@@ -99,6 +99,13 @@ const std::string& Placement::host_of(int rank) const {
   return none;
 }
 
+Placement arranged(const Placement& placement, const RankGroups& groups) {
+  Placement other{{}, placement.workers};
+  for (const std::size_t host : host_order(workers_per_host(placement.hosts, 0), groups))
+    if (!placement.hosts.empty()) other.hosts.push_back(placement.hosts[host]);
+  return other;
+}
+
 HostBoard::HostBoard(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& spares)
     : local_(hosts.empty()) {
   for (const HostSlots& host : hosts) entries_.push_back({host});

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/base/host_order.h"
+
 // Which machines a run has, and where its workers go. Pure but for the clock that callers bring.
 namespace distbelief::cluster {
 
@@ -28,6 +30,8 @@ struct Placement {
   const std::string& host_of(int rank) const;
   friend bool operator==(const Placement&, const Placement&) = default;
 };
+// The same workers, the hosts in the order in which groups of ranks share them best.
+Placement arranged(const Placement& placement, const RankGroups& groups);
 
 // The hosts of a run and how they are. One that is lost or about to go gets no workers until it is back.
 class HostBoard {

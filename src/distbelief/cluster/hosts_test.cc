@@ -49,6 +49,13 @@ TEST(HostLines, AreRefusedWithTheirPlace) {
   }
 }
 
+TEST(Placement, PutsHostsFirstThatHaveRoomForWholeGroups) {
+  const Placement given{{{"a", 1}, {"b", 2}, {"c", 1}}, 4};
+  EXPECT_EQ(arranged(given, {.tensor = 2}), (Placement{{{"b", 2}, {"a", 1}, {"c", 1}}, 4}));
+  EXPECT_EQ(arranged(given, {}), given);
+  EXPECT_EQ(arranged(Placement{{}, 3}, {.tensor = 2}), (Placement{{}, 3}));
+}
+
 TEST(Placement, DealsRanksOutInTheHostsOrder) {
   const Placement placement{{{"a", 2}, {"b", 1}}, 3};
   EXPECT_EQ(placement.host_of(0), "a");

@@ -62,7 +62,7 @@ class Supervisor final : public comm::ControlServer::Handler {
   void await_hosts();
   void forget_hosts();
   int wanted() const;  // workers
-  Placement placement() const { return board_.place(wanted(), options_.min); }
+  Placement placement() const { return arranged(board_.place(wanted(), options_.min), options_.groups); }
 
   // What others are told.
   comm::ControlServer& server() { return far_server_ ? *far_server_ : *server_; }  // where workers come

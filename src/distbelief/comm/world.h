@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/base/host_order.h"
 #include "distbelief/comm/communicator.h"
 #include "distbelief/comm/host/communicator.h"
 #include "distbelief/comm/link_communicator.h"
@@ -12,12 +13,14 @@
 namespace distbelief {
 
 // The workers of a run: who is there, on which host, and how they talk. Ranks are ordered so that the
-// workers of a host are consecutive. Made once, by one thread; outlives everything built on it.
+// workers of a host are consecutive, and hosts so that groups of ranks share one where they can. Made once,
+// by one thread; outlives everything built on it.
 class World {
  public:
   struct Options {
     comm::Algorithm algorithm = comm::Algorithm::kDirect;  // between hosts
     std::chrono::nanoseconds deadline = std::chrono::seconds(120);
+    RankGroups groups;
   };
 
   // All processes of this MPI job, or this process alone where no launcher started it. Initialises MPI

@@ -41,11 +41,14 @@ struct Summary {
   std::int64_t workers = 0;
   std::int64_t lanes = 0;
   std::int64_t threads = 1;
-  std::int64_t data = 1;           // replicas of the network
-  std::int64_t pipeline = 1;       // workers that each is cut over
-  std::int64_t tensor = 1;         // workers that compute each layer together
-  std::int64_t zero = 1;           // what replicas share out: 1 state, 2 gradients too, 3 parameters too
-  std::vector<std::int64_t> cuts;  // first block of every stage but the first
+  std::int64_t data = 1;                // replicas of the network
+  std::int64_t pipeline = 1;            // workers that each is cut over
+  std::int64_t tensor = 1;              // workers that compute each layer together
+  std::int64_t zero = 1;                // what replicas share out: 1 state, 2 gradients too, 3 parameters too
+  std::vector<std::int64_t> cuts;       // first block of every stage but the first
+  std::optional<std::string> schedule;  // of the stages; empty: the network is not cut by layers
+  std::int64_t chunks = 1;              // stages of each worker
+  bool recompute = false;               // activations are computed again for backward
   std::int64_t parameters = 0;
   std::string weights_sha256;
   std::int64_t generations = 1;

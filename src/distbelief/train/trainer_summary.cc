@@ -88,6 +88,11 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.zero = job_.config.parallel.zero;
   for (std::size_t i = 1; i < outline_.stages.size(); ++i)
     summary.cuts.push_back(outline_.stages[i].blocks.begin);
+  if (mesh_plan_.mesh.pipeline > 1) {
+    summary.schedule = job_.config.parallel.schedule;
+    summary.chunks = std::int64_t(outline_.stages.size()) / mesh_plan_.mesh.pipeline;
+    summary.recompute = job_.config.parallel.recompute;
+  }
   for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
   if (!is_cut() && is_root()) summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(stages_[0]));
   if (is_cut() && is_root() && status_ != "handed over")

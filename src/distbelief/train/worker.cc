@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/checkpoint/snapshot_memory.h"
 #include "distbelief/cluster/process.h"
 #include "distbelief/cluster/run_place.h"
@@ -132,7 +133,8 @@ void show(const World& world, const char* text) {
 World::Options world_options(const Config& config) {
   return {.algorithm = algorithm_of(config),
           .deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
-              std::chrono::duration<double>(config.parallel.deadline_seconds))};
+              std::chrono::duration<double>(config.parallel.deadline_seconds)),
+          .groups = rank_groups(config.parallel)};
 }
 
 void require_same_build(World& world, const std::string& isa) {

@@ -48,8 +48,9 @@ MPI_Comm split(MPI_Comm comm, int color, int key) {
   return part;
 }
 
-// Hosts in the order of their first rank; returns each rank's host index.
-std::vector<int> hosts_of_ranks(MPI_Comm comm, MPI_Comm same_host) {
+// Each rank's host: hosts are numbered in the order of their first rank, unless groups share hosts better in
+// another.
+std::vector<int> hosts_of_ranks(MPI_Comm comm, MPI_Comm same_host, const RankGroups& groups) {
   int first = rank_in(comm);
   check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, same_host), "MPI_Bcast");
   std::vector<int> firsts(std::size_t(size_of(comm)));
@@ -57,7 +58,14 @@ std::vector<int> hosts_of_ranks(MPI_Comm comm, MPI_Comm same_host) {
   std::vector<int> order = firsts;
   std::sort(order.begin(), order.end());
   order.erase(std::unique(order.begin(), order.end()), order.end());
-  for (int& value : firsts) value = int(std::lower_bound(order.begin(), order.end(), value) - order.begin());
+  std::vector<int> workers(order.size());
+  for (int& value : firsts) {
+    value = int(std::lower_bound(order.begin(), order.end(), value) - order.begin());
+    ++workers[std::size_t(value)];
+  }
+  std::vector<int> places(order.size());
+  for (int place = 0; const std::size_t host : host_order(workers, groups)) places[host] = place++;
+  for (int& value : firsts) value = places[std::size_t(value)];
   return firsts;
 }
 
@@ -80,7 +88,7 @@ World make_world(MPI_Comm comm, World::Options options, bool owns_mpi, int first
   MPI_Comm same_host = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank_in(comm), MPI_INFO_NULL, &same_host),
             "MPI_Comm_split_type");
-  const std::vector<int> hosts = hosts_of_ranks(comm, same_host);
+  const std::vector<int> hosts = hosts_of_ranks(comm, same_host, options.groups);
   state->host = hosts[std::size_t(rank_in(comm))];
   state->local_rank = rank_in(same_host);
   state->workers_per_host.resize(std::size_t(*std::max_element(hosts.begin(), hosts.end()) + 1));
@@ -173,7 +181,9 @@ World World::split(int color) {
   std::vector<int> names(std::size_t(size_of(part)));
   const int own = name(rank());
   check_mpi(MPI_Allgather(&own, 1, MPI_INT, names.data(), 1, MPI_INT, part), "MPI_Allgather");
-  return make_world(part, state_->options, false, names[0], names.size() > 1 ? names[1] - names[0] : 1);
+  Options options = state_->options;
+  options.groups = {};  // in the order of this world
+  return make_world(part, options, false, names[0], names.size() > 1 ? names[1] - names[0] : 1);
 }
 
 bool World::abort(const std::string& message) {
