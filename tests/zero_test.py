@@ -2,6 +2,7 @@
 import shutil
 
 import program
+import read_safetensors
 from program import GPT, MLP, PROGRAM, RESNET, SOURCE, settings
 
 DEEP_MLP = {**MLP, "model.hidden": [48, 96, 32], "model.dropout": 0.2, "train.optimizer": "adamw", "train.lr": 0.001,
@@ -232,6 +233,25 @@ class HostsTest(ZeroTest):
 
     def test_tied_gpt_with_clipping(self):
         self.assert_same_on_hosts({**TIED_GPT, "checkpoint.every_steps": 2}, ("host0:1,host1:2", ZERO3))
+
+    # No host ever has the whole state: not when it is saved, not when it is read.
+    def test_each_host_saves_and_reads_its_own(self):
+        job = {**DEEP_MLP, "train.schedule": "constant", "train.epochs": 9}
+        whole = self.trained({**job, "train.max_steps": 6}, 1, {})
+        hosts = [self.emulated_hosts, "run", 2, "--", PROGRAM]
+        run = self.scratch / "parts"
+        self.command(*hosts, "train", "--run-dir", run, "--hosts", "host0:2,host1:1", "--progress", "none",
+                     *settings({**job, **ZERO3, "train.max_steps": 3}))
+        parts = [read_safetensors.read(file)[0] for file in sorted((run / "checkpoints").glob("*3/state-*-of-00002.*"))]
+        weights = [sum(values.size for name, values in part.items() if name.startswith("model.")) for part in parts]
+        self.assertEqual(sum(weights), whole["parameters"])
+        self.assertLess(max(weights), 0.8 * whole["parameters"])
+        self.assertTrue(any("@" in name for part in parts for name in part), "no tensor lies on both hosts")
+        shutil.copytree(run, self.scratch / "alone")
+        self.command(*hosts, "resume", run, "--hosts", "host0:2,host1:1", "--set", "train.max_steps=6")
+        self.distbelief("resume", "alone", "--workers", 1, "--set", "train.max_steps=6", "--set", "parallel.zero=1")
+        for name in ("parts", "alone"):
+            self.assertEqual(self.summary(name)["weights_sha256"], whole["weights_sha256"], name)
 
     # A replica on each host: its stages are neighbours, their parameters are gathered from the other host.
     def test_stages(self):

@@ -71,9 +71,10 @@ std::string weights_sha256(const fs::path& folder, const std::vector<SealedPart>
   for (std::size_t i = 0; i < parts.size(); ++i)
     files.emplace_back(folder / state_name(static_cast<int>(i), static_cast<int>(parts.size())));
   const TensorIndex tensors = index_of(folder, files);
+  std::set<std::string> names;  // of pieces in several parts one
+  for (const SealedPart& part : parts) names.insert(part.weights.begin(), part.weights.end());
   std::vector<TensorView> weights;
-  for (const SealedPart& part : parts)
-    for (const std::string& name : part.weights) weights.push_back(tensors.tensor(name));
+  for (const std::string& name : names) weights.push_back(tensors.tensor(name));
   return sha256_by_name(weights);
 }
 

@@ -15,7 +15,7 @@ namespace distbelief::checkpoint {
 // What a part tells of its file once that is on the disk.
 struct SealedPart {
   nlohmann::json file;               // as in the manifest
-  std::vector<std::string> weights;  // names of its tensors that weights_sha256 is over
+  std::vector<std::string> weights;  // names of the tensors, whole or not, that weights_sha256 is over
 };
 
 // SHA-256 over the weights of all parts in name order. Reads them through mappings: the memory is the page

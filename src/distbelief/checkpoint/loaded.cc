@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/checkpoint/pieces.h"
 
 namespace distbelief::checkpoint {
 
 TensorIndex index_of(const std::filesystem::path& folder, const std::vector<SafetensorsFile>& files) {
   if (files.size() == 1) return files.front().index();
-  std::vector<TensorView> all;
-  for (const SafetensorsFile& file : files)
-    all.insert(all.end(), file.tensors().begin(), file.tensors().end());
-  return {folder, std::move(all)};
+  return {folder, join_pieces(folder, files)};
 }
 
 void export_weights(const Loaded& loaded, const std::string& prefix, const std::filesystem::path& path,

@@ -16,8 +16,8 @@ struct Entry {
   std::filesystem::path folder;
 };
 
-// The tensors of all files of a folder; of one file alone, its own index. Throws Error(kBadInput) when two
-// files have a tensor of the same name.
+// The tensors of all files of a folder, put together where they are in pieces; of one file alone, its own
+// index. Throws Error(kBadInput) when two files have a tensor of the same name, or pieces do not fit.
 TensorIndex index_of(const std::filesystem::path& folder, const std::vector<SafetensorsFile>& files);
 
 // A checkpoint that was read and verified. Owns the mappings behind the tensors; what was not read lies on
@@ -35,8 +35,8 @@ struct Loaded {
 };
 
 // Writes one safetensors file of the tensors whose names begin with `prefix`, without it. They go from the
-// mappings to the disk: no copy is held, however large they are. Throws Error(kBadInput) when there are none,
-// Error(kUnavailable) when the disk will not take them; then nothing is left behind.
+// mappings to the disk: no copy is held but of one that is in pieces. Throws Error(kBadInput) when there are
+// none, Error(kUnavailable) when the disk will not take them; then nothing is left behind.
 void export_weights(const Loaded& loaded, const std::string& prefix, const std::filesystem::path& path,
                     const Metadata& metadata);
 

@@ -20,8 +20,9 @@ SafetensorsStamp write_safetensors(const std::filesystem::path& path, std::span<
     return PartStamp{.name = name, .offset = begin, .bytes = bytes, .xxh3 = xxh3(data, bytes)};
   };
   stamp.header = write("", header.bytes.data(), header.bytes.size());
+  std::vector<std::byte> buffer;
   for (const TensorView* tensor : header.order) {
-    stamp.tensors.push_back(write(tensor->name, tensor->data, tensor->byte_count()));
+    stamp.tensors.push_back(write(tensor->name, bytes_of(*tensor, buffer), tensor->byte_count()));
     if (tensor->done) tensor->done(*tensor);
   }
   static_cast<FileStamp&>(stamp) = file.commit();
@@ -34,8 +35,9 @@ std::string sha256_by_name(std::span<const TensorView> tensors) {
   std::sort(order.begin(), order.end(),
             [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
   Sha256 hash;
+  std::vector<std::byte> buffer;
   for (const TensorView* tensor : order) {
-    hash.update(tensor->data, tensor->byte_count());
+    hash.update(bytes_of(*tensor, buffer), tensor->byte_count());
     if (tensor->done) tensor->done(*tensor);
   }
   return hash.hex();

@@ -38,9 +38,11 @@ class SampleState {
   }
   // Whether a checkpoint holds this state, in all its bytes.
   bool is_in(const Loaded& loaded) const {
+    std::vector<std::byte> buffer;
     for (const TensorView& wanted : views_) {
       const TensorView& found = loaded.tensor(wanted.name);
-      if (found.shape != wanted.shape || std::memcmp(found.data, wanted.data, wanted.byte_count()) != 0)
+      if (found.shape != wanted.shape ||
+          std::memcmp(checkpoint::bytes_of(found, buffer), wanted.data, wanted.byte_count()) != 0)
         return false;
     }
     return loaded.tensors.all().size() == views_.size();

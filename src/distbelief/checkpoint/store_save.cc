@@ -10,6 +10,7 @@
 #include "distbelief/checkpoint/folders.h"
 #include "distbelief/checkpoint/gathering.h"
 #include "distbelief/checkpoint/manifest.h"
+#include "distbelief/checkpoint/pieces.h"
 #include "distbelief/checkpoint/store.h"
 
 namespace distbelief::checkpoint {
@@ -41,9 +42,10 @@ std::string flaw_of(const Snapshot& snapshot) {
 SealedPart write_part(const fs::path& folder, const Snapshot& snapshot, const AtPoint& at) {
   const fs::path path = folder / state_name(snapshot.part, snapshot.parts);
   SealedPart part;
-  part.file = file_record(write_safetensors(path, snapshot.tensors, snapshot.metadata, at));
+  part.file = file_record(
+      write_safetensors(path, snapshot.tensors, with_pieces(snapshot.metadata, snapshot.tensors), at));
   for (const TensorView& tensor : snapshot.tensors.first(snapshot.weights))
-    part.weights.push_back(tensor.name);
+    part.weights.push_back(tensor.piece ? tensor.piece->tensor : tensor.name);
   return part;
 }
 

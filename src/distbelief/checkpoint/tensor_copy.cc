@@ -43,7 +43,9 @@ std::span<const TensorView> TensorCopy::assign(std::span<const TensorView> tenso
   for (const TensorView& tensor : tensors) {
     if (tensor.byte_count() > 0) std::memcpy(next, tensor.data, tensor.byte_count());
     if (tensor.done) tensor.done(tensor);
-    views_.push_back({tensor.name, tensor.type, tensor.shape, next, nullptr});
+    views_.push_back(tensor);
+    views_.back().data = next;
+    views_.back().done = nullptr;
     next += room_for(tensor);
   }
   return views_;

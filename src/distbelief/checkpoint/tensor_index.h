@@ -1,28 +1,13 @@
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "distbelief/base/array.h"
+#include "distbelief/checkpoint/tensor_view.h"
 
 namespace distbelief::checkpoint {
-
-// A named tensor in memory that somebody else owns.
-struct TensorView {
-  std::string name;
-  ElementType type = ElementType::kFloat32;
-  Shape shape;
-  const std::byte* data = nullptr;
-  // Called by whoever reads all tensors one after another, when it is done with this one; may be null.
-  void (*done)(const TensorView& view) = nullptr;
-
-  std::size_t byte_count() const {
-    return element_size(type) * static_cast<std::size_t>(element_count(shape));
-  }
-};
 
 // Tensors that are found by name, of one file or of several. Holds views only: whoever owns the memory must
 // outlive it. Immutable, so any thread may read.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "distbelief/model/slice.h"
+#include "distbelief/base/slice.h"
 
 namespace distbelief::model {
 

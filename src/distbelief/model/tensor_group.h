@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "distbelief/model/slice.h"
+#include "distbelief/base/slice.h"
 
 namespace distbelief::model {
 

@@ -64,8 +64,6 @@ class AllreduceGroup {
   // Collective: so many passes forward without a step; each thread's passes() go through them or not.
   void begin_evaluation(std::int64_t passes);
   void end_evaluation();
-  // Collective; nothing to do unless hosts gather. The first host then has all parameters.
-  void gather_parameters();
   // Collective: gives back the memory of what belongs to other hosts and was gathered or spread.
   void forget_gathered();
   std::vector<compute::Span> host_spans() const;  // that this host updates, bucket by bucket
@@ -103,6 +101,7 @@ class AllreduceGroup {
   SharedState::Shape shape() const;
   std::size_t parameters_in(const std::vector<compute::Span>& spans) const;
   void touch_owned();
+  void gather_parameters();
 
   World& world_;
   Options options_;

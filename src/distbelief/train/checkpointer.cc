@@ -3,133 +3,13 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <random>
 
 #include "distbelief/base/error.h"
-#include "distbelief/compute/replica.h"
-#include "distbelief/train/state_file.h"
+#include "distbelief/train/own_tensors.h"
 
 namespace distbelief::train {
-namespace {
-
-using checkpoint::TensorView;
-constexpr const char* kModelPrefix = "model.";
-
-std::string state_name(const std::string& state, const std::string& parameter) {
-  return "optimizer." + state + "." + parameter;
-}
-
-// A stage's part of a checkpoint into where its parameters and buffers live.
-void load_stage(const Stage& stage, const checkpoint::TensorIndex& tensors) {
-  const auto visit = [&](const auto& act) {
-    const auto parameters = stage.network->named_parameters(), buffers = stage.network->named_buffers();
-    for (const TensorView& view : weight_views(stage)) act(view, parameters[view.name]);
-    for (const TensorView& view : buffer_views(*stage.network)) act(view, buffers[view.name]);
-  };
-  visit([&](const TensorView& view, const torch::Tensor& tensor) {
-    require_same(tensors, tensors.tensor(kModelPrefix + view.name), view.type,
-                 stage.network->sliced(tensor).whole);
-  });
-  visit([&](const TensorView& view, const torch::Tensor& tensor) {
-    copy_slice(stage.network->sliced(tensor).slice, element_size(view.type),
-               tensors.tensor(kModelPrefix + view.name).data, const_cast<std::byte*>(view.data));
-  });
-}
-
-// What a checkpoint holds; the first `weights` are those that weights_sha256 is over. The common prefix
-// leaves their order by name as it is in the network.
-struct StateViews {
-  std::vector<TensorView> tensors;
-  std::size_t weights = 0;
-  std::vector<model::SlicedTensor> slices;  // of each tensor, where it is a slice
-  std::vector<std::vector<std::byte>> assembled;
-};
-
-StateViews state_views(std::span<const Stage> stages) {
-  StateViews views;
-  const auto add = [&](std::vector<TensorView> more, const auto& tensors, const Stage& stage) {
-    const std::vector<std::string>& tied = stage.outline->tied;
-    for (TensorView& view : more) {
-      if (std::find(tied.begin(), tied.end(), view.name) != tied.end()) continue;  // another stage's
-      views.slices.push_back(stage.network->sliced(tensors[view.name]));
-      view.name = kModelPrefix + view.name;
-      views.tensors.push_back(std::move(view));
-    }
-  };
-  for (const Stage& stage : stages) add(weight_views(stage), stage.network->named_parameters(), stage);
-  views.weights = views.tensors.size();
-  for (const Stage& stage : stages) add(buffer_views(*stage.network), stage.network->named_buffers(), stage);
-  for (const Stage& stage : stages) {
-    const auto states = stage.group->state_names();
-    const auto& entries = stage.group->layout().entries();
-    for (std::size_t s = 0; s < states.size(); ++s)
-      for (std::size_t i = 0; i < entries.size(); ++i) {
-        views.tensors.push_back(
-            {state_name(states[s], entries[i].name), ElementType::kFloat32, entries[i].shape,
-             reinterpret_cast<const std::byte*>(stage.group->state(int(s)) + entries[i].offset),
-             done_with(stage)});
-        views.slices.push_back({{}, stage.slices[i], stage.outline->parameters[i].shape});
-      }
-  }
-  return views;
-}
-
-// Every tensor of a tensor group goes to the one of it that has the fewest bytes yet, which puts it together
-// from the slices of all. Collective over the group; a tensor keeps its place in the order.
-StateViews deal_out(StateViews slices, comm::Communicator& group) {
-  constexpr int kTag = 7;
-  StateViews dealt;
-  std::vector<std::size_t> bytes(std::size_t(group.size()));
-  std::vector<std::byte> received;
-  for (std::size_t i = 0; i < slices.tensors.size(); ++i) {
-    TensorView view = slices.tensors[i];
-    const model::SlicedTensor& sliced = slices.slices[i];
-    const int owner = int(std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
-    const std::size_t element = element_size(view.type);
-    bytes[std::size_t(owner)] += element * std::size_t(element_count(sliced.whole));
-    if (group.rank() != owner) {
-      if (!sliced.slice.is_whole())
-        group.send(comm::view(const_cast<std::byte*>(view.data), view.byte_count()), owner, kTag);
-      continue;
-    }
-    if (!sliced.slice.is_whole()) {
-      std::vector<std::byte>& whole =
-          dealt.assembled.emplace_back(element * std::size_t(element_count(sliced.whole)));
-      for (int part = 0; part < group.size(); ++part) {
-        model::Slice slice = sliced.slice;
-        const model::SliceRange range = model::share_of(slice.whole, part, group.size());
-        slice.begin = range.begin;
-        slice.count = range.count;
-        received.resize(element * std::size_t(slice.elements()));
-        if (part != owner) group.receive(comm::view(received.data(), received.size()), part, kTag);
-        copy_whole(slice, element, part == owner ? view.data : received.data(), whole.data());
-      }
-      view.data = whole.data();
-      view.done = nullptr;
-      view.shape = sliced.whole;
-    }
-    dealt.tensors.push_back(view);
-    if (i < slices.weights) ++dealt.weights;
-  }
-  return dealt;
-}
-
-void restore_optimizer(const Stage& stage, const checkpoint::TensorIndex& tensors) {
-  const auto states = stage.group->state_names();
-  const auto& entries = stage.group->layout().entries();
-  for (std::size_t s = 0; s < states.size(); ++s)
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      const TensorView& found = tensors.tensor(state_name(states[s], entries[i].name));
-      require_same(tensors, found, ElementType::kFloat32, stage.outline->parameters[i].shape);
-      copy_slice(stage.slices[i], sizeof(float), found.data,
-                 reinterpret_cast<std::byte*>(stage.group->state(int(s)) + entries[i].offset));
-    }
-}
-
-}  // namespace
-
 std::string broadcast_text(comm::Communicator& workers, std::string text, int root) {
   auto length = std::int64_t(text.size());
   workers.broadcast(comm::view(&length, 1), root);
@@ -151,10 +31,14 @@ Checkpointer::Checkpointer(World& world, std::filesystem::path run_dir, std::siz
       keep_(keep),
       build_(std::move(build)) {}
 
-void Checkpointer::set_part(int part, int parts, World* tensor_group) {
-  part_ = part;
-  parts_ = parts;
+void Checkpointer::set_parts(const World& peers, const World* tensor_group, Holding holding) {
   tensor_group_ = tensor_group;
+  writes_ = peers.rank() == 0 || (holding == Holding::kHosts && peers.local_rank() == 0);
+  std::vector<std::int64_t> writers(std::size_t(world_.size()));
+  writers[std::size_t(world_.rank())] = writes_ ? 1 : 0;
+  world_.communicator().allreduce(comm::view(writers.data(), writers.size()), comm::ReduceOp::kSum);
+  part_ = int(std::accumulate(writers.begin(), writers.begin() + world_.rank(), std::int64_t(0)));
+  parts_ = int(std::accumulate(writers.begin(), writers.end(), std::int64_t(0)));
 }
 
 Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const World& peers) {
@@ -166,7 +50,7 @@ Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const W
         spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
       });
       if (!loaded) throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
-      for (const Stage& stage : stages) load_stage(stage, loaded->tensors);
+      load_tensors(own_tensors(stages, peers, Purpose::kLoad), loaded->tensors);
       message = {{"step", loaded->entry.step}, {"progress", loaded->progress()}};
     } catch (const Error& error) {
       message["failure"] = error.message();
@@ -174,13 +58,8 @@ Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const W
   }
   message = nlohmann::json::parse(broadcast_text(world_.communicator(), message.dump(), 0));
   if (message.contains("failure")) throw Error(ErrorCode::kBadInput, message["failure"].get<std::string>());
-  if (peers.rank() == 0) {
-    if (!loaded) loaded = load(message.at("step"));
-    for (const Stage& stage : stages) {
-      load_stage(stage, loaded->tensors);
-      restore_optimizer(stage, loaded->tensors);
-    }
-  }
+  if (writes_ && world_.rank() != 0)
+    load_tensors(own_tensors(stages, peers, Purpose::kLoad), load(message.at("step")).tensors);
   const nlohmann::json& progress = message.at("progress");
   return {run_progress_from_json(progress.at("run")),
           progress.at("update_counts").get<std::vector<std::int64_t>>(), progress.value("build", "")};
@@ -217,10 +96,11 @@ void Checkpointer::set_fence(std::function<bool()> may_commit) { may_commit_ = s
 void Checkpointer::save(std::span<const Stage> stages, const World& peers, const RunProgress& progress,
                         const std::vector<std::int64_t>& update_counts, Kind kind) {
   const std::string attempt = next_attempt();
-  for (const Stage& stage : stages) stage.group->gather_state();
+  for (const Stage& stage : stages)
+    if (!stage.group->gathers_between_hosts()) stage.group->gather_state();
   std::exception_ptr failure;
-  if (peers.rank() == 0) try {
-      write(stages, attempt, progress, update_counts, kind);
+  if (writes_) try {
+      write(stages, peers, attempt, progress, update_counts, kind);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -231,16 +111,15 @@ void Checkpointer::save(std::span<const Stage> stages, const World& peers, const
   if (failure) std::rethrow_exception(failure);
 }
 
-void Checkpointer::write(std::span<const Stage> stages, const std::string& attempt,
+void Checkpointer::write(std::span<const Stage> stages, const World& peers, const std::string& attempt,
                          const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                          Kind kind) {
-  StateViews views = state_views(stages);
-  if (tensor_group_) views = deal_out(std::move(views), tensor_group_->communicator());
   checkpoint::Snapshot snapshot;
+  const std::vector<checkpoint::TensorView> pieces =
+      pieces_to_save(own_tensors(stages, peers, Purpose::kSave), tensor_group_, snapshot.weights);
   snapshot.step = progress.step;
   snapshot.progress = {{"run", to_json(progress)}, {"update_counts", update_counts}, {"build", build_}};
-  snapshot.tensors = views.tensors;
-  snapshot.weights = views.weights;
+  snapshot.tensors = pieces;
   snapshot.part = part_;
   snapshot.parts = parts_;
   snapshot.attempt = attempt;

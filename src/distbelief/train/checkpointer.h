@@ -15,8 +15,9 @@
 namespace distbelief::train {
 
 // Saves and restores the training state of a run. The first of those who hold the same stages reads and
-// writes them; the others take part where state lies on several hosts. A network that one worker holds whole
-// is one file; of one that is cut each such worker writes a part, in a folder that all of them see. What is
+// writes them, or where hosts share out their parameters the first of each host; the others take part where
+// state lies on several hosts. A network that one worker holds whole is one file; of one that is cut each
+// such worker writes a part, in a folder that all of them see: whole tensors and pieces of tensors. What is
 // saved: model.NAME (parameters and buffers), optimizer.STATE.NAME, and in the manifest the progress and how
 // many updates each parameter has had. Used by the main thread; the disk is written by a thread of its own,
 // from the first save on.
@@ -25,10 +26,12 @@ class Checkpointer {
   // `build` names what the result's bits depend on besides the job; it is kept with each checkpoint.
   Checkpointer(World& world, std::filesystem::path run_dir, std::size_t keep, std::string build);
 
-  // Before anything else, where the network is cut: which part this worker's stages are, of how many; and
-  // with whom it has slices of the same ones, or null. These are put together for the disk: each of the group
-  // writes some whole tensors.
-  void set_part(int part, int parts, World* tensor_group);
+  // What a host has of the parameters of its stages.
+  enum class Holding { kAll, kHosts };
+  // Before anything else: who holds the same stages, and with whom this worker has slices of the same
+  // tensors, or null. Collective.
+  void set_parts(const World& peers, const World* tensor_group, Holding holding);
+  int parts() const { return parts_; }
 
   struct Restored {
     RunProgress progress;
@@ -36,7 +39,7 @@ class Checkpointer {
     std::string build;
   };
   // Collective: the newest whole checkpoint's progress on all ranks; its parameters, buffers and optimizer
-  // state in the stages' networks and arrays of the first of those who hold them. Throws Error(kBadInput)
+  // state in the stages' networks and arrays of those who write them. Throws Error(kBadInput)
   // when there is none or it does not fit.
   Restored open(std::span<const Stage> stages, const World& peers);
 
@@ -70,8 +73,8 @@ class Checkpointer {
  private:
   checkpoint::Loaded load(std::int64_t step) const;
   std::string next_attempt();
-  void write(std::span<const Stage> stages, const std::string& attempt, const RunProgress& progress,
-             const std::vector<std::int64_t>& update_counts, Kind kind);
+  void write(std::span<const Stage> stages, const World& peers, const std::string& attempt,
+             const RunProgress& progress, const std::vector<std::int64_t>& update_counts, Kind kind);
 
   World& world_;
   std::filesystem::path folder_;
@@ -79,9 +82,10 @@ class Checkpointer {
   std::string build_;
   std::function<bool()> may_commit_;
   checkpoint::AtPoint at_;
+  bool writes_ = false;
   int part_ = 0;
   int parts_ = 1;
-  World* tensor_group_ = nullptr;
+  const World* tensor_group_ = nullptr;
   std::string session_;  // of several parts, told by rank 0
   std::int64_t attempts_ = 0;
   std::unique_ptr<checkpoint::Writer> writer_;  // from the first save on

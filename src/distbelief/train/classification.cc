@@ -26,9 +26,9 @@ class Classification final : public Task {
     const torch::Tensor output = network.forward(batch.input);
     if (!is_sliced(output)) return loss_.sum(output, batch.target, label_smoothing_);
     if (loss_.name != "cross_entropy") return loss_.sum(whole(output), batch.target, label_smoothing_);
-    const model::SliceRange range = model::share_of(classes_, group_->part(), group_->parts());
+    const SliceRange range = share_of(classes_, group_->part(), group_->parts());
     return model::sliced_cross_entropy(*group_, output, batch.target.flatten(),
-                                       model::slice_of({classes_}, 0, range), label_smoothing_);
+                                       slice_of({classes_}, 0, range), label_smoothing_);
   }
 
   ScoreShape score_shape() const override {

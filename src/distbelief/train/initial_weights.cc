@@ -36,9 +36,10 @@ void copy_from(const TensorView& found, const torch::Tensor& tensor, const model
   const Shape whole_shape = sliced ? sliced->whole : tensor.sizes().vec();
   if (found.shape != whole_shape || torch_type(found.type) != tensor.scalar_type()) return;
   torch::Tensor whole = torch::empty(found.shape, torch_type(found.type));
-  std::memcpy(whole.data_ptr(), found.data, found.byte_count());  // other writers do not align
+  read_elements(found, {0, element_count(found.shape)},
+                static_cast<std::byte*>(whole.data_ptr()));  // other writers do not align
   if (sliced) {
-    const model::Slice& slice = sliced->slice;
+    const Slice& slice = sliced->slice;
     whole = whole.reshape({slice.outer, slice.whole, slice.inner}).narrow(1, slice.begin, slice.count);
   }
   tensor.detach().copy_(whole.reshape(tensor.sizes()));

@@ -181,8 +181,8 @@ PreparedJob prepare_job(const Config& config) {
 
 void keep_own_columns(PreparedJob& job, const model::TensorGroup& group) {
   if (group.input() == model::TensorGroup::Input::kWhole) return;
-  const model::SliceRange range =
-      model::share_of(element_count(job.shape.input), group.part(), group.parts());
+  const SliceRange range =
+      share_of(element_count(job.shape.input), group.part(), group.parts());
   for (std::unique_ptr<data::Source>* source : {&job.data.train, &job.data.test})
     *source = std::make_unique<data::Columns>(std::move(*source), std::uint64_t(range.begin),
                                               std::uint64_t(range.count));

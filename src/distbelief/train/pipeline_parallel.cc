@@ -125,8 +125,8 @@ struct PipelineParallel::State {
 
   std::int64_t own_lanes() const { return options.lanes / mesh.data; }
   // What lane `lane` of this replica has of `samples`.
-  model::SliceRange part_of(std::int64_t samples, std::int64_t lane) const {
-    return model::share_of(samples, int(lane), int(own_lanes()));
+  SliceRange part_of(std::int64_t samples, std::int64_t lane) const {
+    return share_of(samples, int(lane), int(own_lanes()));
   }
   std::vector<int> stage_ends(const torch::Tensor& sample);
   void build();
@@ -208,7 +208,7 @@ void PipelineParallel::State::build_team(const torch::Tensor& sample) {
 
 // A stage that is both the first and the last asks once for a lane.
 train::TensorBatch PipelineParallel::State::next_lane() {
-  const model::SliceRange range = part_of(input.size(0), next++ % own_lanes());
+  const SliceRange range = part_of(input.size(0), next++ % own_lanes());
   return {input.narrow(0, range.begin, range.count), target.narrow(0, range.begin, range.count), range.count};
 }
 

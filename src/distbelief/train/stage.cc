@@ -98,7 +98,7 @@ Stage make_stage(int index, const StageOutline& outline, std::shared_ptr<model::
   stage.leads_group = group == nullptr || group->part() == 0;
   if (!stage.network) {
     stage.parameters = outline.parameters;
-    for (const auto& parameter : outline.parameters) stage.slices.push_back(model::whole_of(parameter.shape));
+    for (const auto& parameter : outline.parameters) stage.slices.push_back(whole_of(parameter.shape));
     return stage;
   }
   const auto tensors = stage.network->named_parameters();
@@ -112,7 +112,7 @@ Stage make_stage(int index, const StageOutline& outline, std::shared_ptr<model::
 
 namespace {
 
-StageRuns runs_of(const model::Slice& slice, std::size_t local, std::size_t whole) {
+StageRuns runs_of(const Slice& slice, std::size_t local, std::size_t whole) {
   const auto row = std::size_t(slice.count * slice.inner);
   return {.local = local,
           .whole = whole + std::size_t(slice.begin * slice.inner),
@@ -160,7 +160,7 @@ std::vector<StageRuns> buffer_runs(const Stage& stage, Which which) {
   std::size_t local = 0, whole = stage.outline->first_buffer;
   for (const auto& item : stage.network->named_buffers()) {
     const model::SlicedTensor buffer = stage.network->sliced(item.value());
-    model::Slice slice = buffer.slice;
+    Slice slice = buffer.slice;
     slice.inner *= item.value().scalar_type() == torch::kInt64 ? 2 : 1;  // floats, as BufferSet has them
     if (which == Which::kAll || stage.leads_group || !slice.is_whole())
       found.push_back(runs_of(slice, local, whole));

@@ -50,7 +50,7 @@ struct Stage {
   std::unique_ptr<strategy::AllreduceGroup> group{};
   // Of the outline's parameters, what is here.
   std::vector<compute::Layout::Parameter> parameters{};
-  std::vector<model::Slice> slices{};
+  std::vector<Slice> slices{};
   // Of a tensor that is not sliced the first of a tensor group speaks for all.
   bool leads_group = true;
 

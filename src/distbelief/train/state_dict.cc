@@ -93,8 +93,9 @@ void write_archive(const std::filesystem::path& path, std::span<const TensorView
   const std::string text = pickle.end();
   caffe2::serialize::PyTorchStreamWriter writer(path.string());
   writer.writeRecord("data.pkl", text.data(), text.size());
+  std::vector<std::byte> buffer;
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    writer.writeRecord("data/" + std::to_string(i), tensors[i].data, tensors[i].byte_count());
+    writer.writeRecord("data/" + std::to_string(i), bytes_of(tensors[i], buffer), tensors[i].byte_count());
   writer.writeEndOfFile();
 }
 

@@ -82,20 +82,6 @@ void require_same(const checkpoint::TensorIndex& tensors, const TensorView& foun
                   to_string(type), to_string(shape)));
 }
 
-void copy_slice(const model::Slice& slice, std::size_t bytes, const std::byte* whole, std::byte* local) {
-  model::for_each_run(slice, [&](const model::SliceRun& run) {
-    std::memcpy(local + bytes * std::size_t(run.local), whole + bytes * std::size_t(run.whole),
-                bytes * std::size_t(run.count));
-  });
-}
-
-void copy_whole(const model::Slice& slice, std::size_t bytes, const std::byte* local, std::byte* whole) {
-  model::for_each_run(slice, [&](const model::SliceRun& run) {
-    std::memcpy(whole + bytes * std::size_t(run.whole), local + bytes * std::size_t(run.local),
-                bytes * std::size_t(run.count));
-  });
-}
-
 void load_tensors(torch::nn::Module& module, const checkpoint::TensorIndex& tensors,
                   const std::string& prefix) {
   std::vector<TensorView> wanted = parameter_views(module);
@@ -116,8 +102,8 @@ void load_tensors(const std::vector<TensorView>& wanted, const checkpoint::Tenso
         throw Error(ErrorCode::kBadInput, fmt::format("{}: tensor '{}' is not part of the model",
                                                       tensors.origin().string(), found.name));
   for (const TensorView& view : wanted)  // the views point at the module's own memory
-    std::memcpy(const_cast<std::byte*>(view.data), tensors.tensor(prefix + view.name).data,
-                view.byte_count());
+    checkpoint::read_elements(tensors.tensor(prefix + view.name), {0, element_count(view.shape)},
+                              const_cast<std::byte*>(view.data));
 }
 
 }  // namespace distbelief::train

@@ -35,9 +35,6 @@ checkpoint::Metadata model_metadata(checkpoint::Metadata metadata, const std::ve
 void load_model(torch::nn::Module& module, const std::filesystem::path& path);
 void load_tensors(torch::nn::Module& module, const checkpoint::TensorIndex& tensors,
                   const std::string& prefix);
-// Copies a slice's elements out of a whole tensor, and back; `bytes` is the size of an element.
-void copy_slice(const model::Slice& slice, std::size_t bytes, const std::byte* whole, std::byte* local);
-void copy_whole(const model::Slice& slice, std::size_t bytes, const std::byte* local, std::byte* whole);
 // Throws Error(kBadInput) unless the found tensor has this type and shape.
 void require_same(const checkpoint::TensorIndex& tensors, const checkpoint::TensorView& found,
                   ElementType type, const Shape& shape);

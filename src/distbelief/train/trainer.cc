@@ -77,7 +77,7 @@ void Trainer::write_model(const report::Summary& summary) {
   const std::filesystem::path path = options_.run_dir / "model.safetensors";
   const checkpoint::Metadata metadata{{"model", job_.config.model.name},
                                       {"weights_sha256", summary.weights_sha256}};
-  if (is_cut())
+  if (checkpointer_.parts() > 1)
     checkpointer_.export_model(progress_.step, path, model_metadata(metadata, outline_.buffer_names));
   else
     save_model(weight_views(stages_[0]), buffer_views(*stages_[0].network), path, metadata);

@@ -141,7 +141,10 @@ void Trainer::restore() {
   } else if (saved >= 0) {
     const Checkpointer::Restored restored = checkpointer_.open(stages_, peers());
     for (const Stage& stage : stages_) {
-      stage.group->spread_state();
+      if (stage.group->gathers_between_hosts())
+        stage.group->barrier();  // each host has read its own
+      else
+        stage.group->spread_state();
       compute::BufferSet buffers(*stage.network);
       std::vector<float> values(buffers.size());
       buffers.read(values);
@@ -230,7 +233,8 @@ data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
       data::Loader::Options{
           .plan = plan_,
           .seed = job_.config.train.seed,
-          .arrangement = job_.config.data.order == "streams" ? data::Arrangement::kStreams : data::Arrangement::kShuffled,
+          .arrangement = job_.config.data.order == "streams" ? data::Arrangement::kStreams
+                                                             : data::Arrangement::kShuffled,
           .first_lane = std::uint64_t(carrier.first_lane),
           .end_lane = std::uint64_t(carrier.end_lane),
           .lanes = {carrier.lanes.begin(), carrier.lanes.end()},

@@ -10,6 +10,14 @@
 
 // How the network is cut over the workers: the part of Trainer that knows of stages.
 namespace distbelief::train {
+namespace {
+
+Checkpointer::Holding holding_of(const Config& config, const World& peers) {
+  return config.parallel.zero == 3 && peers.hosts() > 1 ? Checkpointer::Holding::kHosts
+                                                        : Checkpointer::Holding::kAll;
+}
+
+}  // namespace
 
 void Trainer::lay_out() {
   mesh_plan_ = pipeline_plan(job_.config, world_.size());
@@ -17,6 +25,7 @@ void Trainer::lay_out() {
   if (!is_cut()) {
     outline_ = outline_of(job_);
     stages_.push_back(make_stage(0, outline_.stages[0], job_.network, nullptr));
+    checkpointer_.set_parts(world_, nullptr, holding_of(job_.config, world_));
     return;
   }
   const strategy::Mesh& mesh = mesh_plan_.mesh;
@@ -52,8 +61,8 @@ void Trainer::lay_out() {
                               torch::zeros(shape, job_.shape.tokens ? torch::kInt64 : torch::kFloat32));
   if (job_.config.parallel.zero == 3)  // made anew where parameters are shared out
     for (Stage& stage : stages_) stage.network.reset();
-  checkpointer_.set_part(place * mesh.tensor + own.tensor, pipeline * mesh.tensor,
-                         tensor_world_ ? &*tensor_world_ : nullptr);
+  checkpointer_.set_parts(*peers_, tensor_world_ ? &*tensor_world_ : nullptr,
+                          holding_of(job_.config, *peers_));
 }
 
 // The first worker measures for all. Cuts leave the bits alone, so another measurement may choose others.

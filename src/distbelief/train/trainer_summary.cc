@@ -60,7 +60,6 @@ std::string Trainer::worker_summary() {
 
 report::Summary Trainer::summarise(double wall_seconds) {
   const std::vector<std::string> workers = exchange_texts(world_.communicator(), worker_summary());
-  if (!is_cut()) group().gather_parameters();
   report::Summary summary;
   for (const std::string& text : workers)
     summary.per_worker.push_back(report::worker_summary_from_json(nlohmann::json::parse(text)));
@@ -94,8 +93,9 @@ report::Summary Trainer::summarise(double wall_seconds) {
     summary.recompute = job_.config.parallel.recompute;
   }
   for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
-  if (!is_cut() && is_root()) summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(stages_[0]));
-  if (is_cut() && is_root() && status_ != "handed over")
+  if (is_root() && checkpointer_.parts() == 1)
+    summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(stages_[0]));
+  else if (is_root() && status_ != "handed over")
     summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
   for (const auto& worker : summary.per_worker)
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);

@@ -4,8 +4,9 @@
 
 #include "distbelief/base/array.h"
 
-// How a tensor is cut over the workers of a tensor group. Pure.
-namespace distbelief::model {
+// A part of a tensor: what a worker of a tensor group holds of it, what a file of a checkpoint has of it.
+// Pure.
+namespace distbelief {
 
 // Of a tensor seen as [outer, whole, inner], the elements [begin, begin + count) of the middle. So a slice of
 // any dimension has one form, and so has a tensor that is several stacked ones (queries, keys and values).
@@ -49,4 +50,4 @@ Slice slice_of(const Shape& shape, int dimension, SliceRange range);
 // All of it.
 Slice whole_of(const Shape& shape);
 
-}  // namespace distbelief::model
+}  // namespace distbelief

@@ -1,6 +1,6 @@
-#include "distbelief/model/slice.h"
+#include "distbelief/base/slice.h"
 
-namespace distbelief::model {
+namespace distbelief {
 
 SliceRange share_of(std::int64_t whole, int part, int parts) {
   const std::int64_t begin = whole * part / parts;
@@ -21,4 +21,4 @@ Slice whole_of(const Shape& shape) {
   return {.whole = count, .count = count};
 }
 
-}  // namespace distbelief::model
+}  // namespace distbelief
