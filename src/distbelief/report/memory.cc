@@ -2,9 +2,12 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <string>
+
+#include "distbelief/base/memory_limit.h"
 
 namespace distbelief::report {
 namespace {
@@ -35,6 +38,9 @@ std::uint64_t rss_bytes() { return kilobyte_field("/proc/self/status", "VmRSS:")
 
 std::uint64_t pss_bytes() { return kilobyte_field("/proc/self/smaps_rollup", "Pss:"); }
 
-std::uint64_t available_bytes() { return kilobyte_field("/proc/meminfo", "MemAvailable:"); }
+std::uint64_t available_bytes() {
+  const std::uint64_t free = kilobyte_field("/proc/meminfo", "MemAvailable:"), allowed = memory_limit();
+  return allowed == 0 ? free : std::min(free, allowed);
+}
 
 }  // namespace distbelief::report

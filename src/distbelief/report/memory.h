@@ -15,7 +15,8 @@ std::uint64_t rss_bytes();
 // 0 where the kernel does not tell. Walks the page tables: not for every step.
 std::uint64_t pss_bytes();
 
-// Of the machine: what processes could still take. 0 where the kernel does not tell.
+// Of the machine: what processes could still take, and not more than the limit of a container or job. 0 where
+// the kernel does not tell.
 std::uint64_t available_bytes();
 
 }  // namespace distbelief::report
