@@ -2,30 +2,20 @@
 import io
 import json
 import random
-import struct
 import tarfile
-import zlib
 
+from images import png
 from program import ProgramTest, main
 
 COMMON = {"train.max_steps": 6, "train.epochs": 2, "parallel.lanes": 2, "checkpoint.every_epochs": 0,
           "report.interval_seconds": 0.0}
 
 
-def png(side, pixel):
-    """A grey-scale or colour PNG; pixel(x, y) gives (red, green, blue)."""
-    rows = b"".join(b"\0" + bytes(value for x in range(side) for value in pixel(x, y)) for y in range(side))
-
-    def chunk(kind, content):
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
-
-
 def picture(label, number):
     """Class 0 is brighter at the left, class 1 at the top."""
     noise = random.Random(number)
-    return png(20, lambda x, y: tuple(min(255, (x if label == 0 else y) * 10 + noise.randrange(40)) for _ in range(3)))
+    return png(20, 20, bytes(min(255, (x if label == 0 else y) * 10 + noise.randrange(40))
+                             for y in range(20) for x in range(20) for _ in range(3)))
 
 
 class SourcesTest(ProgramTest):

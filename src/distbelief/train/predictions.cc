@@ -72,11 +72,13 @@ class AnswerTally {
   Json result(const data::Source& samples) const {
     Json cells = Json::array();
     for (const auto& [cell, count] : cells_) cells.push_back({cell.first, cell.second, count});
-    return {{"samples", count_},
-            {"classes", samples.spec().classes},
-            {"confusion", cells},
-            {"first", to_json(samples, first_)},
-            {"mistakes", to_json(samples, mistakes_)}};
+    Json found{{"samples", count_},
+               {"classes", samples.spec().classes},
+               {"confusion", cells},
+               {"first", to_json(samples, first_)},
+               {"mistakes", to_json(samples, mistakes_)}};
+    if (!samples.spec().class_names.empty()) found["names"] = samples.spec().class_names;
+    return found;
   }
 
  private:
