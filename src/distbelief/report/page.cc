@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "distbelief/report/atomic_file.h"
+#include "distbelief/base/durable_file.h"
 #include "distbelief/report/chart.h"
 #include "distbelief/report/page_parts.h"
 #include "distbelief/report/page_style.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "distbelief/base/error.h"
-#include "distbelief/report/atomic_file.h"
+#include "distbelief/base/durable_file.h"
 
 namespace distbelief::report {
 
