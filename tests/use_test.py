@@ -91,6 +91,14 @@ class ExportTest(UseTest):
             """, pathlib.Path(__file__).parent)
         self.assertEqual(lines, "(5, 10) torch.int64\n")
 
+    def test_what_a_trace_cannot_hold_is_refused_with_the_reason(self):
+        self.train("run", {**program.GPT, "train.max_steps": 2}, "--workers", 1)
+        refused = self.distbelief("export", "run", "--to", "torchscript", "out.pt", code=2).err
+        self.assertIn("depends on the size of the batch", refused)
+        self.assertIn("safetensors or state_dict", refused)
+        self.assertFalse((self.scratch / "out.pt").exists())
+        self.distbelief("export", "run", "--to", "state_dict", "out.pth")
+
 
 class PredictTest(UseTest):
     def test_files_rows_and_test_samples_get_the_same_answers(self):
@@ -224,6 +232,18 @@ class TorchScriptTest(UseTest):
             """, DATA)
         self.assertAlmostEqual(float(accuracy), two["test_accuracy"], places=4)
         self.goes_on_elsewhere(two)
+
+    def test_shares_of_it_make_the_same_network(self):
+        job = {**self.JOB, "train.max_steps": 12, "train.epochs": 0, "data.test_limit": 100}
+        wanted = self.train("whole", job, "--workers", 2)["weights_sha256"]
+        for zero in (2, 3):
+            shared = self.train(f"zero{zero}", {**job, "parallel.zero": zero}, "--workers", 2)
+            self.assertEqual((shared["zero"], shared["weights_sha256"]), (zero, wanted))
+        self.distbelief("export", "zero3", "--to", "torchscript", "back.pt")
+        self.assertEqual(self.python("""
+            import torch
+            print(tuple(torch.jit.load("back.pt")(torch.zeros(3, 1, 28, 28)).shape))
+            """), "(3, 10)\n")
 
     def goes_on_elsewhere(self, trained):
         (self.scratch / "two").rename(self.scratch / "moved")
