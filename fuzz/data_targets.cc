@@ -4,6 +4,8 @@
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image/decoder.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/data/table_query.h"
+#include "distbelief/data/table_source.h"
 #include "distbelief/data/webdataset.h"
 #include "memory_file.h"
 #include "targets.h"
@@ -41,6 +43,12 @@ void decode(std::span<const std::uint8_t> input) {
     data::thread_decoder().decode(input, settings, planes.data());
   } catch (const data::ImageFault&) {
   }
+  try {
+    const data::ImageSize size = data::thread_decoder().size(input);
+    if (std::uint64_t{size.width} * size.height > settings.most_pixels) return;
+    data::thread_decoder().cover(input, settings.channels, {.width = 16, .height = 9}, planes.data());
+  } catch (const data::ImageFault&) {
+  }
 }
 
 }  // namespace
@@ -61,9 +69,18 @@ void cifar(std::span<const std::uint8_t> input) {
 
 void jpeg(std::span<const std::uint8_t> input) { decode(input); }
 void png(std::span<const std::uint8_t> input) { decode(input); }
+void pnm(std::span<const std::uint8_t> input) { decode(input); }
 
 void csv(std::span<const std::uint8_t> input) {
   const MemoryFile file(input);
+  parse_or_refuse([&] {
+    DataConfig config;
+    config.path = file.path();
+    const data::TableSchema schema = data::learn_table(config);
+    std::vector<float> features(static_cast<std::size_t>(schema.features));
+    data::TableQuery query(file.path(), schema);
+    while (query.next(features.data())) continue;
+  });
   parse_or_refuse([&] { open_and_read("csv", file.path(), {}); });
   parse_or_refuse([&] {
     open_and_read("csv", file.path(), {{"header", false}, {"task", std::string("regression")}});

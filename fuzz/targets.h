@@ -14,6 +14,7 @@ void idx(std::span<const std::uint8_t> input);
 void cifar(std::span<const std::uint8_t> input);
 void jpeg(std::span<const std::uint8_t> input);
 void png(std::span<const std::uint8_t> input);
+void pnm(std::span<const std::uint8_t> input);
 void csv(std::span<const std::uint8_t> input);
 void text(std::span<const std::uint8_t> input);
 void tar(std::span<const std::uint8_t> input);

@@ -1,4 +1,5 @@
 """report.html in a real browser, and TensorBoard's files through a reader of their format written here."""
+import base64
 import json
 import pathlib
 import re
@@ -48,7 +49,7 @@ class BrowserTest(program.ProgramTest):
     def test_a_run_that_lost_a_worker_is_drawn(self):
         self.train("run", {**IMAGES, "checkpoint.every_steps": 10}, "--workers", 2, "--inject", "kill:rank=1,step=17")
         page = self.page("run")
-        for figure, lines in (("loss", 2), ("accuracy", 1), ("lr", 1), ("throughput", 1)):
+        for figure, lines in (("loss", 2), ("accuracy", 3), ("lr", 1), ("throughput", 1)):
             drawn = page.lines(figure)
             self.assertEqual(len(drawn), lines, figure)
             for points in drawn:
@@ -69,6 +70,35 @@ class BrowserTest(program.ProgramTest):
         self.assertGreaterEqual(page.figures["samples"].count("data:image/png;base64,"), 12)
         self.page("run", dark=True)
         self.made_anew(page)
+
+    def test_what_is_no_class_is_drawn_too(self):
+        """Scores by name: shares together, others each by itself; and what a generator draws."""
+        common = {"train.batch_size": 8, "train.epochs": 3, "report.interval_seconds": 0.0, "parallel.lanes": 2}
+        self.train("values", {**common, "model.name": "wide_and_deep", "data.name": "synthetic_table", "data.target": "value",
+                              "data.samples": 40, "data.test_samples": 30}, "--workers", 1)
+        page = self.page("values")
+        self.assertEqual([len(page.lines(name)[0]) for name in ("test_rmse", "test_mae")], [3, 3], "a point a validation")
+        self.assertNotIn("confusion", page.figures)
+        self.train("shapes", {**common, "model.name": "unet", "model.width": 4, "data.name": "synthetic_shapes",
+                              "data.samples": 16, "data.test_samples": 8, "data.size": 16}, "--workers", 1)
+        page = self.page("shapes")
+        self.assertEqual(len(page.lines("accuracy")), 3, "accuracy, f1 and iou")
+        self.assertIn("iou", page.figures["accuracy"])
+        drawn = {"data.name": "synthetic", "data.samples": 16, "data.test_samples": 16, "data.height": 16, "data.width": 16}
+        self.train("gan", {**common, **drawn, "model.name": "dcgan", "model.latent": 8, "model.width": 4,
+                           "data.normalize": False}, "--workers", 2)
+        self.train("vae", {**common, **drawn, "model.name": "vae", "model.hidden": [32], "model.code": 4,
+                           "train.optimizer": "adamw", "train.lr": 0.001}, "--workers", 1)
+        for run in ("gan", "vae"):
+            page = self.page(run)
+            sheet = re.search(r'data:image/png;base64,([\w+/=]+)', page.figures["generated"]).group(1)
+            kept = (self.scratch / run / "samples.png").read_bytes()
+            self.assertEqual(base64.b64decode(sheet), kept)
+            self.assertEqual(struct.unpack(">II", kept[16:24]), (8 * 18 - 2, 8 * 18 - 2), "64 images of 16 pixels")
+        self.distbelief("generate", "vae", "--count", 8, "--out", "more.png")
+        self.assertEqual(struct.unpack(">II", (self.scratch / "more.png").read_bytes()[16:24]), (8 * 18 - 2, 16))
+        self.distbelief("generate", "vae", "--out", "same.png")
+        self.assertEqual((self.scratch / "same.png").read_bytes(), kept, "the run's own seed was 1 too")
 
     def made_anew(self, page):
         (self.scratch / "run" / "report.html").unlink()

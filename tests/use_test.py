@@ -3,16 +3,21 @@ import gzip
 import importlib.util
 import json
 import pathlib
+import random
 import sys
 import textwrap
 
 import program
 import read_safetensors
+from images import png
 from program import RESNET
 
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 SMALL = {**RESNET, "model.name": "cnn"}
 STILL = {"train.lr": 1e-30, "train.max_steps": 1, "train.epochs": 0, "train.momentum": 0.0}
+
+
+ARTICLES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
 
 
 def has_torch():
@@ -86,6 +91,14 @@ class ExportTest(UseTest):
             """, pathlib.Path(__file__).parent)
         self.assertEqual(lines, "(5, 10) torch.int64\n")
 
+    def test_what_a_trace_cannot_hold_is_refused_with_the_reason(self):
+        self.train("run", {**program.GPT, "train.max_steps": 2}, "--workers", 1)
+        refused = self.distbelief("export", "run", "--to", "torchscript", "out.pt", code=2).err
+        self.assertIn("depends on the size of the batch", refused)
+        self.assertIn("safetensors or state_dict", refused)
+        self.assertFalse((self.scratch / "out.pt").exists())
+        self.distbelief("export", "run", "--to", "state_dict", "out.pth")
+
 
 class PredictTest(UseTest):
     def test_files_rows_and_test_samples_get_the_same_answers(self):
@@ -98,26 +111,71 @@ class PredictTest(UseTest):
             [",".join(f"p{i}" for i in range(784))] + [",".join(map(str, image)) for image in images]) + "\n")
         for i, image in enumerate(images):
             (self.scratch / f"{i}.pgm").write_bytes(b"P5\n# a comment\n28 28\n255\n" + image)
-            (self.scratch / f"{i}.ppm").write_bytes(b"P6 56 56 255\n" + self.doubled(image))
-        for given in (["test:0-3"], ["rows.csv"], [f"{i}.pgm" for i in range(4)], [f"{i}.ppm" for i in range(4)]):
+            (self.scratch / f"{i}.ppm").write_bytes(b"P6 28 28 255\n" + bytes(v for value in image for v in 3 * [value]))
+            (self.scratch / f"{i}.png").write_bytes(png(28, 28, image))
+        for given in (["test:0-3"], ["rows.csv"], *([f"{i}.{kind}" for i in range(4)] for kind in ("pgm", "ppm", "png"))):
             answers = json.loads(self.distbelief("predict", "run", *given, "--json", "--top", 2).out)
             self.assertEqual([answer["classes"][0]["class"] for answer in answers],
                              [sample["predicted"] for sample in wanted], given)
             for answer, sample in zip(answers, wanted):
                 self.assertEqual(len(answer["classes"]), 2)
                 self.assertAlmostEqual(answer["classes"][0]["probability"], sample["probability"], places=5)
-        self.assertRegex(self.distbelief("predict", "run", "test:0").out, r"^test:0: \d \(\d+\.\d %\), \d ")
+                self.assertEqual(answer["classes"][0]["name"], ARTICLES[sample["predicted"]])
+        self.assertRegex(self.distbelief("predict", "run", "test:0").out, r"^test:0: [A-Z][\w/ -]+ \(\d+\.\d %\), [A-Z]")
         self.refusals()
 
-    def doubled(self, image):
-        rows = [image[28 * y:28 * (y + 1)] for y in range(28)]
-        return b"".join(bytes([value]) * 6 for y in range(56) for value in rows[y // 2])
+    def test_photographs_are_read_as_in_training(self):
+        for name, level in (("dark", 30), ("light", 200)):
+            (self.scratch / "photos" / name).mkdir(parents=True)
+            for i in range(10):
+                (self.scratch / "photos" / name / f"{i}.png").write_bytes(png(24, 18, bytes([level + i]) * 24 * 18))
+        self.train("run", {"model.name": "mlp", "model.hidden": [8], "data.name": "image_folder", "data.path": "photos",
+                           "data.resize": 16, "data.crop": 12, "train.batch_size": 4, "train.epochs": 8}, "--workers", 1)
+        answers = json.loads(self.distbelief("predict", "run", "photos/dark/3.png", "photos/light/4.png", "--json").out)
+        self.assertEqual([answer["classes"][0]["name"] for answer in answers], ["dark", "light"])
+        kept = json.loads((self.scratch / "run" / "predictions.json").read_text())
+        self.assertEqual(kept["names"], ["dark", "light"])
+        self.assertIn("dark taken for dark", (self.scratch / "run" / "report.html").read_text())
+
+    def test_rows_of_tables_have_categories_and_gaps(self):
+        noise = random.Random(2)
+        rows = [(noise.randrange(1, 7), noise.choice(["Ulm", "Bonn"]), noise.choice(["", "1", "2"])) for _ in range(200)]
+        table = self.scratch / "prices.csv"
+        table.write_text("rooms,town,bath,price\n" + "".join(
+            f"{rooms},{town},{bath},{1000 * rooms + 900 * (town == 'Bonn') + 500 * (bath == '2')}.5\n" for rooms, town, bath in rows))
+        common = {"model.name": "mlp", "model.hidden": [16], "data.name": "csv", "data.path": str(table),
+                  "train.batch_size": 10, "train.epochs": 20, "train.optimizer": "adamw", "train.lr": 0.01}
+        self.train("values", {**common, "data.standardize_target": True}, "--workers", 1)
+        (self.scratch / "asked.csv").write_text("town,rooms,bath,note\nBonn,5,2,x\nUlm,1,,y\nParis,3,NA,z\n")
+        answers = json.loads(self.distbelief("predict", "values", "asked.csv", "--json").out)
+        self.assertEqual([answer["input"] for answer in answers], ["asked.csv:2", "asked.csv:3", "asked.csv:4"])
+        for answer, wanted in zip(answers, (6400, 1000)):  # in the target's own units
+            self.assertAlmostEqual(answer["values"][0], wanted, delta=400)
+        self.train("classes", {**common, "data.target": "town", "data.ignore": "price", "train.max_steps": 5}, "--workers", 1)
+        self.assertRegex(self.distbelief("predict", "classes", "asked.csv").out, r"^asked.csv:2: (Ulm|Bonn) \(\d+")
+        (self.scratch / "bad.csv").write_text("town,bath\nUlm,2\n")
+        self.assertIn("line 1: column 'rooms' is wanted", self.distbelief("predict", "values", "bad.csv", code=2).err)
+
+    def test_text_is_continued_or_filled_in(self):
+        (self.scratch / "abc.txt").write_text("abcdabcdabcdabcd" * 40)
+        text = {"data.name": "text", "data.path": "abc.txt", "data.length": 8, "data.stride": 3, "train.batch_size": 16, "train.epochs": 5,
+                "train.optimizer": "adamw", "train.lr": 0.01, "model.layers": 1, "model.width": 16, "model.heads": 2}
+        self.train("next", {**text, "model.name": "gpt"}, "--workers", 1)
+        (self.scratch / "asked.txt").write_text("abcdabcdabcdabcda")
+        answers = json.loads(self.distbelief("predict", "next", "text:abc", "asked.txt", "--json", "--top", 1).out)
+        self.assertEqual([answer["classes"][0]["name"] for answer in answers], ["d", "b"])
+        self.assertIn('text:abc: "d" (', self.distbelief("predict", "next", "text:abc").out)
+        self.assertIn("there is no text", self.distbelief("predict", "next", "text:", code=2).err)
+        self.train("hidden", {**text, "model.name": "bert", "train.max_steps": 3}, "--workers", 1)
+        filled = json.loads(self.distbelief("predict", "hidden", "text:ab[MASK]d", "--json").out)
+        self.assertEqual(len(filled[0]["classes"]), 3)
+        self.assertIn("write [MASK]", self.distbelief("predict", "hidden", "text:abcd", code=2).err)
 
     def refusals(self):
-        for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "its header wants"),
-                                     ("bomb.ppm", b"P6 99999999 99999999 255\n", "claims 99999999 x 99999999 pixels"),
-                                     ("few.csv", b"1,2,3\n", "3 numbers; this network takes 784"),
-                                     ("words.csv", b"a,b\nc,d\n", "words.csv:2: a field is no number")):
+        for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "short.pgm', byte 20: damaged PNM: it ends after 20 bytes, its header wants 797"),
+                                     ("bomb.ppm", b"P6 99999999 99999999 255\n", "99999999 x 99999999 pixels"),
+                                     ("few.csv", b"1,2,3\n", "line 1: 3 numbers; this network takes images [1, 28, 28]"),
+                                     ("words.csv", b"a,b\nc,d\n", "line 2: 2 fields are no numbers")):
             (self.scratch / name).write_bytes(data)
             self.assertIn(expected, self.distbelief("predict", "run", name, code=2).err)
         self.assertIn("numbers from 0 to 63", self.distbelief("predict", "run", "test:64", code=2).err)
@@ -174,6 +232,18 @@ class TorchScriptTest(UseTest):
             """, DATA)
         self.assertAlmostEqual(float(accuracy), two["test_accuracy"], places=4)
         self.goes_on_elsewhere(two)
+
+    def test_shares_of_it_make_the_same_network(self):
+        job = {**self.JOB, "train.max_steps": 12, "train.epochs": 0, "data.test_limit": 100}
+        wanted = self.train("whole", job, "--workers", 2)["weights_sha256"]
+        for zero in (2, 3):
+            shared = self.train(f"zero{zero}", {**job, "parallel.zero": zero}, "--workers", 2)
+            self.assertEqual((shared["zero"], shared["weights_sha256"]), (zero, wanted))
+        self.distbelief("export", "zero3", "--to", "torchscript", "back.pt")
+        self.assertEqual(self.python("""
+            import torch
+            print(tuple(torch.jit.load("back.pt")(torch.zeros(3, 1, 28, 28)).shape))
+            """), "(3, 10)\n")
 
     def goes_on_elsewhere(self, trained):
         (self.scratch / "two").rename(self.scratch / "moved")

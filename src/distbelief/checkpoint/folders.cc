@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "distbelief/checkpoint/durable_file.h"
+#include "distbelief/base/durable_file.h"
 
 namespace distbelief::checkpoint {
 namespace {

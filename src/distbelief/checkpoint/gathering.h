@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "distbelief/base/error.h"
-#include "distbelief/checkpoint/durable_file.h"
+#include "distbelief/base/durable_file.h"
 
 namespace distbelief::checkpoint {
 

@@ -11,7 +11,7 @@ namespace distbelief::checkpoint {
 SafetensorsStamp write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                                    const Metadata& metadata, const AtPoint& at) {
   const EncodedHeader header = encode_header(tensors, metadata);
-  DurableFile file(path, header.bytes.size() + header.data_bytes, at);
+  DurableFile file(path, {.bytes_needed = header.bytes.size() + header.data_bytes, .at = at});
   SafetensorsStamp stamp;
   std::uint64_t offset = 0;
   const auto write = [&](const std::string& name, const void* data, std::size_t bytes) {

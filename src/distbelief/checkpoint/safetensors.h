@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "distbelief/checkpoint/durable_file.h"
+#include "distbelief/base/durable_file.h"
 #include "distbelief/checkpoint/mapped_file.h"
 #include "distbelief/checkpoint/tensor_index.h"
 

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "distbelief/checkpoint/durable_file.h"
+#include "distbelief/base/durable_file.h"
 #include "distbelief/checkpoint/folders.h"
 #include "distbelief/checkpoint/manifest.h"
 

@@ -4,15 +4,15 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
-#include "distbelief/cli/job_file.h"
-#include "distbelief/model/random.h"
-#include "distbelief/report/png_file.h"
-#include "distbelief/train/job.h"
+#include "distbelief/cli/run_model.h"
+#include "distbelief/data/text.h"
+#include "distbelief/report/picture.h"
+#include "distbelief/train/generated.h"
 #include "distbelief/train/sampling_text.h"
-#include "distbelief/train/state_file.h"
 #include "distbelief/train/task.h"
 
 namespace distbelief::cli {
@@ -21,7 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kByteTokens = 256;
-constexpr int kSheetColumns = 8;
 
 struct GenerateFlags {
   std::string run_dir;
@@ -33,84 +32,82 @@ struct GenerateFlags {
   bool json = false;
 };
 
-train::PreparedJob trained_job(const fs::path& run_dir) {
-  if (!fs::exists(run_dir / "job.toml") || !fs::exists(run_dir / "model.safetensors"))
+// The text's tokens as data set 'text' has them; other sets of 256 tokens are taken for bytes.
+class PromptText {
+ public:
+  explicit PromptText(const train::PreparedJob& job) {
+    if (job.config.data.name == "text")
+      vocabulary_ = data::learn_vocabulary(job.config.data);
+    else if (job.shape.classes == kByteTokens)
+      vocabulary_.emplace(data::TextLevel::kBytes, "", "", 0);
+  }
+  bool knows_text() const { return vocabulary_.has_value(); }
+  std::vector<std::int64_t> encode(const std::string& text) const {
+    const std::vector<std::uint32_t> tokens = vocabulary_->encode(text, "--prompt", 0);
+    return {tokens.begin(), tokens.end()};
+  }
+  std::string decode(const std::vector<std::int64_t>& tokens) const {
+    std::string text;
+    for (const std::int64_t token : tokens) text += vocabulary_->decode(std::uint32_t(token));
+    return text;
+  }
+
+ private:
+  std::optional<data::Vocabulary> vocabulary_;
+};
+
+std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const PromptText& text,
+                                        std::int64_t vocabulary) {
+  std::vector<std::int64_t> tokens = flags.tokens;
+  if (!flags.prompt.empty() && !text.knows_text())
     throw Error(
         ErrorCode::kBadInput,
-        fmt::format("{} is not the folder of a run that has ended: it wants job.toml and model.safetensors",
-                    run_dir.string()));
-  Config config = load_job_file(run_dir / "job.toml");
-  config.parallel.pipeline = config.parallel.tensor = config.parallel.zero =
-      1;  // one process holds all of it
-  config.parallel.zero_inside_host = config.parallel.split_features = false;
-  train::PreparedJob job = train::prepare_job(config);
-  train::load_model(*job.network, run_dir / "model.safetensors");
-  job.network->eval();
-  return job;
-}
-
-std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const model::DataShape& shape) {
-  std::vector<std::int64_t> tokens = flags.tokens;
-  if (!flags.prompt.empty() && shape.classes != kByteTokens)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("--prompt wants a model of bytes (256 tokens), this one knows {} tokens; give "
-                            "--tokens 1,2,3 instead",
-                            shape.classes));
-  for (const char letter : flags.prompt) tokens.push_back(std::int64_t(static_cast<unsigned char>(letter)));
+        fmt::format("--prompt wants a model that was trained on data set 'text', or on bytes; this one "
+                    "knows {} tokens; give --tokens 1,2,3 instead",
+                    vocabulary));
+  if (!flags.prompt.empty()) {
+    const std::vector<std::int64_t> words = text.encode(flags.prompt);
+    tokens.insert(tokens.end(), words.begin(), words.end());
+  }
   if (tokens.empty())
     throw Error(ErrorCode::kBadInput, "a language model wants --prompt TEXT or --tokens 1,2,3");
   for (const std::int64_t token : tokens)
-    if (token < 0 || token >= shape.classes)
+    if (token < 0 || token >= vocabulary)
       throw Error(ErrorCode::kBadInput,
-                  fmt::format("token {} is not one of the model's {}", token, shape.classes));
+                  fmt::format("token {} is not one of the model's {}", token, vocabulary));
   return tokens;
 }
 
 int continue_text(const GenerateFlags& flags, const train::PreparedJob& job) {
-  const std::vector<std::int64_t> prompt = prompt_tokens(flags, job.shape);
+  const PromptText text(job);
+  const std::vector<std::int64_t> prompt = prompt_tokens(flags, text, job.shape.classes);
   train::SampleOptions options = flags.sample;
   options.count = flags.count > 0 ? flags.count : 200;
   options.context = job.shape.input[0];
   const std::vector<std::int64_t> added = train::continue_tokens(*job.network, prompt, options);
-  const bool bytes = job.shape.classes == kByteTokens;
-  const std::string text(added.begin(), added.end());
-  if (flags.json)
-    fmt::print("{}\n", nlohmann::json{{"prompt", prompt}, {"tokens", added}}.dump());
-  else if (bytes)
-    fmt::print("{}{}\n", flags.prompt, text);
+  if (flags.json) {
+    nlohmann::json answer{{"prompt", prompt}, {"tokens", added}};
+    if (text.knows_text()) answer["text"] = text.decode(added);
+    fmt::print("{}\n", answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (text.knows_text())
+    fmt::print("{}{}\n", flags.prompt, text.decode(added));
   else
     fmt::print("{} {}\n", fmt::join(prompt, " "), fmt::join(added, " "));
   return 0;
 }
 
-torch::Tensor draw_images(const GenerateFlags& flags, const train::PreparedJob& job, std::int64_t count) {
-  const torch::NoGradGuard no_grad;
-  const model::GeneratorScope randomness(flags.sample.seed);
-  Shape batch = job.shape.input;
-  batch.insert(batch.begin(), count);
-  return job.network->forward(0, torch::zeros(batch));
-}
-
-report::Picture picture_of(const torch::Tensor& image) {
-  const torch::Tensor bytes =
-      (image.clamp(0, 1) * 255).round().to(torch::kUInt8).permute({1, 2, 0}).contiguous();
-  return {.width = int(bytes.size(1)),
-          .height = int(bytes.size(0)),
-          .channels = int(bytes.size(2)),
-          .bytes = {bytes.data_ptr<std::uint8_t>(), bytes.data_ptr<std::uint8_t>() + bytes.numel()}};
-}
-
 int draw_sheet(const GenerateFlags& flags, const train::PreparedJob& job) {
   const std::int64_t count = flags.count > 0 ? flags.count : 64;
-  const torch::Tensor images = draw_images(flags, job, count);
-  if (images.size(1) != 1 && images.size(1) != 3)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("a sheet of samples wants images of 1 or 3 channels, this model draws {}",
-                            images.size(1)));
-  std::vector<report::Picture> pictures;
-  for (std::int64_t i = 0; i < count; ++i) pictures.push_back(picture_of(images[i]));
+  const torch::Tensor images =
+      train::draw_images(job, *job.network, {.count = count, .seed = flags.sample.seed});
+  if (!images.defined())
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("model '{}' generates nothing; gpt, lstm and gru continue text, dcgan and vae draw "
+                    "images",
+                    job.config.model.name));
   const fs::path out = flags.out.empty() ? fs::path(flags.run_dir) / "samples.png" : fs::path(flags.out);
-  report::write_png(out, report::contact_sheet(pictures, kSheetColumns));
+  report::write_png(out, train::sheet_of(images));
   fmt::print("{} images in {}\n", count, out.string());
   return 0;
 }
@@ -118,14 +115,10 @@ int draw_sheet(const GenerateFlags& flags, const train::PreparedJob& job) {
 int generate(const GenerateFlags& flags, const Invocation& invocation) {
   pin_or_restart(invocation);
   torch::set_num_threads(1);
-  const train::PreparedJob job = trained_job(flags.run_dir);
+  const train::PreparedJob job = load_run(flags.run_dir, {}).job;
+  job.network->eval();
   const std::string task = train::task_name(job.config, job.data.train->spec());
-  if (task == "gan") return draw_sheet(flags, job);
-  if (task == "classification" && job.shape.tokens) return continue_text(flags, job);
-  throw Error(ErrorCode::kBadInput,
-              fmt::format("model '{}' of task '{}' generates nothing; gpt, lstm and gru continue text, dcgan "
-                          "draws images",
-                          job.config.model.name, task));
+  return task == "classification" && job.shape.tokens ? continue_text(flags, job) : draw_sheet(flags, job);
 }
 
 }  // namespace
@@ -134,7 +127,7 @@ void add_generate(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App* command = app.add_subcommand("generate", "continue a text, or draw images, with a trained model");
   command->add_option("run", flags->run_dir, "run folder")->required();
-  command->add_option("--prompt", flags->prompt, "text to continue, for models of bytes");
+  command->add_option("--prompt", flags->prompt, "text to continue");
   command->add_option("--tokens", flags->tokens, "tokens to continue: 1,2,3")->delimiter(',');
   command->add_option("--count", flags->count, "tokens to add (200), or images to draw (64)")
       ->check(CLI::Range(1, 1000000));

@@ -6,33 +6,37 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "distbelief/base/error.h"
-#include "distbelief/cli/pnm.h"
 #include "distbelief/data/idx.h"
+#include "distbelief/data/random_access_file.h"
+#include "distbelief/data/registry.h"
+#include "distbelief/data/table_field.h"
+#include "distbelief/data/table_query.h"
+#include "distbelief/data/table_source.h"
+#include "distbelief/data/text.h"
 
 namespace distbelief::cli {
 namespace {
 
+constexpr std::string_view kTest = "test:", kText = "text:", kMask = "[MASK]";
+constexpr std::uint64_t kMostPromptBytes = std::uint64_t{64} << 20;
+
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kBadInput, message); }
 
-bool takes_images(const data::SampleSpec& spec) {
-  return spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3;
+// What the network takes, for people.
+std::string wanted_by(const data::SampleSpec& spec) {
+  if (spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3)
+    return fmt::format("images {}", distbelief::to_string(spec.input_shape));
+  if (spec.input_type == ElementType::kInt64)
+    return fmt::format("{} tokens per sample", element_count(spec.input_shape));
+  return fmt::format("{} numbers per sample", element_count(spec.input_shape));
 }
 
 void require_images(const data::SampleSpec& spec, const std::string& input) {
-  if (!takes_images(spec))
-    refuse(fmt::format("{}: this network takes {} numbers per sample, not images; give rows of a .csv", input,
-                       element_count(spec.input_shape)));
-}
-
-void add_image(const std::string& input, GivenSamples& samples) {
-  const data::SampleSpec& spec = samples.spec();
-  require_images(spec, input);
-  const PlanarPixels fitted =
-      fit(read_pnm(input), {int(spec.input_shape[0]), int(spec.input_shape[1]), int(spec.input_shape[2])});
-  samples.add(input, fitted.pixels.data());
+  const bool takes = spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3 &&
+                     (spec.input_shape[0] == 1 || spec.input_shape[0] == 3);
+  if (!takes) refuse(fmt::format("{}: this network takes {}, not images", input, wanted_by(spec)));
 }
 
 void add_idx(const std::string& input, GivenSamples& samples) {
@@ -48,61 +52,45 @@ void add_idx(const std::string& input, GivenSamples& samples) {
     samples.add(fmt::format("{}:{}", input, i), images.elements.data() + i * size);
 }
 
-// Empty when a field is no number.
-std::vector<double> numbers_of(const std::string& line) {
-  std::vector<double> values;
-  for (std::size_t begin = 0; begin <= line.size();) {
-    const std::size_t end = std::min(line.find_first_of(",;\t", begin), line.size());
-    std::size_t first = line.find_first_not_of(' ', begin);
-    double value = 0;
-    if (first == std::string::npos || first >= end) return {};
-    const auto result = std::from_chars(line.data() + first, line.data() + end, value);
-    if (result.ec != std::errc() ||
-        line.find_first_not_of(" \r", std::size_t(result.ptr - line.data())) < end)
-      return {};
-    values.push_back(value);
-    begin = end + 1;
-  }
-  return values;
-}
-
 template <typename T>
 void add_values(const std::string& name, const std::vector<double>& values, GivenSamples& samples) {
-  std::vector<T> row;
-  for (const double value : values) row.push_back(T(value));
+  const std::vector<T> row(values.begin(), values.end());
   samples.add(name, row.data());
 }
 
-void add_row(const std::string& name, const std::vector<double>& values, GivenSamples& samples) {
+void add_row(const data::CsvReader& row, const std::string& name, const std::vector<double>& values,
+             GivenSamples& samples) {
   const data::SampleSpec& spec = samples.spec();
   if (std::int64_t(values.size()) != element_count(spec.input_shape))
-    refuse(fmt::format("{}: {} numbers; this network takes {}", name, values.size(),
-                       element_count(spec.input_shape)));
+    throw row.fault(fmt::format("{} numbers; this network takes {}", values.size(), wanted_by(spec)));
   const double most = spec.input_type == ElementType::kUint8   ? 255
                       : spec.input_type == ElementType::kInt64 ? double(spec.classes - 1)
                                                                : 0;
   if (spec.input_type != ElementType::kFloat32 &&
       std::any_of(values.begin(), values.end(), [&](double value) { return !(value >= 0 && value <= most); }))
-    refuse(fmt::format("{}: numbers must be from 0 to {}", name, most));
+    throw row.fault(fmt::format("numbers must be from 0 to {}", most));
   if (spec.input_type == ElementType::kUint8) add_values<std::uint8_t>(name, values, samples);
   if (spec.input_type == ElementType::kInt64) add_values<std::int64_t>(name, values, samples);
   if (spec.input_type == ElementType::kFloat32) add_values<float>(name, values, samples);
 }
 
-void add_table(const std::string& input, GivenSamples& samples) {
-  std::ifstream file(input);
-  std::string line;
-  for (std::size_t number = 1; std::getline(file, line); ++number) {
-    if (line.find_first_not_of(" \r\t") == std::string::npos) continue;
-    const std::vector<double> values = numbers_of(line);
-    if (values.empty() && number == 1) continue;  // names of columns
-    if (values.empty()) refuse(fmt::format("{}:{}: a field is no number", input, number));
-    add_row(fmt::format("{}:{}", input, number), values, samples);
+// Rows of the numbers that the network takes, for what was not trained on a table.
+void add_numbers(const std::string& input, GivenSamples& samples) {
+  data::CsvReader row(input, data::guess_delimiter(input));
+  std::vector<double> values;
+  for (bool first = true; row.next(); first = false) {
+    values.resize(row.size());
+    std::size_t bad = 0;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      bad += data::parse_number(data::trimmed(row[i]), values[i]) ? 0 : 1;
+    if (bad > 0 && first) continue;  // names of columns
+    if (bad > 0) throw row.fault(fmt::format("{} fields are no numbers", bad));
+    add_row(row, fmt::format("{}:{}", input, row.line()), values, samples);
   }
 }
 
 void add_test_samples(const std::string& input, const data::Source& test, GivenSamples& samples) {
-  const std::string range = input.substr(std::strlen("test:"));
+  const std::string range = input.substr(kTest.size());
   std::uint64_t first = 0, last = 0;
   const char* const end = range.data() + range.size();
   auto result = std::from_chars(range.data(), end, first);
@@ -121,6 +109,10 @@ void add_test_samples(const std::string& input, const data::Source& test, GivenS
   }
 }
 
+bool has_ending(const std::string& input, std::initializer_list<const char*> endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](const char* end) { return input.ends_with(end); });
+}
+
 }  // namespace
 
 GivenSamples::GivenSamples(const data::SampleSpec& spec)
@@ -128,8 +120,10 @@ GivenSamples::GivenSamples(const data::SampleSpec& spec)
   spec_ = spec;
 }
 
-void GivenSamples::add(std::string name, const void* input) {
+void GivenSamples::add(std::string name, const void* input, std::optional<TokenPlace> place) {
+  const std::int64_t length = spec_.input_shape.empty() ? 1 : spec_.input_shape[0];
   names_.push_back(std::move(name));
+  places_.push_back(place.value_or(TokenPlace{.used = length, .asked = length - 1}));
   const auto* begin = static_cast<const std::byte*>(input);
   inputs_.insert(inputs_.end(), begin, begin + bytes_);
 }
@@ -139,16 +133,124 @@ void GivenSamples::read(std::uint64_t index, void* input, void* target) const {
   std::memset(target, 0, element_size(spec_.target_type) * std::size_t(element_count(spec_.target_shape)));
 }
 
-void add_input(const std::string& input, const data::Source& test, GivenSamples& samples) {
-  if (input.starts_with("test:")) return add_test_samples(input, test, samples);
+InputReader::InputReader(const DataConfig& config, const data::Source& test, TokenQuestion question)
+    : test_(test),
+      question_(question) {
+  if (config.name == "csv") table_ = data::learn_table(config);
+  if (config.name == "text") vocabulary_ = data::learn_vocabulary(config);
+  if (config.name == "image_folder" || config.name == "webdataset") {
+    const std::string owner = fmt::format("data set '{}'", config.name);
+    const auto entry = std::find_if(data::data_sets().begin(), data::data_sets().end(),
+                                    [&](const data::DataSetEntry& one) { return one.name == config.name; });
+    images_ = data::image_settings(owner, resolve_options(owner, entry->options, config.options));
+  }
+}
+
+void InputReader::add(const std::string& input, GivenSamples& samples) const {
+  if (input.starts_with(kTest)) return add_test_samples(input, test_, samples);
+  if (input.starts_with(kText)) return add_text(input, input.substr(kText.size()), samples);
   if (!std::filesystem::is_regular_file(input)) refuse(fmt::format("there is no file {}", input));
-  if (input.ends_with(".ppm") || input.ends_with(".pgm")) return add_image(input, samples);
-  if (input.ends_with(".csv") || input.ends_with(".tsv")) return add_table(input, samples);
+  add_file(input, samples);
+}
+
+void InputReader::add_file(const std::string& input, GivenSamples& samples) const {
+  if (data::has_image_ending(input) || has_ending(input, {".ppm", ".pgm"})) return add_image(input, samples);
+  if (has_ending(input, {".csv", ".tsv", ".csv.gz", ".tsv.gz"}))
+    return table_ ? add_rows(input, samples) : add_numbers(input, samples);
   if (input.find("idx3-ubyte") != std::string::npos) return add_idx(input, samples);
+  if (input.ends_with(".txt")) return add_text_file(input, samples);
   refuse(
-      fmt::format("{}: wanted is an image (.ppm, .pgm), a table (.csv), an IDX file of images, or test:N; "
-                  "convert others, e.g. with: convert photo.jpg photo.ppm",
+      fmt::format("{}: wanted is an image (.jpg, .png, .ppm, .pgm), a table (.csv, .tsv), a text (.txt), an "
+                  "IDX file of images, test:N or text:WORDS",
                   input));
+}
+
+void InputReader::add_image(const std::string& input, GivenSamples& samples) const {
+  const data::SampleSpec& spec = samples.spec();
+  require_images(spec, input);
+  data::ImageDecoder& decoder = data::thread_decoder();
+  data::read_whole(input, data::kMostImageBytes, decoder.file_space());
+  std::vector<std::uint8_t> planes(std::size_t(element_count(spec.input_shape)));
+  try {
+    if (images_)
+      decoder.decode(decoder.file_space(), *images_, planes.data());
+    else
+      decoder.cover(
+          decoder.file_space(), std::uint32_t(spec.input_shape[0]),
+          {.width = std::uint32_t(spec.input_shape[2]), .height = std::uint32_t(spec.input_shape[1])},
+          planes.data());
+  } catch (const data::ImageFault& fault) {
+    refuse(fmt::format("'{}', byte {}: {}", input, fault.offset(), fault.what()));
+  }
+  samples.add(input, planes.data());
+}
+
+void InputReader::add_rows(const std::string& input, GivenSamples& samples) const {
+  data::TableQuery rows(input, *table_);
+  std::vector<float> features(static_cast<std::size_t>(table_->features));
+  while (rows.next(features.data())) samples.add(fmt::format("{}:{}", input, rows.line()), features.data());
+}
+
+void InputReader::add_text_file(const std::string& input, GivenSamples& samples) const {
+  std::vector<std::uint8_t> bytes;
+  data::read_whole(input, kMostPromptBytes, bytes);
+  const std::string text(bytes.begin(), bytes.end());
+  if (!vocabulary_ || vocabulary_->level() != data::TextLevel::kSentences)
+    return add_text(input, text, samples);
+  std::uint64_t line = 1;  // a sentence each
+  for (std::size_t at = 0; at < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (text.find_first_not_of(" \t\r", at) < end)
+      add_text(fmt::format("{}:{}", input, line), text.substr(at, end - at), samples);
+    at = end + 1;
+  }
+}
+
+void InputReader::add_text(const std::string& name, const std::string& text, GivenSamples& samples) const {
+  const data::SampleSpec& spec = samples.spec();
+  if (!vocabulary_)
+    refuse(fmt::format("{}: this network takes {}, and was not trained on data set 'text'", name,
+                       wanted_by(spec)));
+  std::vector<std::int64_t> tokens = tokens_of(name, text);
+  const auto length = static_cast<std::size_t>(spec.input_shape[0]);
+  if (tokens.size() > length) tokens.erase(tokens.begin(), tokens.end() - std::ptrdiff_t(length));
+  if (tokens.empty()) refuse(fmt::format("{}: there is no text", name));
+  TokenPlace place{.used = std::int64_t(tokens.size()), .asked = std::int64_t(tokens.size()) - 1};
+  if (question_ == TokenQuestion::kHidden) {
+    const auto hidden = std::find(tokens.begin(), tokens.end(), spec.classes);
+    if (hidden == tokens.end())
+      refuse(fmt::format("{}: this network tells hidden tokens; write {} for one among the last {}", name,
+                         kMask, length));
+    place.asked = hidden - tokens.begin();
+  }
+  tokens.resize(length);
+  samples.add(name, tokens.data(), place);
+}
+
+std::vector<std::int64_t> InputReader::tokens_of(const std::string& name, const std::string& text) const {
+  std::vector<std::int64_t> tokens;
+  if (vocabulary_->level() == data::TextLevel::kSentences) tokens.push_back(data::Vocabulary::kSentenceEnd);
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t mask = question_ == TokenQuestion::kHidden ? text.find(kMask, at) : std::string::npos;
+    const std::size_t end = std::min(mask, text.size());
+    const auto piece = vocabulary_->encode(std::string_view(text).substr(at, end - at), name, at);
+    tokens.insert(tokens.end(), piece.begin(), piece.end());
+    if (mask == std::string::npos) break;
+    tokens.push_back(vocabulary_->size());
+    at = mask + kMask.size();
+  }
+  return tokens;
+}
+
+std::string InputReader::class_name(std::int64_t index) const {
+  const std::vector<std::string>& names = test_.spec().class_names;
+  if (std::size_t(index) < names.size()) return names[std::size_t(index)];
+  return vocabulary_ ? vocabulary_->decode(std::uint32_t(index)) : "";
+}
+
+double InputReader::value(double output) const {
+  if (!table_ || table_->task != data::TableTask::kRegression) return output;
+  return output * table_->target_column().deviation + table_->target_column().mean;
 }
 
 }  // namespace distbelief::cli

@@ -1,33 +1,76 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "distbelief/data/image/decoder.h"
 #include "distbelief/data/source.h"
+#include "distbelief/data/table.h"
+#include "distbelief/data/vocabulary.h"
 
 // What `distbelief predict` is given, as samples like those that the network was trained on.
 namespace distbelief::cli {
+
+// Which tokens of a sample the network sees, and after which of them, or at which, it is asked.
+struct TokenPlace {
+  std::int64_t used = 0;
+  std::int64_t asked = 0;
+};
 
 // Samples in memory. Immutable once filled; targets are 0 where they are not known.
 class GivenSamples final : public data::Source {
  public:
   explicit GivenSamples(const data::SampleSpec& spec);
-  void add(std::string name, const void* input);
+  // Without a place all tokens are seen, and the last is asked about.
+  void add(std::string name, const void* input, std::optional<TokenPlace> place = {});
   std::uint64_t size() const override { return names_.size(); }
   void read(std::uint64_t index, void* input, void* target) const override;
   const std::string& name(std::uint64_t index) const { return names_[index]; }
+  TokenPlace place(std::uint64_t index) const { return places_[index]; }
 
  private:
   std::size_t bytes_;  // of one
   std::vector<std::string> names_;
+  std::vector<TokenPlace> places_;
   std::vector<std::byte> inputs_;
 };
 
-// Adds what `input` names: an image (.ppm, .pgm; cut to the right proportions from its middle and resized),
-// an IDX file of images (plain or .gz), a table (.csv: a row of numbers for each sample, with or without a
-// line of names), or samples of the test set (test:7, test:0-9). Throws Error(kBadInput) with file and line
-// or byte.
-void add_input(const std::string& input, const data::Source& test, GivenSamples& samples);
+// What a model of tokens is asked: what comes next, or what is hidden behind the word [MASK].
+enum class TokenQuestion { kNext, kHidden };
+
+// The way from files to samples that a run's data set takes, and back from numbers to what they stand for. Of
+// tables and texts it is learnt from the training file, which is read. Immutable; any thread may use it.
+class InputReader {
+ public:
+  // `test` outlives it.
+  InputReader(const DataConfig& config, const data::Source& test,
+              TokenQuestion question = TokenQuestion::kNext);
+
+  // Adds what `input` names: an image (JPEG, PNG, PNM), a table (.csv, .tsv), a text (.txt, or text:WORDS),
+  // an IDX file of images (plain or .gz), or samples of the test set (test:7, test:0-9). Throws
+  // Error(kBadInput) with file and line or byte.
+  void add(const std::string& input, GivenSamples& samples) const;
+
+  // What class or token `index` is called; empty when it is known by number only.
+  std::string class_name(std::int64_t index) const;
+  // What the network gives for a value, in the target's own units.
+  double value(double output) const;
+
+ private:
+  void add_file(const std::string& input, GivenSamples& samples) const;
+  void add_image(const std::string& input, GivenSamples& samples) const;
+  void add_rows(const std::string& input, GivenSamples& samples) const;
+  void add_text_file(const std::string& input, GivenSamples& samples) const;
+  void add_text(const std::string& name, const std::string& text, GivenSamples& samples) const;
+  std::vector<std::int64_t> tokens_of(const std::string& name, const std::string& text) const;
+
+  const data::Source& test_;
+  TokenQuestion question_;
+  std::optional<data::ImageSettings> images_;  // of data sets of image files
+  std::optional<data::TableSchema> table_;
+  std::optional<data::Vocabulary> vocabulary_;
+};
 
 }  // namespace distbelief::cli

@@ -7,7 +7,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/cluster/supervision.h"
-#include "distbelief/report/atomic_file.h"
+#include "distbelief/base/durable_file.h"
 
 namespace distbelief::cluster {
 namespace {
@@ -143,7 +143,7 @@ std::int64_t Supervisor::raise_fence() {
   const std::string text = std::to_string(fence_);
   const std::string_view piece = text;
   try {
-    report::write_atomically(path, {&piece, 1});
+    write_atomically(path, {&piece, 1});
   } catch (const Error& error) {  // a full disk does not end a run
     say(error.what());
   }

@@ -59,6 +59,9 @@ CifarSource::CifarSource(const std::vector<std::filesystem::path>& files, const 
     : format_(format) {
   spec_.input_shape = {3, kCifarSide, kCifarSide};
   spec_.classes = format.classes;
+  if (spec_.classes == 10)
+    spec_.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
+                         "dog",      "frog",       "horse", "ship", "truck"};
   spec_.mean = {0.4914F, 0.4822F, 0.4465F};
   spec_.deviation = {0.2470F, 0.2435F, 0.2616F};
   for (const std::filesystem::path& path : files) add(path);

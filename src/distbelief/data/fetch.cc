@@ -12,10 +12,10 @@
 #include <optional>
 #include <system_error>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/data/http.h"
-#include "distbelief/data/whole_file.h"
 
 namespace distbelief::data {
 namespace {
@@ -184,7 +184,7 @@ Fetched fetch(const RemoteSet& set, const FetchOptions& options) {
     unpack_tar(options.folder / set.files.front().name, set.unpacked, options.folder);
     fs::remove(options.folder / set.files.front().name);
   }
-  sync_folder(options.folder);
+  sync_directory(options.folder);
   return fetched;
 }
 

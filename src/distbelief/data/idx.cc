@@ -145,6 +145,7 @@ IdxSource::IdxSource(const std::filesystem::path& images, const std::filesystem:
   spec_.input_type = ElementType::kUint8;
   spec_.input_shape = {1, images_.shape[1], images_.shape[2]};
   spec_.classes = traits.classes;
+  spec_.class_names = traits.class_names;
   spec_.mean = {traits.mean};
   spec_.deviation = {traits.deviation};
   image_bytes_ = static_cast<std::size_t>(element_count(spec_.input_shape));

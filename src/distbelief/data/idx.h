@@ -27,6 +27,7 @@ struct IdxTraits {
   std::int64_t classes = 10;
   float mean = 0.0F;
   float deviation = 1.0F;
+  std::vector<std::string> class_names{};
 };
 
 // Grey images and their classes, decoded into memory.

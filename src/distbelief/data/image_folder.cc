@@ -115,6 +115,7 @@ ImageFolderSource::ImageFolderSource(ImageList list, const ImageSettings& settin
     : list_(std::move(list)),
       settings_(settings) {
   spec_ = image_spec(settings_, static_cast<std::int64_t>(list_.classes().size()));
+  spec_.class_names = list_.classes();
 }
 
 void ImageFolderSource::read(std::uint64_t index, void* input, void* target) const {

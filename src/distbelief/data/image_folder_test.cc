@@ -3,37 +3,23 @@
 #include <gtest/gtest.h>
 
 #include "distbelief/base/refusal.h"
-#include "distbelief/base/scratch_folder.h"
 #include "distbelief/data/image/written_images.h"
+#include "distbelief/data/image_set_fixture.h"
 
 namespace distbelief::data {
 namespace {
 
 using ::testing::IsSubstring;
 
-class ImageFolder : public testing::Test {
+class ImageFolder : public ImageSetFixture {
  protected:
+  ImageFolder() : ImageSetFixture("image_folder") {}
   void image(const std::string& name, std::uint32_t value) {
     const std::filesystem::path path = folder_.path() / name;
     std::filesystem::create_directories(path.parent_path());
     const Drawing plain = draw(8, 8, [=](auto, auto, auto) { return value; });
     write_text(path, has_image_ending(path) && path.extension() != ".png" ? to_jpeg(plain) : to_png(plain));
   }
-  DataSet open(const OptionMap& extra = {}) {
-    DataConfig config;
-    config.name = "image_folder";
-    config.path = folder_.path().string();
-    config.options = {{"resize", std::int64_t{0}}, {"crop", std::int64_t{4}}};
-    for (const auto& [name, value] : extra) config.options[name] = value;
-    return open_data_set(config);
-  }
-  static std::pair<int, std::int64_t> sample(const Source& source, std::uint64_t index) {
-    std::vector<std::uint8_t> planes(48);
-    std::int64_t label = -1;
-    source.read(index, planes.data(), &label);
-    return {planes[0], label};
-  }
-  ScratchFolder folder_;
 };
 
 TEST_F(ImageFolder, ReadsPartsAndClassesInOrder) {

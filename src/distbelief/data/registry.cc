@@ -83,7 +83,12 @@ DataSet open_mnist(const DataConfig& config, const OptionMap&) {
 }
 
 DataSet open_fashion_mnist(const DataConfig& config, const OptionMap&) {
-  return open_idx_folder(usual_folder(config), {.classes = 10, .mean = 0.2860F, .deviation = 0.3530F},
+  return open_idx_folder(usual_folder(config),
+                         {.classes = 10,
+                          .mean = 0.2860F,
+                          .deviation = 0.3530F,
+                          .class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
+                                          "Shirt", "Sneaker", "Bag", "Ankle boot"}},
                          "on Debian: apt-get install dataset-fashion-mnist; elsewhere: distbelief data get "
                          "fashion_mnist; or set "
                          "data.path to the folder that has the four IDX files");

@@ -31,6 +31,28 @@ std::uint64_t shifted_back(std::uint64_t side, std::uint64_t modulus, std::uint6
   return side >= amount ? side - amount : side + modulus - amount;
 }
 
+// A position of the network: the digits of a mixed radix.
+struct Cell {
+  std::uint64_t row = 0;
+  std::uint64_t column = 0;
+};
+
+// From `index` along `rounds`, which permute the cells, until it lands below `size`.
+template <typename Rounds>
+std::uint64_t walked(std::uint64_t index, std::uint64_t size, std::uint64_t columns, Rounds rounds) {
+  do {
+    Cell at{index / columns, index % columns};
+    rounds(at);
+    index = at.row * columns + at.column;
+  } while (index >= size);
+  return index;
+}
+
+// From rows of `columns` to columns; what lies beyond the rows stays.
+std::uint64_t transposed(std::uint64_t index, std::uint64_t rows, std::uint64_t columns) {
+  return index < rows * columns ? index % columns * rows + index / columns : index;
+}
+
 }  // namespace
 
 // The halves are digits of a mixed radix rather than bits (Black and Rogaway, "Ciphers with Arbitrary
@@ -53,35 +75,25 @@ Permutation Permutation::streams(std::uint64_t size, std::uint64_t batch) {
 }
 
 std::uint64_t Permutation::operator()(std::uint64_t index) const {
-  if (stream_batch_ > 0) {
-    const std::uint64_t steps = size_ / stream_batch_;
-    return index < steps * stream_batch_ ? index % stream_batch_ * steps + index / stream_batch_ : index;
-  }
   DISTBELIEF_INVARIANT(index < size_);
-  do {
-    std::uint64_t row = index / columns_;
-    std::uint64_t column = index % columns_;
-    row = shifted(row, rows_, column, keys_[0]);
-    column = shifted(column, columns_, row, keys_[1]);
-    row = shifted(row, rows_, column, keys_[2]);
-    column = shifted(column, columns_, row, keys_[3]);
-    index = row * columns_ + column;
-  } while (index >= size_);
-  return index;
+  if (stream_batch_ > 0) return transposed(index, size_ / stream_batch_, stream_batch_);
+  return walked(index, size_, columns_, [this](Cell& at) {
+    at.row = shifted(at.row, rows_, at.column, keys_[0]);
+    at.column = shifted(at.column, columns_, at.row, keys_[1]);
+    at.row = shifted(at.row, rows_, at.column, keys_[2]);
+    at.column = shifted(at.column, columns_, at.row, keys_[3]);
+  });
 }
 
 std::uint64_t Permutation::index_of(std::uint64_t value) const {
   DISTBELIEF_INVARIANT(value < size_);
-  do {
-    std::uint64_t row = value / columns_;
-    std::uint64_t column = value % columns_;
-    column = shifted_back(column, columns_, row, keys_[3]);
-    row = shifted_back(row, rows_, column, keys_[2]);
-    column = shifted_back(column, columns_, row, keys_[1]);
-    row = shifted_back(row, rows_, column, keys_[0]);
-    value = row * columns_ + column;
-  } while (value >= size_);
-  return value;
+  if (stream_batch_ > 0) return transposed(value, stream_batch_, size_ / stream_batch_);
+  return walked(value, size_, columns_, [this](Cell& at) {
+    at.column = shifted_back(at.column, columns_, at.row, keys_[3]);
+    at.row = shifted_back(at.row, rows_, at.column, keys_[2]);
+    at.column = shifted_back(at.column, columns_, at.row, keys_[1]);
+    at.row = shifted_back(at.row, rows_, at.column, keys_[0]);
+  });
 }
 
 std::uint64_t EpochPlan::steps() const {

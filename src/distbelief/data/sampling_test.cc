@@ -88,6 +88,7 @@ TEST(Permutation, OfStreamsLetsEveryPlaceOfABatchReadOn) {
       EXPECT_EQ(order(step * kBatch + place), order((step - 1) * kBatch + place) + 1);
   std::vector<std::uint64_t> values = listed(order);
   EXPECT_EQ((std::vector(values.end() - 3, values.end())), (std::vector<std::uint64_t>{20, 21, 22}));
+  for (std::uint64_t i = 0; i < kSize; ++i) EXPECT_EQ(order.index_of(order(i)), i);
   std::sort(values.begin(), values.end());
   for (std::uint64_t i = 0; i < kSize; ++i) EXPECT_EQ(values[i], i);
 }

@@ -18,9 +18,10 @@ struct SampleSpec {
   Shape input_shape;  // images: channels, height, width; tokens: length; features: how many
   // kInt64: classes in [0, classes), or what else the task reads in them; kFloat32: values to predict.
   ElementType target_type = ElementType::kInt64;
-  Shape target_shape;        // {} for one class or value per sample; tokens: length
-  std::int64_t classes = 0;  // token sets: the vocabulary; 0: targets are not classes
-  std::vector<float> mean;   // per channel, of input / 255; empty: no normalisation known
+  Shape target_shape;                      // {} for one class or value per sample; tokens: length
+  std::int64_t classes = 0;                // token sets: the vocabulary; 0: targets are not classes
+  std::vector<std::string> class_names{};  // one each, or none where they are known by number only
+  std::vector<float> mean;                 // per channel, of input / 255; empty: no normalisation known
   std::vector<float> deviation;
 };
 

@@ -52,16 +52,17 @@ std::string_view target_field(const TableSchema& schema, const CsvReader& row) {
 
 void TableSchema::encode(const CsvReader& row, TableCell* cells) const {
   require_width(row, columns.size());
-  for (const std::size_t index : inputs) {
-    const TableColumn& column = columns[index];
-    const std::string_view field = trimmed(row[index]);
-    const bool gone = is_missing(missing, field);
-    if (column.role == ColumnRole::kNumeric)
-      *cells++ = std::bit_cast<TableCell>(gone ? std::numeric_limits<float>::quiet_NaN()
-                                               : static_cast<float>(number_of(row, column, field)));
-    else
-      *cells++ = gone ? kMissingCategory : place_of(column.categories, field);
-  }
+  for (const std::size_t index : inputs) *cells++ = encode_field(row, index, index);
+}
+
+TableCell TableSchema::encode_field(const CsvReader& row, std::size_t index, std::size_t place) const {
+  const TableColumn& column = columns[index];
+  const std::string_view field = trimmed(row[place]);
+  const bool gone = is_missing(missing, field);
+  if (column.role == ColumnRole::kNumeric)
+    return std::bit_cast<TableCell>(gone ? std::numeric_limits<float>::quiet_NaN()
+                                         : static_cast<float>(number_of(row, column, field)));
+  return gone ? kMissingCategory : place_of(column.categories, field);
 }
 
 float TableSchema::encode_value(const CsvReader& row) const {

@@ -47,8 +47,10 @@ struct TableSchema {
   // that is missing or new, and a wrong count of fields. A category that training never saw is like none of
   // them.
   void encode(const CsvReader& row, TableCell* cells) const;  // one for each of `inputs`
-  float encode_value(const CsvReader& row) const;             // the target of a regression
-  std::int64_t encode_class(const CsvReader& row) const;      // and of a classification
+  // One of them, whose field stands at another place in the row.
+  TableCell encode_field(const CsvReader& row, std::size_t column, std::size_t place) const;
+  float encode_value(const CsvReader& row) const;         // the target of a regression
+  std::int64_t encode_class(const CsvReader& row) const;  // and of a classification
   void expand(const TableCell* cells, float* features) const;
 };
 

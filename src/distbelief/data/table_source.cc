@@ -29,7 +29,9 @@ TableSource::TableSource(std::shared_ptr<const TableSchema> schema) : schema_(st
   spec_.input_shape = {schema_->features};
   const bool values = schema_->task == TableTask::kRegression;
   spec_.target_type = values ? ElementType::kFloat32 : ElementType::kInt64;
-  spec_.classes = values ? 0 : static_cast<std::int64_t>(schema_->target_column().categories.size());
+  if (values) return;
+  spec_.class_names = schema_->target_column().categories;
+  spec_.classes = static_cast<std::int64_t>(spec_.class_names.size());
 }
 
 void TableSource::add(const CsvReader& row) {

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <optional>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/data/fetch.h"
 #include "distbelief/data/input_file.h"
-#include "distbelief/data/whole_file.h"
 
 // POSIX ustar: blocks of 512 bytes, a header before each file, numbers in octal.
 namespace distbelief::data {
@@ -77,7 +77,7 @@ void extract(InputFile& file, const TarEntry& entry, const RemoteFile& wanted,
   if (entry.bytes != wanted.bytes)
     throw damaged_tar(
         file, fmt::format("{} should have {} bytes, it has {}", entry.name, wanted.bytes, entry.bytes));
-  WholeFile out(folder / wanted.name);
+  DurableFile out(folder / wanted.name, {.bytes_needed = wanted.bytes});
   Sha256 hash;
   read_entry(file, entry.bytes, [&](const std::uint8_t* data, std::uint64_t bytes) {
     out.write(data, bytes);

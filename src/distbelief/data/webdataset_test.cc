@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "distbelief/base/refusal.h"
-#include "distbelief/base/scratch_folder.h"
 #include "distbelief/data/image/written_images.h"
+#include "distbelief/data/image_set_fixture.h"
 #include "distbelief/data/tar_index.h"
 
 namespace distbelief::data {
@@ -19,8 +19,9 @@ std::string plain_png(std::uint32_t value) {
   return to_png(draw(4, 4, [=](auto, auto, auto) { return value; }));
 }
 
-class WebDataset : public testing::Test {
+class WebDataset : public ImageSetFixture {
  protected:
+  WebDataset() : ImageSetFixture("webdataset") {}
   std::filesystem::path tar(const std::string& name, const Members& members) {
     const std::filesystem::path path = folder_.path() / name;
     std::filesystem::create_directories(path.parent_path());
@@ -40,21 +41,6 @@ class WebDataset : public testing::Test {
     archive_write_free(out);
     return path;
   }
-  DataSet open(const OptionMap& extra = {}) {
-    DataConfig config;
-    config.name = "webdataset";
-    config.path = folder_.path().string();
-    config.options = {{"resize", std::int64_t{0}}, {"crop", std::int64_t{4}}};
-    for (const auto& [name, value] : extra) config.options[name] = value;
-    return open_data_set(config);
-  }
-  static std::pair<int, std::int64_t> sample(const Source& source, std::uint64_t index) {
-    std::vector<std::uint8_t> planes(48);
-    std::int64_t label = -1;
-    source.read(index, planes.data(), &label);
-    return {planes[0], label};
-  }
-  ScratchFolder folder_;
 };
 
 TEST_F(WebDataset, ReadsSamplesOfSeveralShards) {

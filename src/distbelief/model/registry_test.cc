@@ -243,6 +243,13 @@ TEST(Registry, DataOfTheWrongKindIsRefusedWithWhatWouldFit) {
   for (const char* name : {"mlp", "cnn", "resnet18"}) {
     EXPECT_TRUE(contains(refusal(name, kText), "wants images [channels, height, width]")) << name;
   }
+  const DataShape table = {.tokens = false, .input = {6}, .values = 1};
+  EXPECT_TRUE(contains(refusal("cnn", table),
+                       "found features [6] with a value to predict; choose data of images, or a model for "
+                       "features such as mlp"));
+  EXPECT_TRUE(
+      contains(refusal("wide_and_deep", kDigits), "found images [1, 28, 28] with 10 classes; choose"));
+  EXPECT_TRUE(contains(refusal("mlp", {.tokens = false, .input = {2}}), "with nothing to predict"));
 }
 
 TEST(Registry, ImagesTooSmallAreRefused) {

@@ -8,16 +8,30 @@
 namespace distbelief::model {
 namespace {
 
-const char* kind_of(const DataShape& shape) {
-  if (shape.tokens) return "tokens";
-  return shape.input.size() == 1 ? "features" : "images";
+struct FoundKind {
+  const char* data;
+  const char* model;  // one that takes such data
+};
+FoundKind kind_of(const DataShape& shape) {
+  if (shape.tokens) return {"tokens", "gpt"};
+  return shape.input.size() == 1 ? FoundKind{"features", "mlp"} : FoundKind{"images", "cnn"};
 }
 
-Error misfit(std::string_view model, std::string_view wanted, const DataShape& shape,
-             std::string_view advice) {
+std::string targets_of(const DataShape& shape) {
+  if (shape.classes > 0) return fmt::format("{} {}", shape.classes, shape.classes == 1 ? "class" : "classes");
+  if (shape.values > 0) return fmt::format("{} to predict", shape.values == 1 ? "a value" : "values");
+  return "nothing to predict";
+}
+
+// `wanted` begins with the kind of data: "images [...] and ...".
+Error misfit(std::string_view model, std::string_view wanted, const DataShape& shape) {
+  const FoundKind found = kind_of(shape);
+  const std::string_view kind = wanted.substr(0, wanted.find(' '));
+  const std::string other =
+      kind == found.data ? "" : fmt::format(", or a model for {} such as {}", found.data, found.model);
   return Error(ErrorCode::kBadInput,
-               fmt::format("model '{}' wants {}, found {} {} with {} classes; {}", model, wanted,
-                           kind_of(shape), to_string(shape.input), shape.outputs(), advice));
+               fmt::format("model '{}' wants {}, found {} {} with {}; choose data of {}{}", model, wanted,
+                           found.data, to_string(shape.input), targets_of(shape), kind, other));
 }
 
 bool all_positive(const std::vector<std::int64_t>& values) {
@@ -34,8 +48,7 @@ Error out_of_range(std::string_view model, const std::string& name, const std::s
 
 void require_images(std::string_view model, const DataShape& shape) {
   if (shape.tokens || shape.input.size() != 3 || !all_positive(shape.input) || shape.outputs() < 1) {
-    throw misfit(model, "images [channels, height, width] and at least one class", shape,
-                 "choose data of images, or a model for tokens such as gpt");
+    throw misfit(model, "images [channels, height, width] and something to predict", shape);
   }
 }
 
@@ -46,15 +59,13 @@ void require_dense(std::string_view model, const DataShape& shape) {
 
 void require_features(std::string_view model, const DataShape& shape) {
   if (shape.tokens || shape.input.size() != 1 || !all_positive(shape.input) || shape.outputs() < 1) {
-    throw misfit(model, "features [count] and something to predict", shape,
-                 "choose a table, or a model for images such as cnn");
+    throw misfit(model, "features [count] and something to predict", shape);
   }
 }
 
 void require_tokens(std::string_view model, const DataShape& shape) {
   if (!shape.tokens || shape.input.size() != 1 || !all_positive(shape.input) || shape.classes < 1) {
-    throw misfit(model, "tokens [length] and a vocabulary", shape,
-                 "choose data of tokens, or a model for images such as cnn");
+    throw misfit(model, "tokens [length] and a vocabulary", shape);
   }
 }
 

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
-#include "distbelief/report/atomic_file.h"
+#include "distbelief/base/durable_file.h"
 #include "distbelief/report/chart.h"
 #include "distbelief/report/page_parts.h"
 #include "distbelief/report/page_style.h"
+#include "distbelief/report/picture.h"
 
 namespace distbelief::report {
 namespace {
@@ -45,6 +47,20 @@ std::string loss_chart(const RunHistory& history, const std::vector<ChartMark>& 
   return render(chart);
 }
 
+// Scores from 0 to 1, by name: an rmse below 1 is no share.
+bool is_share(const std::string& score) {
+  static const std::set<std::string> shares{"accuracy",
+                                            "top5",
+                                            "f1",
+                                            "auc",
+                                            "iou",
+                                            "cluster_purity",
+                                            "label_error",
+                                            "real_recognised",
+                                            "generated_recognised"};
+  return shares.contains(score);
+}
+
 // Shares are drawn together in percent; what else validation measures gets a chart of its own.
 std::string validation_charts(const RunHistory& history, const std::vector<ChartMark>& marks) {
   Chart shares{.id = "accuracy",
@@ -57,10 +73,8 @@ std::string validation_charts(const RunHistory& history, const std::vector<Chart
   int colour = 3;
   for (const auto& [name, curve] : history.validations()) {
     if (name == "test_loss" || name.ends_with("_seconds")) continue;
-    bool is_share = true;
-    for (const CurvePiece& piece : curve.pieces()) is_share = is_share && piece.low >= 0 && piece.high <= 1;
     const std::string shown = name.substr(std::string("test_").size());
-    if (is_share) {
+    if (is_share(shown)) {
       shares.series.push_back({shown, colour, &curve, 100});
       colour = colour % 6 + 1;
     } else {
@@ -73,7 +87,7 @@ std::string validation_charts(const RunHistory& history, const std::vector<Chart
     }
   }
   shares.y_most = 100;
-  if (shares.series.size() > 1) shares.title = "Test scores";
+  if (shares.series.size() != 1 || shares.series[0].name != "accuracy") shares.title = "Test scores";
   return (shares.series.empty() && !others.empty() ? "" : render(shares)) + others;
 }
 
@@ -115,6 +129,14 @@ std::string header(const PageContent& content) {
       R"html(<h1>{}<span class="status" style="--s:var({})">{}</span></h1><p class="soft">{}{}</p>)html",
       escape_html(content.name), colour, escape_html(status), began,
       short_time(history.end() - history.begin()));
+}
+
+// Of a generator: what it draws.
+std::string generated_part(const std::string& png) {
+  if (!png.starts_with("\x89PNG")) return "";
+  return R"(<h2>Samples</h2><figure id="generated"><figcaption>What the network draws from noise</figcaption>)"
+         R"(<img class="sheet" alt="images that the network has generated" src="data:image/png;base64,)" +
+         base64(png) + R"("></figure>)";
 }
 
 std::string details_of_job(const std::string& job) {
@@ -163,13 +185,13 @@ std::string render_page(const PageContent& content) {
                  .marks = by_step});
   out += time_charts(history, marks_by_time(events, history.begin()));
   out += worker_balance(content.summary) + "</div>";
-  out += prediction_parts(content.predictions);
+  out += prediction_parts(content.predictions) + generated_part(content.samples);
   out += event_table(events, history) + details_of_job(content.job);
   return out + "</main><script>" + kPageScript + "</script></body></html>\n";
 }
 
 void write_page(const std::filesystem::path& run_dir, const RunHistory& history, double refresh_seconds) {
-  constexpr std::size_t kLongestJob = 1 << 18;
+  constexpr std::size_t kLongestJob = 1 << 18, kLargestSheet = 4 << 20;
   const Json summary = read_json(run_dir / "summary.json");
   const Json predictions = read_json(run_dir / "predictions.json");
   const std::string name = std::filesystem::absolute(run_dir).lexically_normal().filename().string();
@@ -179,6 +201,7 @@ void write_page(const std::filesystem::path& run_dir, const RunHistory& history,
        .summary = summary,
        .predictions = predictions,
        .job = read_text(run_dir / "job.toml", kLongestJob),
+       .samples = read_text(run_dir / "samples.png", kLargestSheet),
        .refresh_seconds = refresh_seconds});
   const std::string_view pieces[] = {page};
   write_atomically(run_dir / "report.html", pieces);

@@ -45,6 +45,7 @@ vertical-align:top}td:last-child{overflow-wrap:anywhere}
 .kind{white-space:nowrap;font-weight:600}.kind.loss{color:var(--c5)}.kind.scaling{color:var(--c4)}.kind.checkpoint{
 color:var(--c3)}
 .samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(76px,1fr));gap:10px;margin:8px 0 14px}
+img.sheet{width:min(100%,640px);image-rendering:pixelated;border-radius:6px}
 .samples div{font-size:12.5px;line-height:1.35;overflow-wrap:anywhere}
 .samples img{width:100%;aspect-ratio:1;object-fit:contain;image-rendering:pixelated;border-radius:6px;background:var(--bg)}
 .right b{color:var(--c3)}.wrong b{color:var(--c5)}

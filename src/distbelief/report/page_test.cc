@@ -69,6 +69,40 @@ TEST(Page, ConfusionMatrixHasACellForEachPair) {
   EXPECT_NE(page.find("&lt;b&gt;"), std::string::npos);
 }
 
+TEST(Page, ScoresOfEveryTaskAreDrawn) {
+  const ScratchFolder scratch;
+  std::ofstream file(scratch.path() / "metrics.jsonl");
+  for (int step = 1; step <= 3; ++step)
+    file << Json{{"step", step},
+                 {"unix_seconds", 1'000'000 + step},
+                 {"test_loss", 1.0},
+                 {"test_metrics", {{"rmse", 0.5 / step}, {"iou", 0.2 * step}, {"perplexity", 9.0 / step}}}}
+         << "\n";
+  file.close();
+  RunHistory history(scratch.path());
+  history.read_new();
+  const std::string page =
+      render_page({.history = history, .name = "run", .summary = Json(), .predictions = Json(), .job = ""});
+  EXPECT_NE(page.find(R"(<figure id="test_rmse">)"), std::string::npos) << "below 1, and yet no share";
+  EXPECT_NE(page.find(R"(<figure id="test_perplexity">)"), std::string::npos);
+  EXPECT_EQ(page.find(R"(<figure id="test_iou">)"), std::string::npos) << "with the shares";
+  EXPECT_NE(page.find("Test scores"), std::string::npos);
+}
+
+TEST(Page, ShowsWhatAGeneratorDraws) {
+  const ScratchFolder scratch;
+  const RunHistory history(scratch.path());
+  write_page(scratch.path(), history, 0);
+  EXPECT_EQ(read_text(scratch.path() / "report.html").find(R"(<figure id="generated">)"), std::string::npos);
+  std::ofstream(scratch.path() / "samples.png") << "\x89PNG and so on";
+  write_page(scratch.path(), history, 0);
+  EXPECT_NE(read_text(scratch.path() / "report.html").find("data:image/png;base64,iVBORyBhbmQgc28gb24="),
+            std::string::npos);
+  std::ofstream(scratch.path() / "samples.png") << "something else";
+  write_page(scratch.path(), history, 0);
+  EXPECT_EQ(read_text(scratch.path() / "report.html").find(R"(<figure id="generated">)"), std::string::npos);
+}
+
 TEST(PageWriter, WritesWhileTheRunGoesOnAndAtItsEnd) {
   const ScratchFolder scratch;
   write_metrics(scratch.path(), 5);

@@ -113,13 +113,18 @@ void RunHistory::take_phases(const Json& line, double time) {
 }
 
 void RunHistory::take_validation(const Json& line, std::int64_t step) {
-  for (const auto& [key, value] : line.items()) {
-    if (!key.starts_with("test_") || !value.is_number()) continue;
-    if (!validations_.contains(key) && validations_.size() == kMostValidations) continue;
+  const auto take = [&](const std::string& key, const Json& value) {
+    if (!value.is_number()) return;
+    if (!validations_.contains(key) && validations_.size() == kMostValidations) return;
     Curve& curve = validations_[key];
     curve.cut(double(step));
     curve.add(double(step), value.get<double>());
-  }
+  };
+  for (const auto& [key, value] : line.items())
+    if (key.starts_with("test_")) take(key, value);
+  const auto named = line.find("test_metrics");  // accuracy is there too, and is the same
+  if (named == line.end() || !named->is_object()) return;
+  for (const auto& [name, value] : named->items()) take("test_" + name, value);
 }
 
 void RunHistory::take_event(const Json& line) {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "distbelief/report/atomic_file.h"
+#include "distbelief/base/durable_file.h"
 
 namespace distbelief::report {
 namespace {

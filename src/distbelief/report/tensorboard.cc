@@ -134,6 +134,9 @@ void TensorBoardFile::take(const nlohmann::json& line) {
     if (key == "phase_seconds" && value.is_object())
       for (const auto& [phase, seconds] : value.items())
         append(scalar_event(time, step, "phase_seconds/" + phase, float(number(seconds))));
+    if (key == "test_metrics" && value.is_object())
+      for (const auto& [name, score] : value.items())
+        if (name != "accuracy") append(scalar_event(time, step, "test/" + name, float(number(score))));
     if (!value.is_number() || key == "step" || key == "unix_seconds") continue;
     append(scalar_event(time, step, (key.starts_with("test_") ? "test/" + key.substr(5) : "train/" + key),
                         float(number(value))));

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
-#include "distbelief/report/atomic_file.h"
 
 namespace distbelief::report {
 namespace {

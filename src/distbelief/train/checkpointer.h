@@ -48,7 +48,7 @@ class Checkpointer {
   void set_fence(std::function<bool()> may_commit);
 
   // For fault injection, before the first save: called on the writer's thread at each point of a save.
-  void set_fault_point(checkpoint::AtPoint at) { at_ = std::move(at); }
+  void set_fault_point(AtPoint at) { at_ = std::move(at); }
 
   using Kind = checkpoint::Writer::Kind;
   // Collective. Who writes copies the state, after waiting for a save that is still being written, and
@@ -81,7 +81,7 @@ class Checkpointer {
   std::size_t keep_;
   std::string build_;
   std::function<bool()> may_commit_;
-  checkpoint::AtPoint at_;
+  AtPoint at_;
   bool writes_ = false;
   int part_ = 0;
   int parts_ = 1;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "distbelief/report/png.h"
+#include "distbelief/report/picture.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/evaluation.h"
 #include "distbelief/train/task.h"
@@ -36,11 +36,11 @@ std::string thumbnail(const data::Source& samples, std::uint64_t index) {
   std::vector<std::uint8_t> pixels(std::size_t(element_count(spec.input_shape)));
   std::int64_t target = 0;
   samples.read(index, pixels.data(), &target);
-  return report::base64(report::encode_png({.channels = int(spec.input_shape[0]),
-                                            .height = int(spec.input_shape[1]),
-                                            .width = int(spec.input_shape[2]),
-                                            .pixels = pixels},
-                                           kThumbnail));
+  const report::PlanarImage image{.channels = int(spec.input_shape[0]),
+                                  .height = int(spec.input_shape[1]),
+                                  .width = int(spec.input_shape[2]),
+                                  .pixels = pixels};
+  return report::base64(report::encode_png(report::picture_of(image, kThumbnail)));
 }
 
 Json to_json(const data::Source& samples, const std::vector<Answer>& answers) {
@@ -72,11 +72,13 @@ class AnswerTally {
   Json result(const data::Source& samples) const {
     Json cells = Json::array();
     for (const auto& [cell, count] : cells_) cells.push_back({cell.first, cell.second, count});
-    return {{"samples", count_},
-            {"classes", samples.spec().classes},
-            {"confusion", cells},
-            {"first", to_json(samples, first_)},
-            {"mistakes", to_json(samples, mistakes_)}};
+    Json found{{"samples", count_},
+               {"classes", samples.spec().classes},
+               {"confusion", cells},
+               {"first", to_json(samples, first_)},
+               {"mistakes", to_json(samples, mistakes_)}};
+    if (!samples.spec().class_names.empty()) found["names"] = samples.spec().class_names;
+    return found;
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/compute/schedule.h"
 #include "distbelief/train/fence.h"
+#include "distbelief/train/generated.h"
 #include "distbelief/train/predictions.h"
 #include "distbelief/train/state_file.h"
 
@@ -65,8 +66,10 @@ report::Summary Trainer::run(const Start& start) {
   if (is_root() && status_ != "handed over") {
     write_model(summary);
     // A network that no worker has whole is scored by `distbelief report --score`.
-    if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted")
+    if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted") {
       keep_predictions(*stages_[0].network, *job_.data.test, *test_batches_, options_.run_dir);
+      keep_samples(job_, *stages_[0].network, options_.run_dir);
+    }
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
   }

@@ -6,7 +6,9 @@
 #include <cctype>
 
 #include "distbelief/base/error.h"
+#include "distbelief/data/image/orientation.h"
 #include "distbelief/data/image/png.h"
+#include "distbelief/data/image/pnm.h"
 
 namespace distbelief::data {
 namespace {
@@ -18,7 +20,7 @@ bool is_jpeg(std::span<const std::uint8_t> file) {
 }
 
 ImageFault neither_kind() {
-  return ImageFault(0, "neither JPEG nor PNG: its first bytes are those of something else");
+  return ImageFault(0, "neither JPEG nor PNG nor binary PNM: its first bytes are those of something else");
 }
 
 std::uint32_t side_option(const std::string& owner, const OptionMap& options, const std::string& name,
@@ -66,22 +68,37 @@ SampleSpec image_spec(const ImageSettings& settings, std::int64_t classes) {
   return spec;
 }
 
+void ImageDecoder::read(std::span<const std::uint8_t> file, const DecodeRequest& request) {
+  if (is_jpeg(file)) {
+    jpeg_.decode(file, request, pixels_);
+    turn_upright(exif_orientation(file), pixels_, turned_);
+  } else if (is_png(file)) {
+    decode_png(file, request, pixels_, rows_);
+  } else if (is_pnm(file)) {
+    decode_pnm(file, request, pixels_);
+  } else {
+    throw neither_kind();
+  }
+}
+
 void ImageDecoder::decode(std::span<const std::uint8_t> file, const ImageSettings& settings,
                           std::uint8_t* planes) {
-  const DecodeRequest request{
-      .channels = settings.channels, .least_side = settings.size.resize, .most_pixels = settings.most_pixels};
-  if (is_jpeg(file))
-    jpeg_.decode(file, request, pixels_);
-  else if (is_png(file))
-    decode_png(file, request, pixels_, rows_);
-  else
-    throw neither_kind();
-  fitter_.fit(pixels_, plan_fit({pixels_.width, pixels_.height}, settings.size), settings.size.crop, planes);
+  read(file, {.channels = settings.channels,
+              .least_side = settings.size.resize,
+              .most_pixels = settings.most_pixels});
+  fitter_.fit(pixels_, plan_fit({pixels_.width, pixels_.height}, settings.size), planes);
+}
+
+void ImageDecoder::cover(std::span<const std::uint8_t> file, std::uint32_t channels, ImageSize size,
+                         std::uint8_t* planes) {
+  read(file, {.channels = channels, .least_side = std::max(size.width, size.height)});
+  fitter_.fit(pixels_, plan_cover({pixels_.width, pixels_.height}, size), planes);
 }
 
 ImageSize ImageDecoder::size(std::span<const std::uint8_t> file) {
-  if (is_jpeg(file)) return jpeg_.size(file);
+  if (is_jpeg(file)) return upright_size(exif_orientation(file), jpeg_.size(file));
   if (is_png(file)) return png_size(file);
+  if (is_pnm(file)) return pnm_size(file);
   throw neither_kind();
 }
 

@@ -26,22 +26,28 @@ SampleSpec image_spec(const ImageSettings& settings, std::int64_t classes);
 
 inline constexpr std::uint64_t kMostImageBytes = std::uint64_t{256} << 20;  // of a file
 
-// From a file's bytes to a sample: JPEG or PNG, known by the first bytes whatever the name. Keeps working
-// space. One thread.
+// From a file's bytes to a sample: JPEG, PNG or binary PNM, known by the first bytes whatever the name. JPEG
+// is turned as its EXIF says that the camera was held. Keeps working space. One thread.
 class ImageDecoder {
  public:
   // Writes channels x crop x crop bytes. Throws ImageFault.
   void decode(std::span<const std::uint8_t> file, const ImageSettings& settings, std::uint8_t* planes);
+  // Writes channels x height x width bytes: the largest part of these proportions from the middle.
+  void cover(std::span<const std::uint8_t> file, std::uint32_t channels, ImageSize size,
+             std::uint8_t* planes);
   ImageSize size(std::span<const std::uint8_t> file);
 
   std::vector<std::uint8_t>& file_space() { return file_; }  // for the caller to read a file into
 
  private:
+  void read(std::span<const std::uint8_t> file, const DecodeRequest& request);
+
   JpegDecoder jpeg_;
   Fitter fitter_;
   Pixels pixels_;
   std::vector<std::uint8_t*> rows_;
   std::vector<std::uint8_t> file_;
+  std::vector<std::uint8_t> turned_;
 };
 
 // The calling thread's own. Source::read() is shared by threads and may not allocate.

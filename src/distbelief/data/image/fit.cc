@@ -28,13 +28,15 @@ void split_channels(const std::uint8_t* from, std::size_t count, std::uint8_t* r
   }
 }
 
-// One row of pixels to a row of each plane.
-void spread_row(const std::uint8_t* row, std::uint32_t channels, std::uint32_t crop, std::uint8_t* planes) {
-  const std::size_t plane = std::size_t{crop} * crop;
+// One row of pixels to row y of each plane.
+void spread_row(const std::uint8_t* row, std::uint32_t channels, ImageSize size, std::uint32_t y,
+                std::uint8_t* planes) {
+  const std::size_t plane = std::size_t{size.width} * size.height;
+  std::uint8_t* to = planes + std::size_t{y} * size.width;
   if (channels == 1)
-    std::memcpy(planes, row, crop);
+    std::memcpy(to, row, size.width);
   else
-    split_channels(row, crop, planes, planes + plane, planes + 2 * plane);
+    split_channels(row, size.width, to, to + plane, to + 2 * plane);
 }
 
 std::uint8_t rounded(std::int32_t sum) {
@@ -47,7 +49,8 @@ FitPlan plan_fit(ImageSize picture, FitSize wanted) {
   const std::uint32_t shorter = std::min(picture.width, picture.height);
   const auto axis = [&](std::uint32_t side) {
     FitAxis along{.source = side,
-                  .resized = wanted.resize == 0 ? side : scaled(side, shorter, wanted.resize)};
+                  .resized = wanted.resize == 0 ? side : scaled(side, shorter, wanted.resize),
+                  .outputs = wanted.crop};
     if (along.resized < wanted.crop)
       throw ImageFault(0, fmt::format("{} x {} pixels are fewer than the {} x {} wanted; set option 'resize'",
                                       picture.width, picture.height, wanted.crop, wanted.crop));
@@ -57,31 +60,42 @@ FitPlan plan_fit(ImageSize picture, FitSize wanted) {
   return {axis(picture.width), axis(picture.height)};
 }
 
-void Fitter::fit(const Pixels& picture, const FitPlan& plan, std::uint32_t crop, std::uint8_t* planes) {
+FitPlan plan_cover(ImageSize picture, ImageSize wanted) {
+  const bool by_width =
+      std::uint64_t{wanted.width} * picture.height >= std::uint64_t{wanted.height} * picture.width;
+  const auto axis = [&](std::uint32_t side, std::uint32_t outputs) {
+    const std::uint64_t resized =
+        by_width ? scaled(side, picture.width, wanted.width) : scaled(side, picture.height, wanted.height);
+    const std::uint64_t enough = std::max<std::uint64_t>(resized, outputs);
+    return FitAxis{.source = side, .resized = enough, .first = (enough - outputs) / 2, .outputs = outputs};
+  };
+  return {axis(picture.width, wanted.width), axis(picture.height, wanted.height)};
+}
+
+void Fitter::fit(const Pixels& picture, const FitPlan& plan, std::uint8_t* planes) {
   const bool as_it_is = plan.across.source == plan.across.resized && plan.down.source == plan.down.resized;
   if (as_it_is) {
-    for (std::uint32_t y = 0; y < crop; ++y)
+    const ImageSize size{plan.across.outputs, plan.down.outputs};
+    for (std::uint32_t y = 0; y < size.height; ++y)
       spread_row(picture.row(plan.down.first + y) + plan.across.first * picture.channels, picture.channels,
-                 crop, planes + std::size_t{y} * crop);
+                 size, y, planes);
     return;
   }
-  prepare(across_, plan.across, crop);
-  prepare(down_, plan.down, crop);
+  prepare(across_, plan.across);
+  prepare(down_, plan.down);
   const std::uint32_t first_row = down_.taps.front().begin;
   const std::uint32_t end_row = down_.taps.back().begin + down_.taps.back().count;
   resize_across(picture, first_row, end_row - first_row);
-  resize_down(first_row, picture.channels, crop, planes);
+  resize_down(first_row, picture.channels, planes);
 }
 
-void Fitter::prepare(Filter& filter, const FitAxis& axis, std::uint32_t outputs) {
-  const bool same = filter.outputs == outputs && filter.axis.source == axis.source &&
-                    filter.axis.resized == axis.resized && filter.axis.first == axis.first;
-  if (same) return;
-  filter = {.axis = axis, .outputs = outputs, .taps = {}, .weights = {}};
+void Fitter::prepare(Filter& filter, const FitAxis& axis) {
+  if (filter.axis == axis) return;
+  filter = {.axis = axis, .taps = {}, .weights = {}};
   const double scale = double(axis.source) / double(axis.resized);
   const double reach = std::max(scale, 1.0);
   std::vector<double> shares;
-  for (std::uint32_t p = 0; p < outputs; ++p) {
+  for (std::uint32_t p = 0; p < axis.outputs; ++p) {
     const double centre = (double(axis.first + p) + 0.5) * scale;
     const auto begin = static_cast<std::uint32_t>(std::max(0.0, std::floor(centre - reach)));
     const auto end = static_cast<std::uint32_t>(std::min(double(axis.source), std::ceil(centre + reach)));
@@ -104,7 +118,7 @@ void Fitter::prepare(Filter& filter, const FitAxis& axis, std::uint32_t outputs)
 
 void Fitter::resize_across(const Pixels& picture, std::uint32_t first_row, std::uint32_t rows) {
   const std::uint32_t channels = picture.channels;
-  rows_.resize(std::size_t{rows} * across_.outputs * channels);
+  rows_.resize(std::size_t{rows} * across_.axis.outputs * channels);
   std::uint8_t* to = rows_.data();
   for (std::uint32_t y = 0; y < rows; ++y) {
     const std::uint8_t* row = picture.row(first_row + y);
@@ -119,11 +133,11 @@ void Fitter::resize_across(const Pixels& picture, std::uint32_t first_row, std::
   }
 }
 
-void Fitter::resize_down(std::uint32_t first_row, std::uint32_t channels, std::uint32_t crop,
-                         std::uint8_t* planes) {
-  const std::size_t row_bytes = std::size_t{crop} * channels;
+void Fitter::resize_down(std::uint32_t first_row, std::uint32_t channels, std::uint8_t* planes) {
+  const ImageSize size{across_.axis.outputs, down_.axis.outputs};
+  const std::size_t row_bytes = std::size_t{size.width} * channels;
   line_.resize(row_bytes);
-  for (std::uint32_t y = 0; y < crop; ++y) {
+  for (std::uint32_t y = 0; y < size.height; ++y) {
     const Taps& taps = down_.taps[y];
     sums_.assign(row_bytes, 0);
     for (std::uint32_t i = 0; i < taps.count; ++i) {
@@ -132,7 +146,7 @@ void Fitter::resize_down(std::uint32_t first_row, std::uint32_t channels, std::u
       for (std::size_t x = 0; x < row_bytes; ++x) sums_[x] += weight * row[x];
     }
     for (std::size_t x = 0; x < row_bytes; ++x) line_[x] = rounded(sums_[x]);
-    spread_row(line_.data(), channels, crop, planes + std::size_t{y} * crop);
+    spread_row(line_.data(), channels, size, y, planes);
   }
 }
 

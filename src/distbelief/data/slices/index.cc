@@ -47,13 +47,15 @@ json part_json(const PartIndex& part) {
 }
 
 json spec_json(const SampleSpec& spec) {
-  return {{"input_type", to_string(spec.input_type)},
-          {"input_shape", spec.input_shape},
-          {"target_type", to_string(spec.target_type)},
-          {"target_shape", spec.target_shape},
-          {"classes", spec.classes},
-          {"mean", spec.mean},
-          {"deviation", spec.deviation}};
+  json text = {{"input_type", to_string(spec.input_type)},
+               {"input_shape", spec.input_shape},
+               {"target_type", to_string(spec.target_type)},
+               {"target_shape", spec.target_shape},
+               {"classes", spec.classes},
+               {"mean", spec.mean},
+               {"deviation", spec.deviation}};
+  if (!spec.class_names.empty()) text["class_names"] = spec.class_names;
+  return text;
 }
 
 ElementType type_of(const std::string& name, const std::string& word) {
@@ -87,6 +89,9 @@ SampleSpec spec_from(const std::string& name, const json& from) {
   spec.mean = from.at("mean").get<std::vector<float>>();
   spec.deviation = from.at("deviation").get<std::vector<float>>();
   if (spec.classes < 0) refuse_index(name, fmt::format("there cannot be {} classes", spec.classes));
+  spec.class_names = from.value("class_names", std::vector<std::string>{});
+  if (!spec.class_names.empty() && std::int64_t(spec.class_names.size()) != spec.classes)
+    refuse_index(name, fmt::format("{} classes cannot have {} names", spec.classes, spec.class_names.size()));
   return spec;
 }
 

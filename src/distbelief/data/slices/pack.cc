@@ -11,9 +11,9 @@
 #include <system_error>
 #include <thread>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/data/slices/slice.h"
-#include "distbelief/data/whole_file.h"
 
 namespace distbelief::data {
 namespace {
@@ -46,7 +46,7 @@ void clear_for_packing(const fs::path& folder) {
   std::vector<fs::path> left;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (!name.ends_with(kSlicesEnding) && name != ".tmp-" + std::string(kIndexName))
+    if (!name.ends_with(kSlicesEnding) && !name.starts_with(kTemporaryPrefix))
       throw Error(ErrorCode::kBadInput,
                   fmt::format("'{}' has other files in it, such as '{}'; name an empty or a new folder",
                               folder.string(), name));
@@ -85,12 +85,7 @@ class Packing {
       for (int i = 0; i < std::max(1, options_.threads); ++i) threads.emplace_back([this] { work(); });
     }
     if (failure_) std::rethrow_exception(failure_);
-    sync_folder(options_.folder);
-    const std::string text = to_text(index_);
-    WholeFile file(options_.folder / kIndexName);
-    file.write(text.data(), text.size());
-    file.commit();
-    sync_folder(options_.folder);
+    write_durably(options_.folder / kIndexName, to_text(index_));
     return std::move(index_);
   }
 
@@ -122,7 +117,7 @@ class Packing {
   }
 
   void write_file(const FileJob& job) {
-    WholeFile file(options_.folder / job.part->files[job.file]);
+    DurableFile file(options_.folder / job.part->files[job.file]);
     std::vector<std::uint8_t> raw;
     std::vector<std::uint64_t> balance(job.part->balance.size());
     for (std::uint64_t number = job.first_slice; number < job.end_slice && !failed_; ++number) {

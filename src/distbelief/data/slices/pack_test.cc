@@ -95,12 +95,12 @@ TEST(Pack, LeavesNoSetWhenItIsInterruptedAndCleansUpAtTheNextTry) {
   EXPECT_THROW(pack(small_set(), options), std::runtime_error);
   EXPECT_GT(scratch.entries(), 0U);
   EXPECT_THROW(open_packed(scratch.path().string(), kSmallCache), Error);
-  write_text(scratch.path() / ".tmp-train-00099.slices", "left by a process that was killed");
+  write_text(scratch.path() / ".tmp-train-00099.slices-77", "left by a process that was killed");
   options.progress = {};
   pack(small_set(200, 10), options);
   EXPECT_TRUE(verify_packed(scratch.path().string(), 2, {}).damage.empty());
   EXPECT_FALSE(fs::exists(scratch.path() / "train-00008.slices"));
-  EXPECT_FALSE(fs::exists(scratch.path() / ".tmp-train-00099.slices"));
+  EXPECT_FALSE(fs::exists(scratch.path() / ".tmp-train-00099.slices-77"));
 }
 
 TEST(Pack, RefusesAFolderThatHasSomethingElse) {

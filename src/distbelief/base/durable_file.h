@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "distbelief/base/hash.h"
 
-namespace distbelief::checkpoint {
+namespace distbelief {
 
 // What identifies the content of a written file.
 struct FileStamp {
@@ -21,19 +22,29 @@ struct FileStamp {
 // state.safetensors". What it throws is a failure at that place. Empty outside tests.
 using AtPoint = std::function<void(const std::string& point)>;
 
+// What a file that was committed survives. Without the disk's word for it a commit takes no time.
+enum class Survives { kPowerCuts, kKills };
+
 // A file that appears whole or not at all: written under a temporary name beside its target, moved
 // there by commit(). Without a commit the destructor removes the temporary. Every failure is an
 // Error(kUnavailable) with the target, the reason and the room that is needed. One writer per target;
 // not thread-safe; blocks on the disk.
 class DurableFile {
  public:
-  DurableFile(std::filesystem::path target, std::uint64_t bytes_needed, AtPoint at = {});
+  struct Options {
+    std::uint64_t bytes_needed = 0;  // for messages; 0: not known before
+    Survives survives = Survives::kPowerCuts;
+    AtPoint at{};
+  };
+  explicit DurableFile(std::filesystem::path target);
+  DurableFile(std::filesystem::path target, Options options);
   ~DurableFile();
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
 
   void write(const void* data, std::size_t bytes);
-  // Content and name are on the disk when this returns.
+  std::uint64_t bytes() const { return bytes_written_; }
+  // Content and name are on the disk when this returns, unless kills are all that it shall survive.
   FileStamp commit();
 
  private:
@@ -42,14 +53,16 @@ class DurableFile {
 
   std::filesystem::path target_;
   std::filesystem::path temporary_;
-  std::uint64_t bytes_needed_;
+  Options options_;
   std::uint64_t bytes_written_ = 0;
-  AtPoint at_;
   Xxh3 checksum_;
   int descriptor_ = -1;
 };
 
 FileStamp write_durably(const std::filesystem::path& target, std::string_view text, const AtPoint& at = {});
+// The pieces, one after the other, as a file that survives kills: for what is written often, and can be made
+// anew.
+void write_atomically(const std::filesystem::path& target, std::span<const std::string_view> pieces);
 
 // Makes the names in a directory durable. Throws Error(kUnavailable).
 void sync_directory(const std::filesystem::path& directory);
@@ -57,4 +70,4 @@ void sync_directory(const std::filesystem::path& directory);
 // How the name of everything unfinished begins.
 inline constexpr std::string_view kTemporaryPrefix = ".tmp-";
 
-}  // namespace distbelief::checkpoint
+}  // namespace distbelief

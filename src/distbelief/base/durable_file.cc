@@ -1,4 +1,4 @@
-#include "distbelief/checkpoint/durable_file.h"
+#include "distbelief/base/durable_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 #include "distbelief/base/error.h"
 
-namespace distbelief::checkpoint {
+namespace distbelief {
 namespace {
 
 // Linux writes at most this much at a time.
@@ -25,16 +25,18 @@ std::filesystem::path directory_of(const std::filesystem::path& file) {
 std::string room_text(const std::filesystem::path& directory, std::uint64_t bytes_needed) {
   std::error_code unknown;
   const auto space = std::filesystem::space(directory, unknown);
-  if (unknown) return fmt::format("{} bytes are needed", bytes_needed);
-  return fmt::format("{} bytes are needed, {} are free", bytes_needed, space.available);
+  const std::string needed = bytes_needed == 0 ? "" : fmt::format("{} bytes are needed", bytes_needed);
+  if (unknown) return needed.empty() ? "" : fmt::format(" ({})", needed);
+  return fmt::format(" ({}{}{} are free)", needed, needed.empty() ? "" : ", ", space.available);
 }
 
 }  // namespace
 
-DurableFile::DurableFile(std::filesystem::path target, std::uint64_t bytes_needed, AtPoint at)
+DurableFile::DurableFile(std::filesystem::path target) : DurableFile(std::move(target), Options()) {}
+
+DurableFile::DurableFile(std::filesystem::path target, Options options)
     : target_(std::move(target)),
-      bytes_needed_(bytes_needed),
-      at_(std::move(at)) {
+      options_(std::move(options)) {
   temporary_ =
       directory_of(target_) / fmt::format("{}{}-{}", kTemporaryPrefix, target_.filename().string(), getpid());
   descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -49,15 +51,14 @@ DurableFile::~DurableFile() {
 void DurableFile::fail(int error) const {
   // What was written so far goes away, so it counts as free.
   if (descriptor_ >= 0) static_cast<void>(!ftruncate(descriptor_, 0));
-  throw Error(
-      ErrorCode::kUnavailable,
-      fmt::format("cannot write {}: {} ({}); make room, check the permissions, or choose another folder",
-                  target_.string(), std::generic_category().message(error),
-                  room_text(directory_of(target_), bytes_needed_)));
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("cannot write {}: {}{}; make room, check the permissions, or choose another folder",
+                          target_.string(), std::generic_category().message(error),
+                          room_text(directory_of(target_), options_.bytes_needed)));
 }
 
 void DurableFile::at(std::string_view action) const {
-  if (at_) at_(fmt::format("{} {}", action, target_.filename().string()));
+  if (options_.at) options_.at(fmt::format("{} {}", action, target_.filename().string()));
 }
 
 void DurableFile::write(const void* data, std::size_t bytes) {
@@ -75,22 +76,31 @@ void DurableFile::write(const void* data, std::size_t bytes) {
 }
 
 FileStamp DurableFile::commit() {
+  const bool to_disk = options_.survives == Survives::kPowerCuts;
   at("sync");
-  if (fsync(descriptor_) != 0) fail(errno);
+  if (to_disk && fsync(descriptor_) != 0) fail(errno);
   // Network file systems report a full disk as late as here; the descriptor is gone either way.
   if (close(std::exchange(descriptor_, -1)) != 0) fail(errno);
   at("rename");
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
   temporary_.clear();
   at("sync the name of");
-  sync_directory(directory_of(target_));
+  if (to_disk) sync_directory(directory_of(target_));
   return {.bytes = bytes_written_, .xxh3 = checksum_.value()};
 }
 
 FileStamp write_durably(const std::filesystem::path& target, std::string_view text, const AtPoint& at) {
-  DurableFile file(target, text.size(), at);
+  DurableFile file(target, {.bytes_needed = text.size(), .at = at});
   file.write(text.data(), text.size());
   return file.commit();
+}
+
+void write_atomically(const std::filesystem::path& target, std::span<const std::string_view> pieces) {
+  std::uint64_t bytes = 0;
+  for (const std::string_view piece : pieces) bytes += piece.size();
+  DurableFile file(target, {.bytes_needed = bytes, .survives = Survives::kKills});
+  for (const std::string_view piece : pieces) file.write(piece.data(), piece.size());
+  file.commit();
 }
 
 void sync_directory(const std::filesystem::path& directory) {
@@ -106,4 +116,4 @@ void sync_directory(const std::filesystem::path& directory) {
   }
 }
 
-}  // namespace distbelief::checkpoint
+}  // namespace distbelief

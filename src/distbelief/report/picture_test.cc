@@ -1,4 +1,4 @@
-#include "distbelief/report/png_file.h"
+#include "distbelief/report/picture.h"
 
 #include <gtest/gtest.h>
 #include <png.h>
@@ -8,6 +8,28 @@
 
 namespace distbelief::report {
 namespace {
+
+TEST(Picture, PlanesAreLaidSideBySide) {
+  const std::vector<std::uint8_t> planes{1, 2, 3, 4, 10, 20, 30, 40, 100, 110, 120, 130};
+  const Picture picture = picture_of({.channels = 3, .height = 2, .width = 2, .pixels = planes}, 96);
+  EXPECT_EQ(picture.bytes, (std::vector<std::uint8_t>{1, 10, 100, 2, 20, 110, 3, 30, 120, 4, 40, 130}));
+}
+
+TEST(Picture, LargeImagesBecomeSmaller) {
+  const std::vector<std::uint8_t> pixels(200 * 300, 7);
+  const Picture small = picture_of({.channels = 1, .height = 200, .width = 300, .pixels = pixels}, 96);
+  EXPECT_EQ(small.width, 75);
+  EXPECT_EQ(small.height, 50);
+  EXPECT_EQ(small.bytes, std::vector<std::uint8_t>(75 * 50, 7));
+}
+
+TEST(Base64, IsThatOfTheStandard) {
+  EXPECT_EQ(base64(""), "");
+  EXPECT_EQ(base64("f"), "Zg==");
+  EXPECT_EQ(base64("fo"), "Zm8=");
+  EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
+  EXPECT_EQ(base64("\xff\xfe\xfd"), "//79");
+}
 
 TEST(ContactSheet, PutsPicturesInRowsWithALineBetween) {
   const Picture dark{.width = 2, .height = 1, .channels = 1, .bytes = {1, 2}};

@@ -1,0 +1,143 @@
+#include "distbelief/cli/predict_inputs.h"
+
+#include <gtest/gtest.h>
+
+#include "distbelief/base/refusal.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/data/image/written_images.h"
+#include "distbelief/data/registry.h"
+
+namespace distbelief::cli {
+namespace {
+
+using ::testing::IsSubstring;
+
+class PredictInputs : public testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& content) {
+    write_text(folder_.path() / name, content);
+    return (folder_.path() / name).string();
+  }
+  static DataConfig config(const std::string& name, const std::string& path, OptionMap options) {
+    DataConfig config;
+    config.name = name;
+    config.path = path;
+    config.options = std::move(options);
+    return config;
+  }
+  // What one input becomes.
+  template <typename T>
+  static std::vector<std::vector<T>> samples_of(const GivenSamples& samples) {
+    std::vector<std::vector<T>> all;
+    for (std::uint64_t i = 0; i < samples.size(); ++i) {
+      all.emplace_back(std::size_t(element_count(samples.spec().input_shape)));
+      std::vector<std::byte> target(std::size_t{8} * 4096);
+      samples.read(i, all.back().data(), target.data());
+    }
+    return all;
+  }
+  ScratchFolder folder_;
+};
+
+TEST_F(PredictInputs, ImagesAreFittedWhateverTheirKind) {
+  const DataConfig job = config("synthetic", "",
+                                {{"channels", std::int64_t{1}},
+                                 {"height", std::int64_t{4}},
+                                 {"width", std::int64_t{6}},
+                                 {"samples", std::int64_t{8}},
+                                 {"test_samples", std::int64_t{3}}});
+  const data::DataSet set = data::open_data_set(job);
+  const InputReader reader(job, *set.test);
+  GivenSamples samples(set.test->spec());
+  const data::Drawing plain = data::draw(60, 90, [](auto, auto, auto) { return 80U; });
+  reader.add(file("a.png", data::to_png(plain)), samples);
+  reader.add(file("a.jpeg", data::to_jpeg(plain)), samples);
+  reader.add(file("a.pgm", "P5 6 4 255\n" + std::string(24, 'P')), samples);
+  const auto found = samples_of<std::uint8_t>(samples);
+  ASSERT_EQ(found.size(), 3U);
+  for (const auto& sample : found) EXPECT_EQ(sample, std::vector<std::uint8_t>(24, 80));
+  EXPECT_EQ(reader.class_name(2), "") << "known by number only";
+  EXPECT_PRED_FORMAT2(IsSubstring, "cut.png', byte ", refusal([&] {
+                        reader.add(file("cut.png", data::to_png(plain).substr(0, 60)), samples);
+                      }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "this network takes images [1, 4, 6]",
+                      refusal([&] { reader.add("text:words", samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "wanted is an image",
+                      refusal([&] { reader.add(file("a.doc", "x"), samples); }));
+}
+
+TEST_F(PredictInputs, TestSamplesAndRowsOfNumbersAreTaken) {
+  const DataConfig job = config("synthetic", "",
+                                {{"channels", std::int64_t{1}},
+                                 {"height", std::int64_t{1}},
+                                 {"width", std::int64_t{3}},
+                                 {"samples", std::int64_t{8}},
+                                 {"test_samples", std::int64_t{3}}});
+  const data::DataSet set = data::open_data_set(job);
+  const InputReader reader(job, *set.test);
+  GivenSamples samples(set.test->spec());
+  reader.add("test:1-2", samples);
+  reader.add(file("rows.csv", "a;b;c\n1;2;255\n"), samples);
+  ASSERT_EQ(samples.size(), 3U);
+  EXPECT_EQ(samples.name(1), "test:2");
+  EXPECT_EQ(samples_of<std::uint8_t>(samples)[2], (std::vector<std::uint8_t>{1, 2, 255}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "numbers from 0 to 2", refusal([&] { reader.add("test:1-3", samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "line 1: 2 numbers; this network takes images [1, 1, 3]",
+                      refusal([&] { reader.add(file("few.csv", "1,2\n"), samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "line 2: 1 fields are no numbers",
+                      refusal([&] { reader.add(file("bad.csv", "1,2,3\n1,x,3\n"), samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 255",
+                      refusal([&] { reader.add(file("much.csv", "1,2,256\n"), samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "there is no file", refusal([&] { reader.add("nowhere.csv", samples); }));
+}
+
+TEST_F(PredictInputs, RowsOfATableAreReadAsTheTrainingFileWas) {
+  const std::string table =
+      file("t.csv", "age,town,price\n10,Ulm,100\n30,Bonn,300\n10,Ulm,100.5\n30,Bonn,299.5\n");
+  const DataConfig job = config("csv", table, {{"test", table}, {"standardize_target", true}});
+  const data::DataSet set = data::open_data_set(job);
+  const InputReader reader(job, *set.test);
+  GivenSamples samples(set.test->spec());
+  reader.add(file("asked.csv", "town,age\nUlm,40\n,20\n"), samples);
+  EXPECT_EQ(samples_of<float>(samples), (std::vector<std::vector<float>>{{2, 0, 1}, {0, 0, 0}}));
+  EXPECT_TRUE(samples.name(0).ends_with("asked.csv:2"));
+  EXPECT_NEAR(reader.value(0), 200, 1e-9) << "values are in the target's own units";
+  EXPECT_NEAR(reader.value(1), 299.75, 0.01);
+}
+
+TEST_F(PredictInputs, TextBecomesTheTokensThatTheModelKnows) {
+  const std::string text = file("t.txt", "abcabcabcabcabcabcab cabcabc");
+  const DataConfig job = config("text", text, {{"length", std::int64_t{4}}, {"test", text}});
+  const data::DataSet set = data::open_data_set(job);
+  const InputReader reader(job, *set.test);
+  GivenSamples samples(set.test->spec());
+  reader.add("text:cab", samples);
+  reader.add(file("long.txt", "aaaaaabca"), samples);
+  EXPECT_EQ(samples_of<std::int64_t>(samples),
+            (std::vector<std::vector<std::int64_t>>{{3, 1, 2, 0}, {1, 2, 3, 1}}));
+  EXPECT_EQ(samples.place(0).used, 3);
+  EXPECT_EQ(samples.place(0).asked, 2);
+  EXPECT_EQ(samples.place(1).used, 4);
+  EXPECT_EQ(reader.class_name(3), "c");
+  EXPECT_PRED_FORMAT2(IsSubstring, "there is no text", refusal([&] { reader.add("text:", samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "takes 4 tokens per sample, not images",
+                      refusal([&] { reader.add(file("a.pgm", "P5 1 1 255\nx"), samples); }));
+}
+
+TEST_F(PredictInputs, AHiddenTokenIsAskedAbout) {
+  const std::string text = file("t.txt", "the cat sat\nthe dog sat\nthe cat ran\n");
+  const DataConfig job = config(
+      "text", text, {{"length", std::int64_t{5}}, {"test", text}, {"level", std::string("sentences")}});
+  const data::DataSet set = data::open_data_set(job);
+  const InputReader reader(job, *set.test, TokenQuestion::kHidden);
+  GivenSamples samples(set.test->spec());
+  reader.add("text:the [MASK] sat", samples);
+  const std::int64_t mask = set.test->spec().classes;
+  EXPECT_EQ(samples.place(0).asked, 2) << "after the sentence's end and 'the'";
+  EXPECT_EQ(samples.place(0).used, 4);
+  EXPECT_EQ(samples_of<std::int64_t>(samples)[0][2], mask);
+  EXPECT_PRED_FORMAT2(IsSubstring, "write [MASK]", refusal([&] { reader.add("text:the cat", samples); }));
+}
+
+}  // namespace
+}  // namespace distbelief::cli

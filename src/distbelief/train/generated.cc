@@ -1,0 +1,87 @@
+#include "distbelief/train/generated.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "distbelief/base/error.h"
+#include "distbelief/model/dcgan.h"
+#include "distbelief/model/random.h"
+#include "distbelief/train/task.h"
+
+namespace distbelief::train {
+namespace {
+
+constexpr int kSheetColumns = 8;
+
+torch::Tensor drawn_by_generator(const PreparedJob& job, model::Network& network, std::int64_t count) {
+  Shape batch = job.shape.input;
+  batch.insert(batch.begin(), count);
+  return network.forward(model::kGeneratorBlock, torch::zeros(batch));  // it draws the noise itself
+}
+
+// Codes from the prior through the decoder: the blocks after those of the encoder, one for each of `hidden`,
+// and the code's own. Mean and variance pass the decoder by; here there are none.
+torch::Tensor drawn_by_decoder(const PreparedJob& job, model::Network& network, std::int64_t count) {
+  const model::ModelEntry& entry = model::find_model(job.config.model.name);
+  const OptionMap options =
+      resolve_options("model '" + entry.name + "'", entry.options, job.config.model.options);
+  const auto code = option<std::int64_t>(options, "code");
+  const auto encoder = int(option<std::vector<std::int64_t>>(options, "hidden").size());
+  torch::Tensor x = torch::zeros({count, 3 * code});
+  x.narrow(1, 0, code).normal_(0, 1, *model::current_generator());
+  for (int block = encoder + 1; block < int(job.blueprint.size()); ++block) x = network.forward(block, x);
+  Shape images = job.shape.input;
+  images.insert(images.begin(), count);
+  return x.narrow(1, 0, element_count(job.shape.input)).reshape(images);
+}
+
+// From what the network was shown to what the files have.
+torch::Tensor as_stored(const PreparedJob& job, const torch::Tensor& images) {
+  const data::SampleSpec& spec = job.data.train->spec();
+  if (!job.config.data.normalize || spec.mean.empty()) return images;
+  const Shape each{1, std::int64_t(spec.mean.size()), 1, 1};
+  return images * torch::tensor(spec.deviation).view(each) + torch::tensor(spec.mean).view(each);
+}
+
+}  // namespace
+
+torch::Tensor draw_images(const PreparedJob& job, model::Network& network, const DrawOptions& options) {
+  const std::string task = task_name(job.config, job.data.train->spec());
+  const bool variational = task == "vae" && job.config.model.name == "vae" && job.shape.input.size() == 3;
+  if (task != "gan" && !variational) return {};
+  const torch::NoGradGuard no_grad;
+  const model::GeneratorScope randomness(options.seed);
+  network.eval();
+  const torch::Tensor images = variational ? drawn_by_decoder(job, network, options.count)
+                                           : drawn_by_generator(job, network, options.count);
+  return as_stored(job, images).clamp(0, 1);
+}
+
+report::Picture sheet_of(const torch::Tensor& images) {
+  if (images.size(1) != 1 && images.size(1) != 3)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("a sheet of samples wants images of 1 or 3 channels, this model draws {}",
+                            images.size(1)));
+  const torch::Tensor bytes = (images * 255).round().to(torch::kUInt8).permute({0, 2, 3, 1}).contiguous();
+  std::vector<report::Picture> pictures;
+  for (std::int64_t i = 0; i < bytes.size(0); ++i) {
+    const auto* begin = bytes[i].data_ptr<std::uint8_t>();
+    pictures.push_back({.width = int(bytes.size(2)),
+                        .height = int(bytes.size(1)),
+                        .channels = int(bytes.size(3)),
+                        .bytes = {begin, begin + bytes[i].numel()}});
+  }
+  return report::contact_sheet(pictures, kSheetColumns);
+}
+
+void keep_samples(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
+  try {
+    const torch::Tensor images = draw_images(job, network, {.seed = job.config.train.seed});
+    if (images.defined()) report::write_png(run_dir / "samples.png", sheet_of(images));
+  } catch (const std::exception& error) {
+    spdlog::warn("no samples for the report: {}", error.what());
+  }
+  network.train();
+}
+
+}  // namespace distbelief::train
