@@ -2,12 +2,16 @@
 #include <fmt/ranges.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/data/text.h"
 #include "distbelief/model/random.h"
 #include "distbelief/report/png_file.h"
 #include "distbelief/train/job.h"
@@ -49,14 +53,23 @@ train::PreparedJob trained_job(const fs::path& run_dir) {
   return job;
 }
 
-std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const model::DataShape& shape) {
+// What tokens mean: those of a text, or bytes where there are 256 of unknown meaning, or nothing.
+std::optional<data::Vocabulary> vocabulary_of(const train::PreparedJob& job) {
+  if (job.config.data.name == "text") return data::learn_vocabulary(job.config.data);
+  if (job.shape.classes != kByteTokens) return std::nullopt;
+  return data::Vocabulary(data::TextLevel::kBytes, "", "", 0);
+}
+
+std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const model::DataShape& shape,
+                                        const std::optional<data::Vocabulary>& vocabulary) {
   std::vector<std::int64_t> tokens = flags.tokens;
-  if (!flags.prompt.empty() && shape.classes != kByteTokens)
+  if (!flags.prompt.empty() && !vocabulary)
     throw Error(ErrorCode::kBadInput,
-                fmt::format("--prompt wants a model of bytes (256 tokens), this one knows {} tokens; give "
-                            "--tokens 1,2,3 instead",
+                fmt::format("--prompt wants a model of text or bytes, this one knows {} tokens without a "
+                            "meaning; give --tokens 1,2,3 instead",
                             shape.classes));
-  for (const char letter : flags.prompt) tokens.push_back(std::int64_t(static_cast<unsigned char>(letter)));
+  if (vocabulary)
+    std::ranges::copy(vocabulary->encode(flags.prompt, "--prompt", 0), std::back_inserter(tokens));
   if (tokens.empty())
     throw Error(ErrorCode::kBadInput, "a language model wants --prompt TEXT or --tokens 1,2,3");
   for (const std::int64_t token : tokens)
@@ -66,18 +79,25 @@ std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const model:
   return tokens;
 }
 
+std::string text_of(const data::Vocabulary& vocabulary, const std::vector<std::int64_t>& tokens) {
+  std::string text;
+  for (const std::int64_t token : tokens) text += vocabulary.decode(std::uint32_t(token));
+  return text;
+}
+
 int continue_text(const GenerateFlags& flags, const train::PreparedJob& job) {
-  const std::vector<std::int64_t> prompt = prompt_tokens(flags, job.shape);
+  const std::optional<data::Vocabulary> vocabulary = vocabulary_of(job);
+  const std::vector<std::int64_t> prompt = prompt_tokens(flags, job.shape, vocabulary);
   train::SampleOptions options = flags.sample;
   options.count = flags.count > 0 ? flags.count : 200;
   options.context = job.shape.input[0];
   const std::vector<std::int64_t> added = train::continue_tokens(*job.network, prompt, options);
-  const bool bytes = job.shape.classes == kByteTokens;
-  const std::string text(added.begin(), added.end());
+  nlohmann::json answer{{"prompt", prompt}, {"tokens", added}};
+  if (vocabulary) answer["text"] = text_of(*vocabulary, added);
   if (flags.json)
-    fmt::print("{}\n", nlohmann::json{{"prompt", prompt}, {"tokens", added}}.dump());
-  else if (bytes)
-    fmt::print("{}{}\n", flags.prompt, text);
+    fmt::print("{}\n", answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  else if (vocabulary)
+    fmt::print("{}{}\n", text_of(*vocabulary, prompt), text_of(*vocabulary, added));
   else
     fmt::print("{} {}\n", fmt::join(prompt, " "), fmt::join(added, " "));
   return 0;
@@ -134,7 +154,7 @@ void add_generate(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App* command = app.add_subcommand("generate", "continue a text, or draw images, with a trained model");
   command->add_option("run", flags->run_dir, "run folder")->required();
-  command->add_option("--prompt", flags->prompt, "text to continue, for models of bytes");
+  command->add_option("--prompt", flags->prompt, "text to continue, for models of text or of bytes");
   command->add_option("--tokens", flags->tokens, "tokens to continue: 1,2,3")->delimiter(',');
   command->add_option("--count", flags->count, "tokens to add (200), or images to draw (64)")
       ->check(CLI::Range(1, 1000000));
