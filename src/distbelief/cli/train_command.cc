@@ -12,6 +12,7 @@
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/control_commands.h"
+#include "distbelief/cli/found_network.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/launch_command.h"
@@ -141,7 +142,10 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
   page.finish();
   std::fflush(stdout);
   const std::string run_dir = command.run_dir.string();
-  if (code == 0) show_end(command.run_dir);
+  if (code == 0) {
+    show_end(command.run_dir);
+    keep_found(command.run_dir, config);
+  }
   if (code == 130)
     fmt::print(stderr, "interrupted; what was measured is in {}; {}\n", run_dir,
                advice_after_interrupt(command.run_dir));
@@ -168,7 +172,10 @@ int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocati
   if (place.rank == 0) page.emplace(page_options(job.config, run_dir));
   const int code = train::run_worker(launched_options(job.config, run_dir, resume, invocation));
   if (page) page->finish();
-  if (code == 0 && place.rank == 0) show_end(run_dir);
+  if (code == 0 && place.rank == 0) {
+    show_end(run_dir);
+    keep_found(run_dir, job.config);
+  }
   return code;
 }
 
@@ -311,6 +318,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                               flags.workers, cluster::launcher_place().size));
     job.config.parallel.workers = cluster::launcher_place().size;
     refuse_planning_under_launcher(job.config);
+    refuse_search_without_latencies(job.config);
     validate(job);
     if (flags.run_dir.empty())
       throw Error(ErrorCode::kBadInput,
@@ -320,6 +328,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   validate(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
+  measure_if_searching(job.config);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   train::require_mesh(job.config, int(job.config.parallel.workers));
   check_faults(flags.inject, job.config);

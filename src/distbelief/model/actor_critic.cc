@@ -11,6 +11,7 @@ struct ActorOptions {
   std::int64_t observed = 0;
   std::int64_t actions = 0;
   std::int64_t environments = 0;
+  std::int64_t voters = 1;
   std::vector<std::int64_t> hidden;
 };
 
@@ -27,6 +28,35 @@ torch::nn::Sequential tanh_layers(const ActorOptions& options, std::int64_t outp
   return layers;
 }
 
+// The networks of all voters beside each other: what each gives, in turn. One alone has no number in its
+// names.
+class Voters final : public torch::nn::Module {
+ public:
+  Voters(const ActorOptions& options, std::int64_t outputs) {
+    for (std::int64_t v = 0; v < options.voters; ++v) {
+      voters_.push_back(tanh_layers(options, outputs));
+      if (options.voters > 1)
+        register_module(std::to_string(v), voters_.back());
+      else
+        for (const auto& layer : voters_.back()->named_children())
+          register_module(layer.key(), layer.value());
+    }
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    std::vector<torch::Tensor> outputs;
+    for (torch::nn::Sequential& voter : voters_) outputs.push_back(voter->forward(input));
+    return outputs.size() == 1 ? outputs[0] : torch::cat(outputs, 1);
+  }
+  void soften(double factor) {  // of the last layers' weights
+    const torch::NoGradGuard no_grad;
+    for (torch::nn::Sequential& voter : voters_)
+      voter->parameters()[voter->parameters().size() - 2].mul_(factor);
+  }
+
+ private:
+  std::vector<torch::nn::Sequential> voters_;
+};
+
 class Worlds final : public torch::nn::Module {
  public:
   Worlds(std::int64_t environments, std::int64_t width) {
@@ -34,38 +64,37 @@ class Worlds final : public torch::nn::Module {
   }
 };
 
-// Gives [observation | logits].
+// Gives [observation | logits of each voter].
 class PolicyBlock final : public Block {
  public:
   explicit PolicyBlock(const ActorOptions& options)
-      : layers_(register_module("policy", tanh_layers(options, options.actions))) {
+      : voters_(register_module("policy", std::make_shared<Voters>(options, options.actions))) {
     register_module("worlds", std::make_shared<Worlds>(options.environments, options.observed + 1));
-    const torch::NoGradGuard no_grad;
-    layers_->parameters()[layers_->parameters().size() - 2].mul_(0.01);  // at first all actions are alike
+    voters_->soften(0.01);  // at first all actions are alike
   }
   torch::Tensor forward(torch::Tensor input) override {
-    return torch::cat({input, layers_->forward(input)}, 1);
+    return torch::cat({input, voters_->forward(input)}, 1);
   }
 
  private:
-  torch::nn::Sequential layers_;
+  std::shared_ptr<Voters> voters_;
 };
 
-// Gives [logits | value].
+// Gives [logits of each voter | value of each].
 class ValueBlock final : public Block {
  public:
   explicit ValueBlock(const ActorOptions& options)
       : options_(options),
-        layers_(register_module("value", tanh_layers(options, 1))) {}
+        voters_(register_module("value", std::make_shared<Voters>(options, 1))) {}
   torch::Tensor forward(torch::Tensor input) override {
-    return torch::cat({input.narrow(1, options_.observed, options_.actions),
-                       layers_->forward(input.narrow(1, 0, options_.observed))},
+    return torch::cat({input.narrow(1, options_.observed, options_.voters * options_.actions),
+                       voters_->forward(input.narrow(1, 0, options_.observed))},
                       1);
   }
 
  private:
   ActorOptions options_;
-  torch::nn::Sequential layers_;
+  std::shared_ptr<Voters> voters_;
 };
 
 }  // namespace
@@ -73,6 +102,7 @@ class ValueBlock final : public Block {
 std::vector<OptionSpec> actor_critic_options() {
   return {{"hidden", std::vector<std::int64_t>{64, 64}, "widths of the hidden layers of both networks"},
           {"environments", std::int64_t{32}, "that are acted in at a time: train.batch_size"},
+          {"voters", std::int64_t{1}, "pairs of policy and value that elect each action together"},
           {"rollout", std::int64_t{32}, "steps that each environment takes in a training step"},
           {"discount", 0.99, "of a reward for each step that it comes later"},
           {"trace", 0.95, "weight of longer returns in the advantage (lambda of GAE)"},
@@ -84,6 +114,7 @@ Blueprint actor_critic_blueprint(const OptionMap& options, const DataShape& shap
   const ActorOptions resolved{.observed = shape.input[0],
                               .actions = shape.outputs(),
                               .environments = positive_option("actor_critic", options, "environments"),
+                              .voters = positive_option("actor_critic", options, "voters"),
                               .hidden = positive_list_option("actor_critic", options, "hidden")};
   Blueprint blueprint;
   blueprint.push_back({"", [resolved](const BlockSite&) { return std::make_shared<PolicyBlock>(resolved); }});

@@ -10,6 +10,8 @@
 #include "distbelief/model/autoencoder.h"
 #include "distbelief/model/cnn.h"
 #include "distbelief/model/dcgan.h"
+#include "distbelief/model/fbnet.h"
+#include "distbelief/model/fbnet_search.h"
 #include "distbelief/model/frame_lstm.h"
 #include "distbelief/model/gpt.h"
 #include "distbelief/model/lenet.h"
@@ -96,6 +98,10 @@ std::vector<ModelEntry>& table_of_models() {
        wide_and_deep_options(), rows, rows, wide_and_deep_blueprint, false},
       {"actor_critic", "policy and value of an environment", actor_critic_options(), state, state,
        actor_critic_blueprint, false, "actor_critic"},
+      {"fbnet", "inverted residual blocks with convolutions in groups, as a search has chosen them",
+       fbnet_options(), small, small, fbnet_blueprint, false},
+      {"fbnet_search", "all candidates of an fbnet's layers, to choose among by loss and latency",
+       fbnet_search_options(), small, small, fbnet_search_blueprint, false, "architecture_search"},
       {"dcgan", "generator and discriminator of images", dcgan_options(), digits, digits, dcgan_blueprint,
        false, "gan"},
   };

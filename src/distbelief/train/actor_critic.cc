@@ -7,6 +7,7 @@
 #include "distbelief/model/actor_critic.h"
 #include "distbelief/model/lane_place.h"
 #include "distbelief/model/random.h"
+#include "distbelief/train/election.h"
 #include "distbelief/train/task_kinds.h"
 
 namespace distbelief::train {
@@ -16,8 +17,8 @@ constexpr double kValueWeight = 0.5;
 
 // What a lane's environments went through in a step: [rollout, environments] each, but for observations.
 struct Rollout {
-  std::vector<torch::Tensor> seen;  // [environments, observed]; one more than steps
-  std::vector<std::vector<std::int64_t>> actions;
+  std::vector<torch::Tensor> seen;               // [environments, observed]; one more than steps
+  std::vector<std::vector<std::int64_t>> votes;  // [environments * voters]
   std::vector<std::vector<float>> rewards;
   std::vector<std::vector<char>> over;    // the episode ended, for good or by its length
   std::vector<std::vector<char>> failed;  // ... for good: nothing is to be had after it
@@ -28,10 +29,16 @@ struct Rollout {
 // by the policy as it is; then one backward through all of them: policy gradient, value and entropy.
 // Advantages are brought to mean 0 and deviation 1 within the lane. Validation plays an episode from every
 // test state, taking the likeliest actions.
+//
+// Several voters share every environment: each draws an action from its own policy, and the one that most
+// have drawn is taken (train/election.h). To the voters together this is one policy over all their votes, so
+// its gradient is that of each voter's own vote, by the advantage that its own value sees. Every lane hears
+// all voters, because every worker has their weights: an election costs no message.
 class ActorCritic final : public Task {
  public:
   ActorCritic(const TaskSite& site, const OptionMap& options)
       : environment_(data::make_environment(site.data.name)),
+        voters_(option<std::int64_t>(options, "voters")),
         rollout_(option<std::int64_t>(options, "rollout")),
         discount_(option<double>(options, "discount")),
         trace_(option<double>(options, "trace")),
@@ -54,11 +61,13 @@ class ActorCritic final : public Task {
     std::vector<char> over(worlds.size(), 0);
     double sum = 0;
     for (std::int64_t step = 0; step < environment_->most_steps(); ++step) {
-      const torch::Tensor logits = network.forward(observed(worlds)).narrow(1, 0, environment_->actions());
-      const torch::Tensor chosen = logits.argmax(1).contiguous();
+      const torch::Tensor chances = chances_of(network.forward(observed(worlds)));
+      const torch::Tensor likeliest = chances.argmax(2).contiguous();
       for (std::size_t i = 0; i < worlds.size(); ++i) {
         if (over[i]) continue;
-        const auto outcome = environment_->step(worlds[i], chosen.data_ptr<std::int64_t>()[i]);
+        const std::int64_t* votes = likeliest.data_ptr<std::int64_t>() + std::int64_t(i) * voters_;
+        const auto outcome =
+            environment_->step(worlds[i], elected(chances, i, {votes, std::size_t(voters_)}));
         sum += double(outcome.reward);
         over[i] = outcome.ended;
       }
@@ -121,29 +130,49 @@ class ActorCritic final : public Task {
                           .item<std::int64_t>()));
     for (std::int64_t t = 0; t < rollout_; ++t) {
       rollout.seen.push_back(observed(worlds));
-      const torch::Tensor chances =
-          network.forward(rollout.seen.back()).narrow(1, 0, environment_->actions()).softmax(1).contiguous();
-      step_all(worlds, chances, random, rollout);
+      step_all(worlds, chances_of(network.forward(rollout.seen.back())), random, rollout);
     }
     rollout.seen.push_back(observed(worlds));
     return rollout;
   }
 
+  // [environments, voters, actions], from what the network gives.
+  torch::Tensor chances_of(const torch::Tensor& output) const {
+    const std::int64_t actions = environment_->actions();
+    return output.narrow(1, 0, voters_ * actions).reshape({output.size(0), voters_, actions}).softmax(2);
+  }
+
+  std::int64_t elected(const torch::Tensor& chances, std::size_t world,
+                       std::span<const std::int64_t> votes) const {
+    const auto actions = std::size_t(environment_->actions());
+    const float* row = chances.data_ptr<float>() + world * std::size_t(voters_) * actions;
+    std::vector<double> together(actions);
+    for (std::size_t i = 0; i < std::size_t(voters_) * actions; ++i) together[i % actions] += double(row[i]);
+    return elect(votes, together);
+  }
+
+  std::int64_t drawn_action(const float* chance, SplitMix64& random) const {
+    double left = random.uniform();
+    std::int64_t action = 0;
+    while (action + 1 < environment_->actions() && left >= double(chance[action]))
+      left -= double(chance[action++]);
+    return action;
+  }
+
   void step_all(std::vector<data::EnvironmentState>& worlds, const torch::Tensor& chances, SplitMix64& random,
                 Rollout& rollout) const {
-    rollout.actions.emplace_back();
+    rollout.votes.emplace_back();
     rollout.rewards.emplace_back();
     rollout.over.emplace_back();
     rollout.failed.emplace_back();
+    std::vector<std::int64_t>& votes = rollout.votes.back();
     for (std::size_t i = 0; i < worlds.size(); ++i) {
-      const float* chance = chances.data_ptr<float>() + std::int64_t(i) * environment_->actions();
-      double left = random.uniform();
-      std::int64_t action = 0;
-      while (action + 1 < environment_->actions() && left >= double(chance[action]))
-        left -= double(chance[action++]);
+      for (std::int64_t v = 0; v < voters_; ++v)
+        votes.push_back(drawn_action(
+            chances.data_ptr<float>() + (std::int64_t(i) * voters_ + v) * environment_->actions(), random));
+      const std::int64_t action = elected(chances, i, std::span(votes).last(std::size_t(voters_)));
       const auto outcome = environment_->step(worlds[i], action);
       const bool over = outcome.ended || worlds[i].steps >= float(environment_->most_steps());
-      rollout.actions.back().push_back(action);
       rollout.rewards.back().push_back(outcome.reward);
       rollout.over.back().push_back(over);
       rollout.failed.back().push_back(outcome.ended);
@@ -152,17 +181,24 @@ class ActorCritic final : public Task {
   }
 
   torch::Tensor loss_of(model::Network& network, const Rollout& rollout) const {
-    const std::int64_t worlds = rollout.seen[0].size(0), actions = environment_->actions();
     const torch::Tensor output = network.forward(torch::cat(rollout.seen));
-    const torch::Tensor values = output.select(1, actions);
-    const torch::Tensor logits = output.narrow(0, 0, rollout_ * worlds).narrow(1, 0, actions);
+    torch::Tensor loss = voter_loss(output, rollout, 0);
+    for (std::int64_t v = 1; v < voters_; ++v) loss = loss + voter_loss(output, rollout, v);
+    return loss;
+  }
+
+  torch::Tensor voter_loss(const torch::Tensor& output, const Rollout& rollout, std::int64_t voter) const {
+    const std::int64_t worlds = rollout.seen[0].size(0), actions = environment_->actions();
+    const torch::Tensor values = output.select(1, voters_ * actions + voter);
+    const torch::Tensor logits = output.narrow(0, 0, rollout_ * worlds).narrow(1, voter * actions, actions);
     const torch::Tensor now = values.detach().view({rollout_ + 1, worlds}).contiguous();
     torch::Tensor advantage = torch::empty({rollout_, worlds});
     fill_advantages(rollout, now, advantage);
     const torch::Tensor wanted = (advantage + now.narrow(0, 0, rollout_)).flatten();
     advantage = ((advantage - advantage.mean()) / (advantage.std(false) + 1e-6)).flatten();
     std::vector<std::int64_t> flat;
-    for (const auto& row : rollout.actions) flat.insert(flat.end(), row.begin(), row.end());
+    for (const auto& row : rollout.votes)
+      for (auto at = std::size_t(voter); at < row.size(); at += std::size_t(voters_)) flat.push_back(row[at]);
     const torch::Tensor chosen = torch::tensor(flat, torch::kInt64).unsqueeze(1);
     const torch::Tensor log_chances = logits.log_softmax(1);
     const torch::Tensor policy = -(log_chances.gather(1, chosen).squeeze(1) * advantage).sum();
@@ -193,6 +229,7 @@ class ActorCritic final : public Task {
   }
 
   std::unique_ptr<data::Environment> environment_;
+  std::int64_t voters_;
   std::int64_t rollout_;
   double discount_;
   double trace_;

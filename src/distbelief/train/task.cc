@@ -47,6 +47,8 @@ const std::vector<TaskEntry>& tasks() {
       {"ctc", "labels in order, without where they lie", make_ctc},
       {"actor_critic", "to act in an environment (advantage actor-critic)", make_actor_critic, 1, true},
       {"gan", "to make images that another network cannot tell from real ones", make_adversarial, 2, true},
+      {"architecture_search", "the class of a sample, and which candidates of each layer do for it",
+       make_architecture_search, 2, true},
       {"few_labels", "the class of a sample, from the labels of some (train.labelled)", make_few_labels, 1,
        true},
   };

@@ -15,6 +15,7 @@ std::unique_ptr<Task> make_masked_tokens(const TaskSite& site);
 std::unique_ptr<Task> make_actor_critic(const TaskSite& site);
 std::unique_ptr<Task> make_ctc(const TaskSite& site);
 std::unique_ptr<Task> make_adversarial(const TaskSite& site);
+std::unique_ptr<Task> make_architecture_search(const TaskSite& site);
 std::unique_ptr<Task> make_few_labels(const TaskSite& site);
 
 void require_classes(const TaskSite& site, const char* task);
