@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "distbelief/base/error.h"
 #include "distbelief/base/durable_file.h"
+#include "distbelief/base/error.h"
 
 namespace distbelief::checkpoint {
 

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <utility>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/cluster/supervision.h"
-#include "distbelief/base/durable_file.h"
 
 namespace distbelief::cluster {
 namespace {
