@@ -124,6 +124,14 @@ class CheckpointsTest(ResumeTest):
         self.assertEqual(self.finish(child).code, 130)
         self.assertEqual(len(self.steps_kept("run")), 2)
 
+    def test_a_checkpoint_of_a_deeper_network_is_refused(self):
+        self.train("run", {**MLP, "model.hidden": [16, 16], "train.max_steps": 2})
+        job = self.scratch / "run" / "job.toml"
+        job.write_text(job.read_text().replace("hidden = [ 16, 16 ]", "hidden = [ 16 ]").replace("hidden = [16, 16]", "hidden = [16]")
+                       .replace("max_steps = 2", "max_steps = 4"))
+        refused = self.distbelief("resume", "run", code=2)
+        self.assertRegex(refused.err, "tensor 'model.*(wants|is not part of the model)")
+
     def test_eval_of_the_best_checkpoint(self):
         summary = self.train("run", MLP)
         answer = json.loads(self.distbelief("eval", self.scratch / "run", "--best", "--json").out)

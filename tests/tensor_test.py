@@ -131,6 +131,9 @@ class FaultsTest(TensorTest):
         os.kill(child.pid, signal.SIGINT)
         self.assertEqual(self.finish(child, 20).code, 130)
         summary = self.summary("run")
+        self.assertEqual((summary["tensor"], summary["reproducible"]), (2, False))
+        self.assertIn("changed", summary["reproducible_note"])
+        summary = self.summary("run")
         self.assertEqual((summary["generations"], summary["tensor"], summary["pipeline"]), (4, 2, 2))
 
 

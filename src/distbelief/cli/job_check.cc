@@ -204,10 +204,10 @@ MaybeFault auto_chooses_the_mesh(const Config& config) {
 MaybeFault stages_to_schedule(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.pipeline > 1 || parallel.mesh == "auto") return std::nullopt;
-  const char* key = parallel.schedule == "interleaved" ? "parallel.schedule"
-                    : parallel.chunks > 1              ? "parallel.chunks"
-                    : parallel.recompute               ? "parallel.recompute"
-                                                       : nullptr;
+  const char* key = parallel.schedule != ParallelConfig{}.schedule ? "parallel.schedule"
+                    : parallel.chunks > 1                          ? "parallel.chunks"
+                    : parallel.recompute                           ? "parallel.recompute"
+                                                                   : nullptr;
   if (key == nullptr) return std::nullopt;
   return Fault{key, fmt::format("{} is about the stages of a pipeline, but parallel.pipeline is 1; raise it, "
                                 "or leave {} out",

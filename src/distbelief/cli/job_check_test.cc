@@ -95,7 +95,7 @@ TEST(Validate, ThePlannerChoosesTheMeshOrTheJobDoes) {
 TEST(Validate, StagesAreScheduledWhereThereAreSome) {
   EXPECT_EQ(verdict({"parallel.pipeline=2", "parallel.recompute=true", "parallel.schedule=interleaved"}),
             "fine");
-  for (const std::string given : {"recompute=true", "schedule=interleaved", "chunks=2"}) {
+  for (const std::string given : {"recompute=true", "schedule=interleaved", "schedule=gpipe", "chunks=2"}) {
     const std::string key = "parallel." + given.substr(0, given.find('='));
     EXPECT_EQ(verdict({"parallel." + given}),
               key + " is about the stages of a pipeline, but parallel.pipeline is 1; raise it, or leave " +

@@ -208,6 +208,24 @@ void show_json(const strategy::Plan& plan, const train::PlanMeasurement& found, 
                          .dump());
 }
 
+// What a job says of its layout and a plan does not go by.
+std::vector<std::string> set_aside(const ParallelConfig& parallel) {
+  const ParallelConfig usual;
+  std::vector<std::string> keys;
+  const auto note = [&](bool given, const char* key) {
+    if (given) keys.emplace_back(key);
+  };
+  note(parallel.data != usual.data, "data");
+  note(parallel.pipeline != usual.pipeline, "pipeline");
+  note(parallel.tensor != usual.tensor, "tensor");
+  note(parallel.schedule != usual.schedule, "schedule");
+  note(parallel.chunks != usual.chunks, "chunks");
+  note(!parallel.cuts.empty(), "cuts");
+  note(parallel.recompute, "recompute");
+  note(parallel.split_features, "split_features");
+  return keys;
+}
+
 // The job for so many workers, without the mesh that it may name: all are planned.
 Job job_to_plan(const PlanFlags& flags, const std::vector<cluster::HostSlots>& hosts) {
   Job job = flags.job.read();
@@ -217,9 +235,11 @@ Job job_to_plan(const PlanFlags& flags, const std::vector<cluster::HostSlots>& h
     throw Error(ErrorCode::kBadInput, fmt::format("--workers {} and --hosts {} disagree; give one of them",
                                                   flags.workers, flags.hosts));
   if (slots > 0 || flags.workers > 0) job.config.parallel.workers = std::max(slots, flags.workers);
+  if (const std::vector<std::string> keys = set_aside(job.config.parallel); !keys.empty())
+    fmt::print(stderr, "distbelief: of [parallel] the plan sets aside {}: it compares all layouts\n",
+               fmt::join(keys, ", "));
   job.config = train::with_layout(job.config, {.mesh = {.data = int(job.config.parallel.workers)},
                                                .zero = int(job.config.parallel.zero),
-                                               .recompute = job.config.parallel.recompute,
                                                .lanes = train::given_lanes(job.config)});
   job.config.parallel.data = 0;
   job.config.parallel.split_features = false;  // of a tensor group, which is not chosen yet

@@ -375,6 +375,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   const std::string init = std::exchange(job.config.train.init, "");  // it goes on from what it has learnt
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
+  if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
   require_same_arithmetic(before, job.config);
   const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
   if (invocation.interrupted->load()) return 130;
@@ -448,6 +449,7 @@ void add_resume(CLI::App& app, const Invocation& invocation, Run& run) {
       ->take_all()
       ->allow_extra_args(false);
   add_places(*command, *flags);
+  command->add_option("--progress", flags->progress, "auto, bar, plain or none");
   command->add_option("--worker", flags->worker, "of a run under way: this worker, which was paused")
       ->check(CLI::Range(0, 65535));
   command->footer("Example:\n  distbelief resume runs/my-run --workers 4");

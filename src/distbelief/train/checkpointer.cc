@@ -5,11 +5,33 @@
 
 #include <numeric>
 #include <random>
+#include <set>
+#include <sstream>
 
 #include "distbelief/base/error.h"
 #include "distbelief/train/own_tensors.h"
 
 namespace distbelief::train {
+namespace {
+
+// A network with fewer layers would find all of its tensors, and leave the others behind without a word.
+void require_no_others(const checkpoint::TensorIndex& tensors,
+                       const std::vector<std::string>& names_of_workers) {
+  std::set<std::string> known;
+  for (const std::string& names : names_of_workers) {
+    std::istringstream lines(names);
+    for (std::string name; std::getline(lines, name);) known.insert(name);
+  }
+  for (const checkpoint::TensorView& tensor : tensors.all())
+    if (tensor.name.starts_with(kModelPrefix) && !known.contains(tensor.name))
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{} has tensor '{}', which is not part of the model; is it a checkpoint of "
+                              "another model?",
+                              tensors.origin().string(), tensor.name));
+}
+
+}  // namespace
+
 std::string broadcast_text(comm::Communicator& workers, std::string text, int root) {
   auto length = std::int64_t(text.size());
   workers.broadcast(comm::view(&length, 1), root);
@@ -42,15 +64,20 @@ void Checkpointer::set_parts(const World& peers, const World* tensor_group, Hold
 }
 
 Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const World& peers) {
-  std::optional<checkpoint::Loaded> loaded;
+  const OwnTensors own = own_tensors(stages, peers, Purpose::kLoad);
+  std::string names;
+  for (const OwnTensor& tensor : own.all) names += tensor.view.name + "\n";
+  const std::vector<std::string> names_of_workers = exchange_texts(world_.communicator(), names);
   nlohmann::json message;
   if (world_.rank() == 0) {
     try {
-      loaded = checkpoint::Store(folder_).load_latest([](const checkpoint::Entry& entry, const Error& error) {
-        spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
-      });
+      const auto loaded =
+          checkpoint::Store(folder_).load_latest([](const checkpoint::Entry& entry, const Error& error) {
+            spdlog::warn("checkpoint {} is damaged and passed over: {}", entry.folder.string(), error.what());
+          });
       if (!loaded) throw Error(ErrorCode::kBadInput, "the run folder has no whole checkpoint to resume from");
-      load_tensors(own_tensors(stages, peers, Purpose::kLoad), loaded->tensors);
+      require_no_others(loaded->tensors, names_of_workers);
+      load_tensors(own, loaded->tensors);
       message = {{"step", loaded->entry.step}, {"progress", loaded->progress()}};
     } catch (const Error& error) {
       message["failure"] = error.message();
@@ -58,8 +85,7 @@ Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const W
   }
   message = nlohmann::json::parse(broadcast_text(world_.communicator(), message.dump(), 0));
   if (message.contains("failure")) throw Error(ErrorCode::kBadInput, message["failure"].get<std::string>());
-  if (writes_ && world_.rank() != 0)
-    load_tensors(own_tensors(stages, peers, Purpose::kLoad), load(message.at("step")).tensors);
+  if (writes_ && world_.rank() != 0) load_tensors(own, load(message.at("step")).tensors);
   const nlohmann::json& progress = message.at("progress");
   return {run_progress_from_json(progress.at("run")),
           progress.at("update_counts").get<std::vector<std::int64_t>>(), progress.value("build", "")};

@@ -11,6 +11,7 @@
 #include "distbelief/data/sampling.h"
 #include "distbelief/strategy/cuts.h"
 #include "distbelief/train/initial_weights.h"
+#include "distbelief/train/run_progress.h"
 #include "distbelief/train/task.h"
 
 namespace distbelief::train {
@@ -46,6 +47,11 @@ namespace {
 void require_stages(const Config& config, int blocks) {
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t stages = parallel.pipeline * stages_per_worker(parallel);
+  if (stages > blocks && blocks == 1)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model '{}' is a single block, which has no place to cut it; set "
+                            "parallel.pipeline = 1, or take a model of several blocks",
+                            config.model.name));
   if (stages > blocks)
     throw Error(
         ErrorCode::kBadInput,
@@ -181,8 +187,7 @@ PreparedJob prepare_job(const Config& config) {
 
 void keep_own_columns(PreparedJob& job, const model::TensorGroup& group) {
   if (group.input() == model::TensorGroup::Input::kWhole) return;
-  const SliceRange range =
-      share_of(element_count(job.shape.input), group.part(), group.parts());
+  const SliceRange range = share_of(element_count(job.shape.input), group.part(), group.parts());
   for (std::unique_ptr<data::Source>* source : {&job.data.train, &job.data.test})
     *source = std::make_unique<data::Columns>(std::move(*source), std::uint64_t(range.begin),
                                               std::uint64_t(range.count));
@@ -213,6 +218,7 @@ PipelinePlan pipeline_plan(const Config& config, int workers) {
   } catch (const Error& error) {
     plan.schedule = strategy::PipelineSchedule::kOneForwardOneBackward;
     plan.chunks = 1;
+    plan.unschedulable = error.message();
     plan.reason = fmt::format("schedule 1f1b instead of {}: {}", parallel.schedule, error.message());
   }
   return plan;
@@ -231,7 +237,7 @@ void require_mesh(const Config& config, int workers) {
                             "change one of them",
                             parallel.chunks, parallel.schedule));
   const PipelinePlan plan = pipeline_plan(config, workers);
-  if (!plan.reason.empty()) throw Error(ErrorCode::kBadInput, plan.reason);
+  if (!plan.unschedulable.empty()) throw Error(ErrorCode::kBadInput, plan.unschedulable);
 }
 
 void resolve_for_workers(Config& config, int workers) {
@@ -285,14 +291,17 @@ std::string build_name(const std::string& isa) {
   return fmt::format("instruction set {}, libtorch {}", isa, TORCH_VERSION);
 }
 
-Reproducibility reproducibility(const Config& config, int hosts) {
+Reproducibility reproducibility(const Config& config, int hosts, std::int64_t tensor) {
   if (config.parallel.algorithm == "ring" && hosts > 1)
     return {false, "parallel.algorithm = \"ring\" adds in ring order, which depends on the number of hosts"};
-  if (config.parallel.tensor > 1)
+  if (tensor == kTensorChanged)
+    return {false,
+            "the width of tensor groups changed while the run went on, and with it the order of additions"};
+  if (tensor > 1)
     return {true,
             fmt::format("same bits for any data and pipeline with parallel.tensor {}, these lanes, this "
                         "instruction set and libtorch; another tensor adds in another order",
-                        config.parallel.tensor)};
+                        tensor)};
   return {
       true,
       "same bits for any number of workers and hosts with these lanes, this instruction set and libtorch"};

@@ -47,7 +47,8 @@ struct PipelinePlan {
   strategy::Mesh mesh;
   strategy::PipelineSchedule schedule = strategy::PipelineSchedule::kOneForwardOneBackward;
   int chunks = 1;
-  std::string reason;  // why it is not what the job asks for; empty: it is
+  std::string reason;         // why it is not what the job asks for; empty: it is
+  std::string unschedulable;  // why not the schedule alone
 };
 PipelinePlan pipeline_plan(const Config& config, int workers);
 // Throws Error(kBadInput), with what would do, when so many workers cannot begin the job.
@@ -73,6 +74,7 @@ struct Reproducibility {
   bool holds = true;
   std::string note;
 };
-Reproducibility reproducibility(const Config& config, int hosts);
+// `tensor`: of RunProgress.
+Reproducibility reproducibility(const Config& config, int hosts, std::int64_t tensor);
 
 }  // namespace distbelief::train

@@ -19,7 +19,8 @@ nlohmann::json to_json(const RunProgress& p) {
                           {"epochs_without_gain", p.epochs_without_gain},
                           {"evaluated", p.evaluated},
                           {"test_loss", p.test_loss},
-                          {"test_accuracy", p.test_accuracy}};
+                          {"test_accuracy", p.test_accuracy},
+                          {"tensor", p.tensor}};
   if (p.best_loss < std::numeric_limits<double>::infinity()) value["best_loss"] = p.best_loss;
   for (const Metric& metric : p.test_metrics) value["test_metrics"][metric.name] = metric.value;
   return value;
@@ -39,6 +40,7 @@ RunProgress run_progress_from_json(const nlohmann::json& value) try {
   p.evaluated = value.at("evaluated");
   p.test_loss = value.at("test_loss");
   p.test_accuracy = value.at("test_accuracy");
+  p.tensor = value.value("tensor", std::int64_t{0});
   const nlohmann::json metrics = value.value("test_metrics", nlohmann::json::object());
   for (const auto& [name, number] : metrics.items()) p.test_metrics.push_back({name, number});
   return p;

@@ -10,6 +10,8 @@
 
 namespace distbelief::train {
 
+inline constexpr std::int64_t kTensorChanged = -1;
+
 // How far a run has come: with the tensors, all that a resumed run needs to go on to the same bits.
 struct RunProgress {
   std::int64_t step = 0;           // steps taken
@@ -25,6 +27,8 @@ struct RunProgress {
   double test_loss = 0;
   double test_accuracy = 0;
   std::vector<Metric> test_metrics{};
+  std::int64_t tensor =
+      0;  // workers that computed each layer together, in all steps; kTensorChanged; 0: none
 
   bool operator==(const RunProgress&) const = default;
 };

@@ -44,6 +44,7 @@ report::Summary Trainer::run(const Start& start) {
         throw Error(ErrorCode::kUnavailable, "no space left on device (injected)");
     });
   restore();
+  note_tensor();
   build_team();
   watch_balance();
   open_recorder();

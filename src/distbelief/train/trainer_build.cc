@@ -157,6 +157,12 @@ void Trainer::restore() {
   faults_->pass("mid-restart", progress_.step);
 }
 
+void Trainer::note_tensor() {
+  const std::int64_t now = mesh_plan_.mesh.tensor;
+  if (progress_.step == 0 || progress_.tensor == 0) progress_.tensor = now;
+  if (progress_.tensor != now) progress_.tensor = kTensorChanged;
+}
+
 void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                        const std::string& build) {
   progress_ = progress;

@@ -88,8 +88,8 @@ report::Summary Trainer::summarise(double wall_seconds) {
   for (std::size_t i = 1; i < outline_.stages.size(); ++i)
     summary.cuts.push_back(outline_.stages[i].blocks.begin);
   if (mesh_plan_.mesh.pipeline > 1) {
-    summary.schedule = job_.config.parallel.schedule;
-    summary.chunks = std::int64_t(outline_.stages.size()) / mesh_plan_.mesh.pipeline;
+    summary.schedule = std::string(strategy::to_string(mesh_plan_.schedule));
+    summary.chunks = mesh_plan_.chunks;
     summary.recompute = job_.config.parallel.recompute;
   }
   for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
@@ -99,7 +99,7 @@ report::Summary Trainer::summarise(double wall_seconds) {
     summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
   for (const auto& worker : summary.per_worker)
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);
-  const Reproducibility same_bits = reproducibility(job_.config, world_.hosts());
+  const Reproducibility same_bits = reproducibility(job_.config, world_.hosts(), progress_.tensor);
   summary.reproducible = same_bits.holds;
   summary.reproducible_note = same_bits.note;
   summary.algorithm = world_.hosts() == 1 ? "shared memory" : job_.config.parallel.algorithm;
