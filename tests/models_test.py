@@ -251,7 +251,7 @@ MARGINS = {
     "speech_ctc": ("label_error", 1.0, -0.80, {"data.samples": 2000}),
     "logic_tree_lstm": ("accuracy", 0.55, 0.30, {}),
     "cartpole_actor_critic": ("mean_return", 22, 453, {}),
-    "cartpole_election": ("mean_return", 22, 453, {}),
+    "cartpole_election": ("mean_return", 22, 400, {}),
     "fashion_mnist_fbnet": ("accuracy", 0.10, 0.60, {"data.train_limit": 12000, "data.test_limit": 2000,
                                                     "train.epochs": 2}),
     "grid_world_actor_critic": ("mean_return", -0.31, 1.0, {}),
