@@ -305,7 +305,7 @@ class HeldOutTest(ModelsTest):
         name = "fashion_mnist_few_labels"
         limits = {"data.train_limit": 6000, "data.test_limit": 4000, "train.validate_every": 0, "train.batch_size": 64}
         labelled = 0.1
-        some = {**limits, "train.labelled": labelled, "train.epochs": 10}
+        some = {**limits, "train.labelled": labelled, "train.epochs": 24}
         alone = {**limits, "train.task": "classification", "data.train_limit": int(6000 * labelled), "train.epochs": 0,
                  "train.max_steps": 600}
         for seed in (1, 2, 3):
