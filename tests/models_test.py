@@ -242,19 +242,19 @@ MARGINS = {
         "train.epochs": 3}),
     "fashion_mnist_vae": ("cluster_purity", 0.10, 0.25, {"data.train_limit": 6000, "data.test_limit": 2000,
                                                         "train.epochs": 3}),
-    "shapes_unet": ("iou", 0.1875, 0.40, {}),
+    "shapes_unet": ("iou", 0.25, 0.40, {}),
     "table_classes_wide_and_deep": ("auc", 0.5, 0.40, {"data.samples": 8000}),
-    "table_values_wide_and_deep": ("rmse", 1.05, -0.60, {"data.samples": 8000}),
+    "table_values_wide_and_deep": ("rmse", 0.94, -0.60, {"data.samples": 8000}),
     "tokens_bert": ("accuracy", 0.03125, 0.30, {}),
     "tokens_lstm": ("perplexity", 32, -20, {}),
     "tokens_gru": ("perplexity", 32, -20, {}),
     "speech_ctc": ("label_error", 1.0, -0.80, {"data.samples": 2000}),
     "logic_tree_lstm": ("accuracy", 0.55, 0.30, {}),
     "cartpole_actor_critic": ("mean_return", 22, 453, {}),
-    "cartpole_election": ("mean_return", 22, 453, {}),
+    "cartpole_election": ("mean_return", 22, 400, {}),
     "fashion_mnist_fbnet": ("accuracy", 0.10, 0.60, {"data.train_limit": 12000, "data.test_limit": 2000,
                                                     "train.epochs": 2}),
-    "grid_world_actor_critic": ("mean_return", -0.25, 1.0, {}),
+    "grid_world_actor_critic": ("mean_return", -0.31, 1.0, {}),
     "fashion_mnist_dcgan": ("moment_distance", 1.0, -0.5, {"data.train_limit": 12000, "data.test_limit": 2000,
                                                           "train.epochs": 4}),
     "text_gpt": ("perplexity", 33.1, -15.0, {"train.epochs": 3}),
@@ -305,7 +305,7 @@ class HeldOutTest(ModelsTest):
         name = "fashion_mnist_few_labels"
         limits = {"data.train_limit": 6000, "data.test_limit": 4000, "train.validate_every": 0, "train.batch_size": 64}
         labelled = 0.1
-        some = {**limits, "train.labelled": labelled, "train.epochs": 10}
+        some = {**limits, "train.labelled": labelled, "train.epochs": 24}
         alone = {**limits, "train.task": "classification", "data.train_limit": int(6000 * labelled), "train.epochs": 0,
                  "train.max_steps": 600}
         for seed in (1, 2, 3):

@@ -14,9 +14,10 @@ constexpr double kNoise = 0.1;          // deviation, of the altered view
 constexpr std::int64_t kUnlabelled = -1;
 
 // Classification with the labels of some samples only (Sohn et al., "FixMatch", 2020, with simpler views):
-// what the network says with confidence of a sample as it is, it shall say of the sample shifted and with
-// noise. Labelled samples are chosen by hash of their number, so all workers agree. Their loss counts 1 /
-// share times, so that both parts are means over the whole batch. Validation is that of classification.
+// what is known of a sample, by its label or else because the network is sure of it, the network shall also
+// say of the sample shifted and with noise. Labelled samples are chosen by hash of their number, so all
+// workers agree. Their loss counts 1 / share times, so that both parts are means over the whole batch.
+// Validation is that of classification.
 class FewLabels final : public Task {
  public:
   explicit FewLabels(const TaskSite& site)
@@ -36,11 +37,12 @@ class FewLabels final : public Task {
   }
 
   torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
-    const torch::Tensor guesses = guess(network, batch.input);
+    const torch::Tensor guesses = guess(network, batch.input).masked_fill(batch.target.ge(0), kUnlabelled);
     const torch::Tensor both = torch::cat({batch.input, altered(batch.input)});
     const std::vector<torch::Tensor> outputs = network.forward(both).chunk(2);
-    const torch::Tensor known = cross_entropy(outputs[0], batch.target, kUnlabelled);
-    return known / labelled_ + cross_entropy(outputs[1], guesses, kUnlabelled);
+    const torch::Tensor known =
+        cross_entropy(outputs[0], batch.target) + cross_entropy(outputs[1], batch.target);
+    return known / (2 * labelled_) + cross_entropy(outputs[1], guesses);
   }
 
   ScoreShape score_shape() const override { return inner_->score_shape(); }
@@ -63,20 +65,29 @@ class FewLabels final : public Task {
     return answer.masked_fill(confidence.lt(kConfident), kUnlabelled);
   }
 
+  // Each sample by itself: shifted, with what leaves on one side coming back on the other, and with noise.
   static torch::Tensor altered(const torch::Tensor& input) {
     const auto generator = model::current_generator();
     torch::Tensor noise = torch::empty_like(input);
     generator ? noise.normal_(0, kNoise, *generator) : noise.normal_(0, kNoise);
     if (input.dim() != 4) return input + noise;
-    torch::Tensor shift = torch::empty({2}, torch::kInt64);
+    torch::Tensor shift = torch::empty({2, input.size(0)}, torch::kInt64);
     generator ? shift.random_(-kMostShift, kMostShift + 1, *generator)
               : shift.random_(-kMostShift, kMostShift + 1);
-    return input.roll({shift[0].item<std::int64_t>(), shift[1].item<std::int64_t>()}, {2, 3}) + noise;
+    return shifted(shifted(input, shift[0], 2), shift[1], 3) + noise;
   }
 
-  static torch::Tensor cross_entropy(const torch::Tensor& output, const torch::Tensor& target,
-                                     std::int64_t ignored) {
-    return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, ignored);
+  static torch::Tensor shifted(const torch::Tensor& input, const torch::Tensor& shift,
+                               std::int64_t dimension) {
+    const std::int64_t size = input.size(dimension);
+    Shape shape{input.size(0), 1, 1, 1};
+    shape[std::size_t(dimension)] = size;
+    const torch::Tensor from = (torch::arange(size).unsqueeze(0) + shift.unsqueeze(1)).remainder(size);
+    return input.gather(dimension, from.view(shape).expand_as(input));
+  }
+
+  static torch::Tensor cross_entropy(const torch::Tensor& output, const torch::Tensor& target) {
+    return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, kUnlabelled);
   }
 
   std::unique_ptr<Task> inner_;
