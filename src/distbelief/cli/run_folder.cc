@@ -107,7 +107,9 @@ bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t tot
   if (!loaded && has_snapshots(run_dir)) return false;
   if (!loaded)
     throw Error(ErrorCode::kBadInput,
-                fmt::format("{} has no whole checkpoint to resume from", run_dir.string()));
+                fmt::format("{} has no whole checkpoint to resume from: the run ended before its first; train "
+                            "again, with another --run-dir",
+                            run_dir.string()));
   const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
   const std::string reason = train::stop_reason(config.train, progress);
   if (reason.empty() && progress.step < total_steps) return false;
@@ -151,6 +153,9 @@ void show_end(const fs::path& run_dir) {
              last < samples ? fmt::format(", the last {}", last) : "", seconds, speed);
   if (summary.contains("test_accuracy") && summary["test_accuracy"].is_number())
     fmt::print(", test accuracy {:.2f} %", 100 * summary["test_accuracy"].get<double>());
+  else if (summary.contains("test_metrics") && summary["test_metrics"].is_object())
+    for (const auto& [name, value] : summary["test_metrics"].items())
+      if (value.is_number()) fmt::print(", test {} {:.4g}", name, value.get<double>());
   fmt::print("\nrun folder: {}\n", run_dir.string());
 }
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 #include <thread>
 #include <utility>
 
 #include "distbelief/base/error.h"
-#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/found_network.h"
@@ -18,10 +16,8 @@
 #include "distbelief/cli/launch_command.h"
 #include "distbelief/cli/plan_command.h"
 #include "distbelief/cli/run_folder.h"
-#include "distbelief/cli/worker_command.h"
-#include "distbelief/cluster/supervisor.h"
+#include "distbelief/cli/supervised_run.h"
 #include "distbelief/comm/host/communicator.h"
-#include "distbelief/report/page_writer.h"
 #include "distbelief/train/block_costs.h"
 #include "distbelief/train/initial_weights.h"
 #include "distbelief/train/memory_need.h"
@@ -61,124 +57,6 @@ std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_
   return prepared.total_steps();
 }
 
-// How long a number of workers is measured; nothing: the number is not to be found out.
-std::optional<std::chrono::duration<double>> measure_each(const Config& config) {
-  if (!config.elastic.automatic) return std::nullopt;
-  return std::chrono::duration<double>(config.elastic.auto_seconds);
-}
-
-std::vector<cluster::HostSlots> spare_hosts(const Config& config) {
-  std::vector<cluster::HostSlots> spares;
-  for (const std::string& spare : config.elastic.spares)
-    std::ranges::move(cluster::parse_hosts(spare), std::back_inserter(spares));
-  return spares;
-}
-
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(std::int64_t(1e3 * seconds));
-}
-
-cluster::SupervisorOptions supervisor_options(const Config& config,
-                                              const std::vector<cluster::HostSlots>& hosts,
-                                              const WorkerCommand& command) {
-  const cluster::RunPlace place = cluster::place_of(command.run_dir);
-  return {.launch = {},
-          .workers = int(config.parallel.workers),
-          .hosts = hosts,
-          .spares = spare_hosts(config),
-          .watch = {.hostfile = config.elastic.hostfile,
-                    .discovery = config.elastic.discovery,
-                    .interval = milliseconds(config.elastic.discovery_seconds),
-                    .program = own_path()},
-          .silence = milliseconds(config.elastic.silence_seconds),
-          .address = config.elastic.address,
-          .certs = config.elastic.certs,
-          .worker_command =
-              [=](const cluster::SupervisorOptions::Worker& worker) {
-                Config sized = config;
-                sized.parallel.workers = worker.workers;
-                sized.parallel.threads = worker.threads;
-                WorkerCommand one = command;
-                one.cohort = worker.cohort;
-                one.control = worker.control;
-                if (config.checkpoint.snapshots) one.snapshots = place.snapshots;
-                return worker_command(sized, one);
-              },
-          .newest_checkpoint = [=] { return newest_checkpoint(command.run_dir); },
-          .run_dir = command.run_dir,
-          .place = place,
-          .policy = {.restarts = int(config.elastic.restarts)},
-          .min = int(config.elastic.min),
-          .max = int(config.elastic.max > 0 ? config.elastic.max : train::most_workers(config.parallel)),
-          .lanes = int(train::most_workers(config.parallel) * config.parallel.threads),
-          .usable = [config](int workers) { return train::usable_workers(config, workers); },
-          .threads = int(config.parallel.threads),
-          .groups = rank_groups(config.parallel),
-          .measure_each = measure_each(config),
-          .deadline = milliseconds(config.parallel.deadline_seconds),
-          .standby = config.elastic.standby,
-          .snapshots = config.checkpoint.snapshots,
-          .resume = command.resume};
-}
-
-// Asked before there is a run folder: a host that does not answer leaves nothing behind.
-cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>& hosts,
-                    const Invocation& invocation) {
-  return cluster::weakest_isa(hosts, spare_hosts(config), own_path(), *invocation.interrupted);
-}
-
-report::PageWriter::Options page_options(const Config& config, const fs::path& run_dir) {
-  return {.run_dir = run_dir,
-          .every_seconds = config.report.page_seconds,
-          .tensorboard = config.report.tensorboard};
-}
-
-int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
-              const WorkerCommand& command, const Invocation& invocation) {
-  cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
-  options.launch.isa = isa;
-  report::PageWriter page(page_options(config, command.run_dir));
-  const int code = cluster::supervise(options, *invocation.interrupted);
-  page.finish();
-  std::fflush(stdout);
-  const std::string run_dir = command.run_dir.string();
-  if (code == 0) {
-    show_end(command.run_dir);
-    keep_found(command.run_dir, config);
-  }
-  if (code == 130)
-    fmt::print(stderr, "interrupted; what was measured is in {}; {}\n", run_dir,
-               advice_after_interrupt(command.run_dir));
-  else if (code != 0)
-    fmt::print(stderr, "distbelief: the run failed; logs of the workers: {}/logs\n", run_dir);
-  return code == 0 || code == 2 || code == 130 ? code : 1;
-}
-
-// Under mpirun or srun: this process is a worker.
-int train_launched(Job job, const fs::path& run_dir, bool resume, const Invocation& invocation) {
-  pin_or_restart(invocation);
-  const cluster::LauncherPlace place = cluster::launcher_place();
-  train::resolve_for_workers(job.config, place.size);
-  if (!resume) {
-    check_named(job);
-    train::require_mesh(job.config, place.size);
-    if (place.rank == 0) {
-      make_run_dir(run_dir.string(), run_name(job.config));
-      keep_network_file(run_dir, job.config);
-      write_job(run_dir, job.config);
-    }
-  }
-  std::optional<report::PageWriter> page;
-  if (place.rank == 0) page.emplace(page_options(job.config, run_dir));
-  const int code = train::run_worker(launched_options(job.config, run_dir, resume, invocation));
-  if (page) page->finish();
-  if (code == 0 && place.rank == 0) {
-    show_end(run_dir);
-    keep_found(run_dir, job.config);
-  }
-  return code;
-}
-
 // The hosts that are there now, waiting for the first.
 std::vector<cluster::HostSlots> found_hosts(const Config& config, const std::atomic<bool>& interrupted) {
   const auto look = [&] {
@@ -187,7 +65,7 @@ std::vector<cluster::HostSlots> found_hosts(const Config& config, const std::ato
   std::vector<cluster::HostSlots> hosts = look();
   if (hosts.empty()) fmt::print(stderr, "distbelief: no host is there yet; waiting for the first\n");
   while (hosts.empty() && !interrupted.load()) {
-    std::this_thread::sleep_for(milliseconds(config.elastic.discovery_seconds));
+    std::this_thread::sleep_for(std::chrono::duration<double>(config.elastic.discovery_seconds));
     hosts = look();
   }
   return hosts;
@@ -323,7 +201,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
     if (flags.run_dir.empty())
       throw Error(ErrorCode::kBadInput,
                   "under mpirun or srun give --run-dir: every process must know the same one");
-    return train_launched(std::move(job), flags.run_dir, false, invocation);
+    return train_launched(std::move(job), flags.run_dir, Beginning::kNew, invocation);
   }
   validate(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
@@ -383,7 +261,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
     job.config.parallel.workers = cluster::launcher_place().size;
     refuse_planning_under_launcher(job.config);
     validate(job);
-    return train_launched(std::move(job), run_dir, true, invocation);
+    return train_launched(std::move(job), run_dir, Beginning::kResumed, invocation);
   }
   validate(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);

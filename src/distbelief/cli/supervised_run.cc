@@ -1,0 +1,143 @@
+#include "distbelief/cli/supervised_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <optional>
+
+#include "distbelief/base/parallel_defaults.h"
+#include "distbelief/cli/control_commands.h"
+#include "distbelief/cli/found_network.h"
+#include "distbelief/cli/job_check.h"
+#include "distbelief/cli/run_folder.h"
+#include "distbelief/cluster/supervisor.h"
+#include "distbelief/report/page_writer.h"
+#include "distbelief/train/job.h"
+
+namespace distbelief::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// How long a number of workers is measured; nothing: the number is not to be found out.
+std::optional<std::chrono::duration<double>> measure_each(const Config& config) {
+  if (!config.elastic.automatic) return std::nullopt;
+  return std::chrono::duration<double>(config.elastic.auto_seconds);
+}
+
+std::vector<cluster::HostSlots> spare_hosts(const Config& config) {
+  std::vector<cluster::HostSlots> spares;
+  for (const std::string& spare : config.elastic.spares)
+    std::ranges::move(cluster::parse_hosts(spare), std::back_inserter(spares));
+  return spares;
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::int64_t(1e3 * seconds));
+}
+
+cluster::SupervisorOptions supervisor_options(const Config& config,
+                                              const std::vector<cluster::HostSlots>& hosts,
+                                              const WorkerCommand& command) {
+  const cluster::RunPlace place = cluster::place_of(command.run_dir);
+  return {.launch = {},
+          .workers = int(config.parallel.workers),
+          .hosts = hosts,
+          .spares = spare_hosts(config),
+          .watch = {.hostfile = config.elastic.hostfile,
+                    .discovery = config.elastic.discovery,
+                    .interval = milliseconds(config.elastic.discovery_seconds),
+                    .program = own_path()},
+          .silence = milliseconds(config.elastic.silence_seconds),
+          .address = config.elastic.address,
+          .certs = config.elastic.certs,
+          .worker_command =
+              [=](const cluster::SupervisorOptions::Worker& worker) {
+                Config sized = config;
+                sized.parallel.workers = worker.workers;
+                sized.parallel.threads = worker.threads;
+                WorkerCommand one = command;
+                one.cohort = worker.cohort;
+                one.control = worker.control;
+                if (config.checkpoint.snapshots) one.snapshots = place.snapshots;
+                return worker_command(sized, one);
+              },
+          .newest_checkpoint = [=] { return newest_checkpoint(command.run_dir); },
+          .run_dir = command.run_dir,
+          .place = place,
+          .policy = {.restarts = int(config.elastic.restarts)},
+          .min = int(config.elastic.min),
+          .max = int(config.elastic.max > 0 ? config.elastic.max : train::most_workers(config.parallel)),
+          .lanes = int(train::most_workers(config.parallel) * config.parallel.threads),
+          .usable = [config](int workers) { return train::usable_workers(config, workers); },
+          .threads = int(config.parallel.threads),
+          .groups = rank_groups(config.parallel),
+          .measure_each = measure_each(config),
+          .deadline = milliseconds(config.parallel.deadline_seconds),
+          .standby = config.elastic.standby,
+          .snapshots = config.checkpoint.snapshots,
+          .resume = command.resume};
+}
+
+report::PageWriter::Options page_options(const Config& config, const fs::path& run_dir) {
+  return {.run_dir = run_dir,
+          .every_seconds = config.report.page_seconds,
+          .tensorboard = config.report.tensorboard};
+}
+
+}  // namespace
+
+cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+                    const Invocation& invocation) {
+  return cluster::weakest_isa(hosts, spare_hosts(config), own_path(), *invocation.interrupted);
+}
+
+int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
+              const WorkerCommand& command, const Invocation& invocation) {
+  cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
+  options.launch.isa = isa;
+  report::PageWriter page(page_options(config, command.run_dir));
+  const int code = cluster::supervise(options, *invocation.interrupted);
+  page.finish();
+  std::fflush(stdout);
+  const std::string run_dir = command.run_dir.string();
+  if (code == 0) {
+    show_end(command.run_dir);
+    keep_found(command.run_dir, config);
+  }
+  if (code == 130)
+    fmt::print(stderr, "interrupted; what was measured is in {}; {}\n", run_dir,
+               advice_after_interrupt(command.run_dir));
+  else if (code != 0)
+    fmt::print(stderr, "distbelief: the run failed; logs of the workers: {}/logs\n", run_dir);
+  return code == 0 || code == 2 || code == 130 ? code : 1;
+}
+
+int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const Invocation& invocation) {
+  const bool resume = beginning == Beginning::kResumed;
+  pin_or_restart(invocation);
+  const cluster::LauncherPlace place = cluster::launcher_place();
+  train::resolve_for_workers(job.config, place.size);
+  if (!resume) {
+    check_named(job);
+    train::require_mesh(job.config, place.size);
+    if (place.rank == 0) {
+      make_run_dir(run_dir.string(), run_name(job.config));
+      keep_network_file(run_dir, job.config);
+      write_job(run_dir, job.config);
+    }
+  }
+  std::optional<report::PageWriter> page;
+  if (place.rank == 0) page.emplace(page_options(job.config, run_dir));
+  const int code = train::run_worker(launched_options(job.config, run_dir, resume, invocation));
+  if (page) page->finish();
+  if (code == 0 && place.rank == 0) {
+    show_end(run_dir);
+    keep_found(run_dir, job.config);
+  }
+  return code;
+}
+
+}  // namespace distbelief::cli

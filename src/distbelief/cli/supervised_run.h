@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "distbelief/cli/commands.h"
+#include "distbelief/cli/job_file.h"
+#include "distbelief/cli/worker_command.h"
+#include "distbelief/cluster/hosts.h"
+#include "distbelief/cluster/isa.h"
+
+// A run under way: what is started once a job is known to be sound, and what is shown at its end.
+namespace distbelief::cli {
+
+// The instruction set that all hosts have, spares too. Asked before there is a run folder: a host that does
+// not answer leaves nothing behind.
+cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+                    const Invocation& invocation);
+
+// Supervises the workers until the run has ended, and keeps its page. Gives the exit code.
+int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
+              const WorkerCommand& command, const Invocation& invocation);
+
+// Under mpirun or srun: this process is a worker. Gives its exit code.
+enum class Beginning { kNew, kResumed };
+int train_launched(Job job, const std::filesystem::path& run_dir, Beginning beginning,
+                   const Invocation& invocation);
+
+}  // namespace distbelief::cli
