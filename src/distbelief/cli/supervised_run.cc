@@ -11,6 +11,7 @@
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/found_network.h"
 #include "distbelief/cli/job_check.h"
+#include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/report/page_writer.h"
