@@ -2,6 +2,10 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "distbelief/base/error.h"
+#include "distbelief/base/memory_limit.h"
+#include "distbelief/compute/optimizer.h"
+#include "distbelief/report/memory.h"
 #include "distbelief/strategy/cuts.h"
 #include "distbelief/train/block_costs.h"
 #include "distbelief/train/pipeline_team.h"
@@ -15,6 +19,28 @@ namespace {
 Checkpointer::Holding holding_of(const Config& config, const World& peers) {
   return config.parallel.zero == 3 && peers.hosts() > 1 ? Checkpointer::Holding::kHosts
                                                         : Checkpointer::Holding::kAll;
+}
+
+// What a stage may take of its worker's even share of this host's memory, of which the process itself has
+// some already.
+strategy::CutLimits limits_of(const Config& config, const PipelinePlan& plan, const World& world) {
+  const std::uint64_t each = memory_limit() / std::uint64_t(world.local_size()), own = report::rss_bytes();
+  if (each <= own) return {};
+  const auto states = compute::make_optimizer(config.train.optimizer)->state_names().size();
+  return {.memory_bytes = std::size_t(each - own) / std::size_t(plan.chunks),
+          .bytes_per_parameter_byte = 2.0 + double(states),  // with gradients
+          .lanes_alive = config.parallel.recompute ? 1 : plan.mesh.pipeline};
+}
+
+// The limits are estimates: a run that they leave no cuts for may do all the same.
+strategy::Cuts cuts_within(const std::vector<strategy::BlockCost>& costs, int stages,
+                           const strategy::CutLimits& limits) {
+  try {
+    return strategy::choose_cuts(costs, stages, limits);
+  } catch (const Error& error) {
+    spdlog::warn("no cuts seem to fit this host's memory: {}", error.message());
+    return strategy::choose_cuts(costs, stages, {});
+  }
 }
 
 }  // namespace
@@ -74,8 +100,8 @@ std::vector<int> Trainer::choose_stage_ends(int stages) {
         measure_blocks(job_, {.samples = lane_samples, .kept_in = options_.run_dir / "blocks.json"});
     const std::vector<int> firsts(job_.config.parallel.cuts.begin(), job_.config.parallel.cuts.end());
     const bool given = std::ssize(firsts) + 1 == stages;
-    strategy::Cuts cuts =
-        given ? strategy::given_cuts(firsts, costs, stages, {}) : strategy::choose_cuts(costs, stages, {});
+    strategy::Cuts cuts = given ? strategy::given_cuts(firsts, costs, stages, {})
+                                : cuts_within(costs, stages, limits_of(job_.config, mesh_plan_, world_));
     spdlog::info("cuts: {}", cuts.reason);
     return cuts;
   });
