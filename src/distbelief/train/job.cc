@@ -55,10 +55,14 @@ void require_stages(const Config& config, int blocks) {
   if (stages > blocks)
     throw Error(
         ErrorCode::kBadInput,
-        fmt::format("model '{}' has {} blocks to cut between, but parallel.pipeline {} with {} stages per "
-                    "worker wants {}; take {} stages or fewer, or a deeper network",
-                    config.model.name, blocks, parallel.pipeline, stages_per_worker(parallel), stages,
-                    blocks));
+        fmt::format(
+            "model '{}' has {} blocks to cut between, but parallel.pipeline {} with {} per worker "
+            "wants {} stages, each with a block; take pipeline x stages per worker of {} at most, or a "
+            "deeper network",
+            config.model.name, blocks, parallel.pipeline,
+            stages_per_worker(parallel) == 1 ? "1 stage"
+                                             : fmt::format("{} stages", stages_per_worker(parallel)),
+            stages, blocks));
   const std::vector<int> firsts(parallel.cuts.begin(), parallel.cuts.end());
   if (!firsts.empty())
     strategy::given_cuts(firsts, std::vector<strategy::BlockCost>(std::size_t(blocks)), int(stages), {});
@@ -85,10 +89,20 @@ std::vector<double> sliced_shares(const Config& config, const model::Blueprint& 
                     config.model.name));
   std::vector<double> shares;
   for (int block = 0; block < int(blueprint.size()); ++block) {
-    const model::Network network(blueprint, {block, block + 1}, config.train.seed, &group);
+    const auto network = [&] {
+      try {
+        return std::make_unique<model::Network>(blueprint, model::BlockRange{block, block + 1},
+                                                config.train.seed, &group);
+      } catch (const Error& error) {
+        const std::string& path = blueprint[std::size_t(block)].path;
+        throw Error(error.code(),
+                    fmt::format("block {}{}: {}", block, path.empty() ? "" : fmt::format(" ({})", path),
+                                error.message()));
+      }
+    }();
     std::int64_t all = 0, sliced = 0;
-    for (const torch::Tensor& parameter : network.parameters()) {
-      const model::SlicedTensor held = network.sliced(parameter);
+    for (const torch::Tensor& parameter : network->parameters()) {
+      const model::SlicedTensor held = network->sliced(parameter);
       all += element_count(held.whole);
       sliced += held.slice.is_whole() ? 0 : element_count(held.whole);
     }
