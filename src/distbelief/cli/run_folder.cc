@@ -106,10 +106,11 @@ bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t tot
                           });
   if (!loaded && has_snapshots(run_dir)) return false;
   if (!loaded)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} has no whole checkpoint to resume from: the run ended before its first; train "
-                            "again, with another --run-dir",
-                            run_dir.string()));
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} has no whole checkpoint to resume from: the run ended before its first; train "
+                    "again, with another --run-dir",
+                    run_dir.string()));
   const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
   const std::string reason = train::stop_reason(config.train, progress);
   if (reason.empty() && progress.step < total_steps) return false;
