@@ -82,24 +82,32 @@ struct TrainConfig {
 };
 
 struct ParallelConfig {
-  std::int64_t workers = 2;        // processes; --workers and --hosts override it
-  std::int64_t lanes = 0;          // 0: workers * threads (then fixed for the job's life)
-  std::int64_t threads = 1;        // lanes a worker carries at a time, each on its own thread
-  std::int64_t data = 0;           // replicas of the network; 0: as many as there are workers for
-  std::int64_t pipeline = 1;       // workers that each replica is cut over, by layers
-  std::int64_t tensor = 1;         // workers that compute each layer together
-  std::int64_t zero = 1;           // what the replicas share out: 1 state, 2 + gradients, 3 + parameters
-  bool zero_inside_host = false;   // workers of a host share out what they otherwise hold together
-  std::string state_dir;           // folder for the optimizer's state, mapped into memory; empty: none
-  std::string mesh = "given";      // given: by the numbers above; auto: by the planner
-  bool split_features = false;     // workers of a tensor group read only their columns of the input
-  std::string schedule = "1f1b";   // gpipe, 1f1b, interleaved
-  std::int64_t chunks = 0;         // stages per worker; 0: 1, or 2 when interleaved
-  std::vector<std::int64_t> cuts;  // first block of every stage but the first; empty: measured
-  bool recompute = false;          // activations inside a stage are computed again for backward
-  std::string sync = "allreduce";
-  std::string algorithm = "auto";  // between hosts: auto, direct, ring, central
-  std::string overlap = "auto";    // auto, update, reduce, off
+  std::int64_t workers = 2;         // processes; --workers and --hosts override it
+  std::int64_t lanes = 0;           // 0: workers * threads (then fixed for the job's life)
+  std::int64_t threads = 1;         // lanes a worker carries at a time, each on its own thread
+  std::int64_t data = 0;            // replicas of the network; 0: as many as there are workers for
+  std::int64_t pipeline = 1;        // workers that each replica is cut over, by layers
+  std::int64_t tensor = 1;          // workers that compute each layer together
+  std::int64_t zero = 1;            // what the replicas share out: 1 state, 2 + gradients, 3 + parameters
+  bool zero_inside_host = false;    // workers of a host share out what they otherwise hold together
+  std::string state_dir;            // folder for the optimizer's state, mapped into memory; empty: none
+  std::string mesh = "given";       // given: by the numbers above; auto: by the planner
+  bool split_features = false;      // workers of a tensor group read only their columns of the input
+  std::string schedule = "1f1b";    // gpipe, 1f1b, interleaved
+  std::int64_t chunks = 0;          // stages per worker; 0: 1, or 2 when interleaved
+  std::vector<std::int64_t> cuts;   // first block of every stage but the first; empty: measured
+  bool recompute = false;           // activations inside a stage are computed again for backward
+  std::string sync = "allreduce";   // how replicas agree: allreduce, parameter_server
+  std::int64_t servers = 1;         // parameter servers, on this machine
+  std::string mode = "async";       // of parameter servers: sync, async, bounded
+  std::int64_t staleness = 4;       // bounded: steps that a replica may be ahead of the slowest
+  std::int64_t fetch_every = 1;     // async: steps between two fetches of the parameters
+  std::int64_t push_every = 1;      // async: steps whose gradients go to the servers together
+  std::int64_t spare_replicas = 0;  // sync: the slowest so many are not waited for
+  double delay_compensation = 0.0;  // of gradients from older parameters; 0: none
+  bool staleness_aware = false;     // divide the learning rate by a gradient's delay
+  std::string algorithm = "auto";   // between hosts: auto, direct, ring, central
+  std::string overlap = "auto";     // auto, update, reduce, off
   double bucket_mb = 4.0;
   double deadline_seconds = 120.0;  // how long a worker waits for another before it gives up
 

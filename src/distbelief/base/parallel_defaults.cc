@@ -14,12 +14,19 @@ int stages_per_worker(const ParallelConfig& parallel) {
   return parallel.schedule == "interleaved" ? kInterleavedStages : 1;
 }
 
+bool has_servers(const ParallelConfig& parallel) { return parallel.sync == "parameter_server"; }
+
+bool takes_own_steps(const ParallelConfig& parallel) {
+  return has_servers(parallel) && parallel.mode != "sync";
+}
+
 RankGroups rank_groups(const ParallelConfig& parallel) {
   return {.tensor = int(parallel.tensor), .pipeline = int(parallel.pipeline)};
 }
 
 std::int64_t default_lanes(const ParallelConfig& parallel) {
-  const std::int64_t groups = std::max<std::int64_t>(1, parallel.workers / parallel.tensor);
+  const std::int64_t sharing = takes_own_steps(parallel) ? 1 : parallel.workers;
+  const std::int64_t groups = std::max<std::int64_t>(1, sharing / parallel.tensor);
   return groups * (parallel.pipeline > 1 ? kLanesPerStage : parallel.threads);
 }
 

@@ -11,6 +11,10 @@ constexpr int kInterleavedStages =
 
 // Stages of each worker of a pipeline.
 int stages_per_worker(const ParallelConfig& parallel);
+// Parameters live on servers. Each replica, a world of its own, then takes part in every step (mode sync) or
+// takes steps of its own.
+bool has_servers(const ParallelConfig& parallel);
+bool takes_own_steps(const ParallelConfig& parallel);
 // Ranks that should share a host.
 RankGroups rank_groups(const ParallelConfig& parallel);
 // Lanes of a job that names none, before train.accumulate multiplies them.

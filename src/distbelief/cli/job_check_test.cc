@@ -60,6 +60,31 @@ TEST(Validate, RefusesNumbersOutOfRange) {
             "report.interval_seconds must be from 0 to 1e9, found -1");
 }
 
+TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
+  const auto served = [](std::vector<std::string> more) {
+    more.insert(more.begin(), "parallel.sync=parameter_server");
+    return verdict(more);
+  };
+  EXPECT_EQ(served({}), "fine");
+  EXPECT_EQ(served({"parallel.workers=5"}), "fine");
+  EXPECT_EQ(served({"parallel.mode=sync"}), "fine");
+  EXPECT_EQ(served({"parallel.mode=sync", "parallel.workers=3", "parallel.lanes=6"}), "fine");
+  for (const std::vector<std::string>& refused :
+       {std::vector<std::string>{"parallel.mode=sync", "parallel.workers=2", "parallel.lanes=6"},
+        {"parallel.mode=sync", "train.clip_norm=1"},
+        {"parallel.mode=sync", "parallel.push_every=2"},
+        {"parallel.mode=sync", "parallel.spare_replicas=2"},
+        {"parallel.spare_replicas=1"},
+        {"train.optimizer=lamb"},
+        {"train.target_accuracy=0.9"},
+        {"data.order=streams"},
+        {"parallel.threads=2"},
+        {"parallel.pipeline=2"},
+        {"elastic.auto=true"}})
+    EXPECT_NE(served(refused), "fine") << refused.back();
+  EXPECT_NE(verdict({"parallel.servers=2"}).find("parallel.sync"), std::string::npos);
+}
+
 TEST(Validate, RefusesNamesThatDoNotExist) {
   EXPECT_EQ(verdict({"train.optimizer=sdg"}),
             "train.optimizer must be one of sgd, adam, adamw, adagrad, lars, lamb; found 'sdg'; did you mean "
@@ -69,7 +94,8 @@ TEST(Validate, RefusesNamesThatDoNotExist) {
   EXPECT_EQ(verdict({"train.loss=crossentropy"}),
             "train.loss must be one of cross_entropy, nll, mse; found 'crossentropy'; did you mean "
             "'cross_entropy'?");
-  EXPECT_EQ(verdict({"parallel.sync=gossip"}), "parallel.sync must be one of allreduce; found 'gossip'");
+  EXPECT_EQ(verdict({"parallel.sync=gossip"}),
+            "parallel.sync must be one of allreduce, parameter_server; found 'gossip'");
   EXPECT_EQ(
       verdict({"parallel.algorithm=rings"}),
       "parallel.algorithm must be one of auto, direct, ring, central; found 'rings'; did you mean 'ring'?");

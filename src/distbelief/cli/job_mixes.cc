@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "distbelief/base/parallel_defaults.h"
+#include "distbelief/cli/server_mixes.h"
 
 namespace distbelief::cli {
 namespace {
@@ -58,6 +59,7 @@ MaybeFault stopping_needs_validation(const Config& config) {
 
 // Workers of a pipeline share their lanes.
 std::int64_t replicas_of(const ParallelConfig& parallel) {
+  if (takes_own_steps(parallel)) return 1;
   return std::max<std::int64_t>(1, parallel.workers / (parallel.pipeline * parallel.tensor));
 }
 
@@ -155,7 +157,7 @@ MaybeFault lanes_for_all_threads(const Config& config) {
                              "found {}",
                              replicas_of(parallel), parallel.lanes)};
   if (is_cut(parallel)) return std::nullopt;
-  if (parallel.lanes == 0 || parallel.lanes >= parallel.workers * parallel.threads) return std::nullopt;
+  if (parallel.lanes == 0 || parallel.lanes >= replicas_of(parallel) * parallel.threads) return std::nullopt;
   return Fault{
       "parallel.lanes",
       fmt::format(
@@ -246,6 +248,7 @@ MaybeFault workers_within_bounds(const Config& config) {
 MaybeFault lanes_for_elastic_bounds(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t lanes = lanes_of(parallel) * config.train.accumulate;
+  if (takes_own_steps(parallel)) return std::nullopt;  // any number of replicas finds work
   const std::int64_t most = lanes / parallel.threads * parallel.pipeline * parallel.tensor;
   for (const auto& [key, bound] :
        {std::pair{"elastic.min", config.elastic.min}, std::pair{"elastic.max", config.elastic.max}})
@@ -283,6 +286,7 @@ std::vector<Fault> impossible_mixes(const Config& config) {
                     lanes_for_elastic_bounds}) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
+  if (auto fault = impossible_with_servers(config)) faults.push_back(*std::move(fault));
   return faults;
 }
 

@@ -216,7 +216,27 @@ std::vector<Key> parallel_keys() {
       key("parallel.recompute", at<&ParallelConfig::recompute>(),
           "keep only what goes from stage to stage, and compute the rest again for backward: less memory, a "
           "third more work"),
-      key("parallel.sync", at<&ParallelConfig::sync>(), Choices{"allreduce"}, "how workers share a step"),
+      key("parallel.sync", at<&ParallelConfig::sync>(), Choices{"allreduce", "parameter_server"},
+          "how workers share a step: by adding up among themselves, or through servers that have the "
+          "parameters ([parameter_servers.md](parameter_servers.md)); each worker is then a replica of its "
+          "own"),
+      key("parallel.servers", at<&ParallelConfig::servers>(), kCount,
+          "parameter servers, each a process with its part of the parameters"),
+      key("parallel.mode", at<&ParallelConfig::mode>(), Choices{"sync", "async", "bounded"},
+          "of parameter servers: `sync` all replicas in every step, `async` each at its own pace, `bounded` "
+          "each at its own pace but none more than `staleness` steps ahead of the slowest"),
+      key("parallel.staleness", at<&ParallelConfig::staleness>(), kNotNegative,
+          "the bound of `bounded`, in steps"),
+      key("parallel.fetch_every", at<&ParallelConfig::fetch_every>(), kCount,
+          "steps of a replica between two fetches of the parameters; not with `sync`"),
+      key("parallel.push_every", at<&ParallelConfig::push_every>(), kCount,
+          "steps of a replica whose gradients are pushed together; not with `sync`"),
+      key("parallel.spare_replicas", at<&ParallelConfig::spare_replicas>(), kCountOrZero,
+          "`sync`: so many replicas, the slowest of each step, are not waited for"),
+      key("parallel.delay_compensation", at<&ParallelConfig::delay_compensation>(), kNotNegative,
+          "how much a gradient from older parameters is corrected for what has changed since; 0: not at all"),
+      key("parallel.staleness_aware", at<&ParallelConfig::staleness_aware>(),
+          "divide the learning rate by the number of updates since a gradient's parameters were fetched"),
       key("parallel.algorithm", at<&ParallelConfig::algorithm>(),
           Choices{"auto", "direct", "ring", "central"}, "how gradients are summed between hosts"),
       key("parallel.overlap", at<&ParallelConfig::overlap>(), Choices{"auto", "update", "reduce", "off"},

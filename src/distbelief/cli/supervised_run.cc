@@ -13,6 +13,7 @@
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/run_folder.h"
+#include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/report/page_writer.h"
 #include "distbelief/train/job.h"
@@ -82,6 +83,49 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
           .resume = command.resume};
 }
 
+// The first replica's folder is the run's; what the others write about themselves is below it.
+fs::path folder_of(const fs::path& run_dir, int replica) {
+  return replica == 0 ? run_dir : run_dir / "replicas" / std::to_string(replica);
+}
+
+cluster::FleetOptions fleet_options(const Config& config, const WorkerCommand& command) {
+  const cluster::RunPlace place = cluster::place_of(command.run_dir);
+  return {.launch = {},
+          .servers = int(config.parallel.servers),
+          .replicas = int(config.parallel.workers),
+          .stops_together = !takes_own_steps(config.parallel),
+          .server_command =
+              [=](const cluster::FleetOptions::Process& process) {
+                return std::vector<std::string>{
+                    own_path(),  "server",
+                    "--run-dir", fs::absolute(command.run_dir).string(),
+                    "--control", process.control,
+                    "--listen",  fmt::format("unix:{}/server{}", place.folder.string(), process.launch),
+                    "--launch",  std::to_string(process.launch),
+                    "--index",   std::to_string(process.index),
+                    "--servers", std::to_string(config.parallel.servers)};
+              },
+          .replica_command =
+              [=](const cluster::FleetOptions::Process& process) {
+                Config own = config;
+                own.parallel.workers = 1;
+                if (process.index > 0) own.report.progress = "none";
+                WorkerCommand one = command;
+                one.run_dir = folder_of(command.run_dir, process.index);
+                one.cohort = process.launch;
+                one.control = process.control;
+                one.replica = process.index;
+                one.replicas = int(config.parallel.workers);
+                one.servers = process.servers;
+                return worker_command(own, one);
+              },
+          .run_dir = command.run_dir,
+          .place = place,
+          .policy = {.restarts = int(config.elastic.restarts)},
+          .deadline = milliseconds(config.parallel.deadline_seconds),
+          .resume = command.resume};
+}
+
 report::PageWriter::Options page_options(const Config& config, const fs::path& run_dir) {
   return {.run_dir = run_dir,
           .every_seconds = config.report.page_seconds,
@@ -97,10 +141,17 @@ cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>&
 
 int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
               const WorkerCommand& command, const Invocation& invocation) {
-  cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
-  options.launch.isa = isa;
   report::PageWriter page(page_options(config, command.run_dir));
-  const int code = cluster::supervise(options, *invocation.interrupted);
+  int code = 1;
+  if (has_servers(config.parallel)) {
+    cluster::FleetOptions options = fleet_options(config, command);
+    options.launch.isa = isa;
+    code = cluster::supervise_fleet(options, *invocation.interrupted);
+  } else {
+    cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
+    options.launch.isa = isa;
+    code = cluster::supervise(options, *invocation.interrupted);
+  }
   page.finish();
   std::fflush(stdout);
   const std::string run_dir = command.run_dir.string();

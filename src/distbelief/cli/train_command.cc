@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/found_network.h"
@@ -42,13 +43,20 @@ struct TrainFlags {
 };
 
 // Everything that can be known to fail is found before a process starts. Gives the job's steps.
-std::int64_t check_before_start(const Job& job, const std::vector<int>& workers_per_host) {
+std::int64_t check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts) {
+  // With parameter servers each worker is a world of its own.
+  const bool are_apart = has_servers(job.config.parallel);
+  const int workers = int(job.config.parallel.workers);
+  const std::vector<int> workers_per_host =
+      are_apart ? std::vector<int>{1} : cluster::workers_per_host(hosts, workers);
+  const std::size_t worlds = are_apart ? std::size_t(workers) : 1;
   check_named(job);
   cluster::require_short_place();
   const train::PreparedJob prepared = prepare_placed(job);
   // This machine stands for all; each looks again when it starts.
-  comm::require_shared_memory(train::shared_memory_needed(prepared, workers_per_host),
-                              fmt::format("{} with {} workers", job.config.model.name, workers_per_host[0]));
+  comm::require_shared_memory(
+      worlds * train::shared_memory_needed(prepared, workers_per_host),
+      fmt::format("{} with {} workers", job.config.model.name, are_apart ? workers : workers_per_host[0]));
   train::require_state_room(prepared);
   if (!job.config.train.init.empty()) {
     fmt::print("{}\n", train::describe_init(prepared.blueprint, job.config.train));
@@ -210,7 +218,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   train::require_mesh(job.config, int(job.config.parallel.workers));
   check_faults(flags.inject, job.config);
-  check_before_start(job, cluster::workers_per_host(hosts, int(job.config.parallel.workers)));
+  check_before_start(job, hosts);
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   const fs::path run_dir = make_run_dir(flags.run_dir, run_name(job.config));
@@ -267,8 +275,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
-  const std::int64_t total_steps =
-      check_before_start(job, cluster::workers_per_host(hosts, int(job.config.parallel.workers)));
+  const std::int64_t total_steps = check_before_start(job, hosts);
   if (is_finished(run_dir, job.config, total_steps)) return 0;
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;

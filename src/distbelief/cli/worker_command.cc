@@ -35,6 +35,9 @@ struct WorkerFlags {
   std::vector<std::string> inject;
   std::string control;
   int cohort = 1;
+  int replica = 0;
+  int replicas = 1;
+  std::vector<std::string> servers;
 };
 
 int terminal_columns() {
@@ -125,6 +128,9 @@ int work(const WorkerFlags& flags, const Invocation& invocation) {
     catch_notices();
   }
   options.cohort = flags.cohort;
+  options.replica = flags.replica;
+  options.replicas = flags.replicas;
+  for (const std::string& target : flags.servers) options.servers.push_back({.target = target});
   return train::run_worker(options);
 }
 
@@ -143,6 +149,10 @@ std::vector<std::string> worker_command(const Config& config, const WorkerComman
   if (!command.snapshots.empty()) parts.insert(parts.end(), {"--snapshots", command.snapshots});
   if (!command.control.empty()) parts.insert(parts.end(), {"--control", command.control});
   for (const std::string& fault : command.inject) parts.insert(parts.end(), {"--inject", fault});
+  if (command.servers.empty()) return parts;
+  parts.insert(parts.end(), {"--replica", std::to_string(command.replica), "--replicas",
+                             std::to_string(command.replicas)});
+  for (const std::string& server : command.servers) parts.insert(parts.end(), {"--server", server});
   return parts;
 }
 
@@ -171,6 +181,9 @@ void add_worker(CLI::App& app, const Invocation& invocation, Run& run) {
   command->add_option("--inject", flags->inject)->take_all()->allow_extra_args(false);
   command->add_option("--control", flags->control);
   command->add_option("--cohort", flags->cohort);
+  command->add_option("--replica", flags->replica);
+  command->add_option("--replicas", flags->replicas);
+  command->add_option("--server", flags->servers)->take_all()->allow_extra_args(false);
   command->callback([=, &invocation, &run] { run = [=, &invocation] { return work(*flags, invocation); }; });
 }
 

@@ -18,6 +18,10 @@ struct WorkerCommand {
   std::vector<std::string> inject;
   std::string control;  // where the supervisor listens; empty: nowhere
   int cohort = 1;
+  // With parameter servers: which replica it is, of how many, and where the servers listen.
+  int replica = 0;
+  int replicas = 1;
+  std::vector<std::string> servers{};
 };
 std::vector<std::string> worker_command(const Config& config, const WorkerCommand& command);
 

@@ -134,6 +134,15 @@ class KeepGradient final : public Optimizer {
   }
 };
 
+// Parameters stay as they are; a parameter server has the rule.
+class CollectGradient final : public Optimizer {
+ public:
+  std::vector<std::string> state_names() const override { return {"gradient"}; }
+  void update(const UpdateRange& r) const override {
+    std::memcpy(r.states[0], r.gradients, r.count * sizeof(float));
+  }
+};
+
 struct Kind {
   const char* name;
   std::unique_ptr<Optimizer> (*make)(const OptimizerConfig&);
@@ -161,6 +170,7 @@ const Kind kKinds[] = {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   if (config.name == kKeepGradient) return std::make_unique<KeepGradient>();
+  if (config.name == kCollectGradient) return std::make_unique<CollectGradient>();
   for (const Kind& kind : kKinds)
     if (config.name == kind.name) return kind.make(config);
   throw Error(ErrorCode::kBadInput, "unknown optimizer '" + config.name + "'; did you mean '" +

@@ -52,5 +52,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
 const std::vector<std::string>& optimizer_names();
 // A name for make_optimizer alone: no update, the gradient takes the parameters' place in the arena.
 inline constexpr const char* kKeepGradient = "keep gradient";
+// Another: no update, the gradient is collected in the one state array, for whoever applies it elsewhere.
+inline constexpr const char* kCollectGradient = "collect gradient";
 
 }  // namespace distbelief::compute

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -69,6 +70,7 @@ class Loader::Ring {
   Ring(const BatchMaker& maker, const Options& options);
   ~Ring();
   const Batch& next();
+  void announce(std::uint64_t step);
 
  private:
   struct Slot {
@@ -82,7 +84,10 @@ class Loader::Ring {
   void work(const std::stop_token& stop);
   std::optional<std::uint64_t> claim(const std::stop_token& stop);
   void publish(std::uint64_t number, std::chrono::nanoseconds took);
-  void fill(std::uint64_t number, Batch& batch) const;
+  void fill(std::uint64_t number, Batch& batch);
+  std::uint64_t lanes() const;
+  std::uint64_t step_of(std::uint64_t number);
+  bool may_claim() const;
   const Batch& fill_alone(Slot& turn, std::unique_lock<std::mutex>& lock);
   void remember(std::chrono::nanoseconds took);
   void await(const Slot& wanted, std::unique_lock<std::mutex>& lock);
@@ -93,7 +98,7 @@ class Loader::Ring {
   std::vector<Slot> slots_;
   Batch own_;  // what the consumer filled itself: always the same memory, which stays in its cache
 
-  std::mutex mutex_;                  // guards the seven below
+  std::mutex mutex_;                  // guards the nine below
   std::condition_variable_any room_;  // loader threads sleep here
   std::condition_variable ready_;     // the consumer sleeps here
   std::uint64_t claimed_ = 0;         // numbers below it are filled or being filled
@@ -101,7 +106,9 @@ class Loader::Ring {
   bool refilling_ = true;             // from half full until full: threads wake once for many batches
   bool consumer_waits_ = false;
   FillTimes fill_times_;
-  bool alone_ = false;  // batches are cheap: the consumer fills them
+  bool alone_ = false;              // batches are cheap: the consumer fills them
+  std::deque<std::uint64_t> told_;  // steps that were announced, but for
+  std::uint64_t told_before_ = 0;   // so many that have been delivered
 
   std::vector<std::jthread> threads_;  // last, so that they end first
 };
@@ -206,7 +213,7 @@ void Loader::Ring::work(const std::stop_token& stop) {
 
 std::optional<std::uint64_t> Loader::Ring::claim(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  room_.wait(lock, stop, [this] { return refilling_; });
+  room_.wait(lock, stop, [this] { return may_claim(); });
   if (stop.stop_requested()) return std::nullopt;
   const std::uint64_t number = claimed_++;
   if (claimed_ - delivered_ == prefetch_) refilling_ = false;
@@ -222,13 +229,43 @@ void Loader::Ring::publish(std::uint64_t number, std::chrono::nanoseconds took) 
   if (wake) ready_.notify_one();
 }
 
-void Loader::Ring::fill(std::uint64_t number, Batch& batch) const {
+std::uint64_t Loader::Ring::lanes() const {
+  return options_.lanes.empty() ? options_.end_lane - options_.first_lane : options_.lanes.size();
+}
+
+bool Loader::Ring::may_claim() const {
+  if (!options_.is_told) return refilling_;
+  return refilling_ && !alone_ && claimed_ < (told_before_ + told_.size()) * lanes();
+}
+
+void Loader::Ring::announce(std::uint64_t step) {
+  {
+    const std::lock_guard lock(mutex_);
+    told_.push_back(step);
+    while (told_before_ + 1 < delivered_ / lanes()) {
+      told_.pop_front();
+      ++told_before_;
+    }
+  }
+  room_.notify_all();
+}
+
+// Counted over all epochs.
+std::uint64_t Loader::Ring::step_of(std::uint64_t number) {
+  const std::uint64_t index = number / lanes();
+  if (!options_.is_told) return options_.epoch * options_.plan.steps() + options_.step + index;
+  const std::lock_guard lock(mutex_);
+  DISTBELIEF_INVARIANT(index >= told_before_ && index - told_before_ < told_.size());
+  return told_[index - told_before_];
+}
+
+void Loader::Ring::fill(std::uint64_t number, Batch& batch) {
   const EpochPlan& plan = options_.plan;
   const bool chosen = !options_.lanes.empty();
-  const std::uint64_t lanes = chosen ? options_.lanes.size() : options_.end_lane - options_.first_lane;
-  const std::uint64_t steps_done = options_.step + number / lanes;
-  const std::uint64_t epoch = options_.epoch + steps_done / plan.steps();
-  batch.step = steps_done % plan.steps();
+  const std::uint64_t lanes = this->lanes();
+  const std::uint64_t step = step_of(number);
+  const std::uint64_t epoch = step / plan.steps();
+  batch.step = step % plan.steps();
   batch.lane = chosen ? options_.lanes[number % lanes] : options_.first_lane + number % lanes;
   // Made anew for each batch: it costs less than sharing one between threads.
   const Order order = options_.arrangement == Arrangement::kStreams
@@ -243,5 +280,7 @@ Loader::Loader(const BatchMaker& maker, Options options) : ring_(std::make_uniqu
 Loader::~Loader() = default;
 
 const Batch& Loader::next() { return ring_->next(); }
+
+void Loader::announce(std::uint64_t step) { ring_->announce(step); }
 
 }  // namespace distbelief::data

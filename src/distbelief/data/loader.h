@@ -27,6 +27,7 @@ class Loader {
     std::uint64_t step = 0;              // plan.steps() means the next epoch's first
     int threads = 1;                     // 0: next() fills its batch on the caller's thread
     int prefetch = 8;
+    bool is_told = false;  // steps are delivered as they are announced instead
     // A batch that as a rule takes less than this is filled by next() itself and the threads sleep: where
     // every core computes, waking another thread costs more than the batch.
     std::chrono::nanoseconds own_below{0};
@@ -36,7 +37,10 @@ class Loader {
   Loader(const BatchMaker& maker, Options options);
   ~Loader();
 
-  // The next batch; valid until the call after it.
+  // A step that will be wanted, counted from 0 over all epochs, after those announced before. Only when
+  // is_told. Its lanes are delivered in their order.
+  void announce(std::uint64_t step);
+  // The next batch; valid until the call after it. When is_told, of a step that was announced.
   const Batch& next();
 
  private:

@@ -51,6 +51,30 @@ const BatchMaker& augmenting_maker() {
   return maker;
 }
 
+TEST(Loader, DeliversStepsAsTheyAreAnnounced) {
+  const std::array<std::uint64_t, 5> steps = {9, 2, 14, 0, 3};  // of 7 in an epoch
+  for (const int threads : {0, 1, 3}) {
+    for (const auto own_below : {0ns, std::chrono::nanoseconds(1h)}) {
+      Loader::Options options = three_lanes();
+      options.threads = threads;
+      options.own_below = own_below;
+      options.is_told = true;
+      Loader loader(augmenting_maker(), options);
+      loader.announce(steps[0]);
+      for (int round = 0; round < 8; ++round)
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+          loader.announce(steps[(i + 1) % steps.size()]);
+          Loader::Options plain = three_lanes();
+          plain.threads = 0;
+          plain.epoch = steps[i] / 7;
+          plain.step = steps[i] % 7;
+          Loader reference(augmenting_maker(), plain);
+          EXPECT_EQ(take(loader, 3), take(reference, 3)) << threads << " threads, step " << steps[i];
+        }
+    }
+  }
+}
+
 TEST(Loader, DeliversTheSameBatchesWithAnyThreadsAndPrefetch) {
   Loader::Options options = three_lanes();
   options.threads = 0;

@@ -103,14 +103,14 @@ void Tracked::State::begin() {
 // Until then a signal ends this process, as it should: there is nothing to save.
 void Tracked::State::await_turn() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
-  attendance.emplace(
-      train::Attendance::Options{.address = {.target = enrolment->control},
-                                 .cohort = enrolment->cohort,
-                                 .rank = world.rank(),
-                                 .vitals = &vitals,
-                                 .orders = &orders,
-                                 .leaving = &leaving,
-                                 .log = train::open_worker_log(enrolment->run_dir, world.rank())});
+  attendance.emplace(train::Attendance::Options{
+      .address = {.target = enrolment->control},
+      .cohort = enrolment->cohort,
+      .rank = world.rank(),
+      .vitals = &vitals,
+      .orders = &orders,
+      .leaving = &leaving,
+      .log = train::open_log(enrolment->run_dir, fmt::format("worker-{}", world.rank()))});
   const std::atomic<bool> never{false};
   const auto turn = attendance->wait_for_turn(never);
   if (!turn) throw Error(ErrorCode::kAborted, "the supervisor has ended before this worker's turn came");

@@ -308,7 +308,8 @@ void AllreduceSharing::average_buffers() {
   if (options_.buffers == 0) return;
   std::vector<double> sums(options_.buffers);
   int lanes = 0;
-  for (std::int64_t lane = 0; lane < options_.plan->lanes; ++lane) {
+  const std::vector<Host>& hosts = options_.plan->hosts;
+  for (std::int64_t lane = hosts.front().first_lane; lane < hosts.back().end_lane; ++lane) {
     if (lane_samples_[std::size_t(lane)] == 0) continue;
     ++lanes;
     const float* values = options_.state->lane_buffers(lane, round_);

@@ -67,6 +67,10 @@ class AllreduceSharing final : public Sharing {
   void end_lane() override;
   void end_step() override;
   std::span<const float> mean_buffers() const override { return mean_buffers_; }
+  // What a lane of this host handed over in the step that ended.
+  std::span<const float> lane_values(std::int64_t lane) const {
+    return {options_.state->lane_buffers(lane, round_), options_.buffers};
+  }
 
   // Before the first step: parameters are gathered from other hosts block by block, in these passes of a
   // step, of which this host lets the first go by.

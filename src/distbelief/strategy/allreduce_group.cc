@@ -19,6 +19,8 @@ std::int64_t lanes_or_default(const AllreduceGroup::Options& options,
 
 LanePlan plan_for(const AllreduceGroup::Options& options, const std::vector<int>& workers_per_host) {
   const Dealing dealing = options.zero > 1 ? Dealing::kRounds : Dealing::kRuns;
+  if (options.part)
+    return plan_part(options.lanes, *options.part, workers_per_host, options.threads, dealing);
   if (!options.lanes_of_workers.empty())
     return plan_lanes(options.lanes_of_workers, workers_per_host, options.threads, dealing);
   return plan_lanes(lanes_or_default(options, workers_per_host), workers_per_host, options.threads, dealing);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ class AllreduceGroup {
  public:
   struct Options {
     std::int64_t lanes = 0;                        // 0: one for every carrier
+    std::optional<TreeNode> part{};                // of these that this world carries; nothing: all
     std::vector<std::int64_t> lanes_of_workers{};  // empty: as even as can be
     int threads = 1;                               // carriers per worker
     int zero = 1;  // what is shared out: 1 the optimizer's state, 2 gradients too, 3 parameters too

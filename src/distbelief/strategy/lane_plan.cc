@@ -117,17 +117,24 @@ std::vector<std::int64_t> deal_lanes(std::int64_t lanes, int workers, const std:
 
 LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads,
                     Dealing dealing) {
+  return plan_part(lanes, {0, lanes}, workers_per_host, threads, dealing);
+}
+
+LanePlan plan_part(std::int64_t lanes, TreeNode part, const std::vector<int>& workers_per_host, int threads,
+                   Dealing dealing) {
+  const std::int64_t count = part.end - part.begin;
   const int carriers = threads * std::accumulate(workers_per_host.begin(), workers_per_host.end(), 0);
-  if (lanes < carriers)
+  if (count < carriers)
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("{} lanes cannot keep {} workers x {} threads busy: set parallel.lanes to {} or more, or "
                     "use fewer workers",
-                    lanes, carriers / threads, threads, carriers));
+                    count, carriers / threads, threads, carriers));
   LanePlan plan;
   plan.lanes = lanes;
   for (int c = 0; c < carriers; ++c)
-    plan.carriers.push_back(make_carrier(lanes, lanes * c / carriers, lanes * (c + 1) / carriers));
+    plan.carriers.push_back(
+        make_carrier(lanes, part.begin + count * c / carriers, part.begin + count * (c + 1) / carriers));
   add_hosts(plan, workers_per_host, threads, dealing);
   return plan;
 }

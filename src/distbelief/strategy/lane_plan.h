@@ -54,7 +54,7 @@ struct Host {
 enum class Dealing { kRuns, kRounds };
 
 struct LanePlan {
-  std::int64_t lanes = 1;
+  std::int64_t lanes = 1;         // of the job, carried here or elsewhere
   std::vector<Carrier> carriers;  // all, in order of lanes
   std::vector<Host> hosts;
   std::vector<int> merges_of_hosts;  // how the hosts' nodes, one after another, add up to the whole
@@ -67,6 +67,9 @@ std::vector<std::int64_t> deal_lanes(std::int64_t lanes, int workers, const std:
 // carriers than lanes.
 LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads,
                     Dealing dealing = Dealing::kRuns);
+// Only the lanes of `part`, a node of the tree over all lanes: others are carried elsewhere.
+LanePlan plan_part(std::int64_t lanes, TreeNode part, const std::vector<int>& workers_per_host, int threads,
+                   Dealing dealing = Dealing::kRuns);
 // With so many lanes for each worker, dealt out to its threads as evenly as can be. A worker has none, or one
 // for each thread at least.
 LanePlan plan_lanes(const std::vector<std::int64_t>& lanes_of_workers,

@@ -45,6 +45,7 @@ report::Summary Trainer::run(const Start& start) {
     });
   restore();
   note_tensor();
+  if (options_.link) join_servers();
   build_team();
   watch_balance();
   open_recorder();
@@ -64,7 +65,7 @@ report::Summary Trainer::run(const Start& start) {
   report::Summary summary = summarise(std::chrono::duration<double>(Clock::now() - begin).count());
   write_trace();
   if (is_root()) recorder_->finish();
-  if (is_root() && status_ != "handed over") {
+  if (is_root() && leads() && status_ != "handed over") {
     write_model(summary);
     // A network that no worker has whole is scored by `distbelief report --score`.
     if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted") {
@@ -90,12 +91,14 @@ void Trainer::write_model(const report::Summary& summary) {
 void Trainer::train() {
   const std::int64_t total = job_.total_steps();
   verify();
-  while (!stopped_early_ && progress_.step < total) {
+  while (!stopped_early_ && has_next_step()) {
     const StepOutcome outcome = one_step();
     verify();  // before anything of this step is kept
     const bool epoch_ended = progress_.step_in_epoch == 0;
-    if (epoch_ended || progress_.step == total) end_epoch();
-    if (stopped_early_ || progress_.step == total) break;
+    if (!takes_own_steps()) {
+      if (epoch_ended || progress_.step == total) end_epoch();
+      if (stopped_early_ || progress_.step == total) break;
+    }
     if (outcome.hand_over) {
       if (snapshotter_)
         take_snapshot();
@@ -116,6 +119,7 @@ void Trainer::train() {
     if (outcome.lanes) follow_lane_order();
     if (outcome.pause) pause();
   }
+  if (takes_own_steps()) finish_served(total);
   if (stopped_early_) status_ = "stopped early";
   if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
 }
@@ -176,7 +180,8 @@ StepOutcome Trainer::one_step() {
                                            progress_.step, job_.steps_per_epoch(), job_.total_steps());
   const auto begin = Clock::now();
   const auto waited_before = group().sharing(0).times().waiting;
-  const bool fresh = progress_.step_in_epoch == 0 || samples < job_.config.train.batch_size;
+  const bool fresh =
+      progress_.step_in_epoch == 0 || samples < job_.config.train.batch_size || takes_own_steps();
   const StepOutcome outcome = team_->step({progress_.step, lr, lane_samples_, fresh}, wishes());
   if (audit_) audit_->commit();
   finish_step(outcome, samples, lr);
@@ -249,6 +254,7 @@ bool Trainer::wants_save() const {
 }
 
 void Trainer::save(Checkpointer::Kind kind) {
+  if (!leads()) return;
   last_saved_step_ = progress_.step;
   last_save_ = Clock::now();
   try {

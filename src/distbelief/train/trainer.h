@@ -15,7 +15,9 @@
 #include "distbelief/train/fault.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/lane_runner.h"
+#include "distbelief/train/parameter_link.h"
 #include "distbelief/train/recorder.h"
+#include "distbelief/train/served_sharing.h"
 #include "distbelief/train/snapshotter.h"
 #include "distbelief/train/stage.h"
 #include "distbelief/train/vitals.h"
@@ -35,6 +37,7 @@ class Trainer {
     std::vector<Fault> faults;
     Vitals* vitals = nullptr;  // borrowed; may be null, as may the next
     Orders* orders = nullptr;
+    ParameterLink* link = nullptr;  // to the servers that have the parameters; null: the workers have them
   };
   // What is known only when a generation's turn comes.
   struct Start {
@@ -90,6 +93,11 @@ class Trainer {
   void balance();
   std::unique_ptr<LaneRunner> make_runner(int thread);
   void train();
+  void join_servers();
+  bool has_next_step();
+  void finish_served(std::int64_t total);
+  bool takes_own_steps() const { return options_.link && !options_.link->is_synchronous(); }
+  bool leads() const { return options_.link == nullptr || options_.link->leads(); }
   StepOutcome one_step();
   void finish_step(const StepOutcome& outcome, std::int64_t samples, double lr);
   void end_epoch();
@@ -151,12 +159,14 @@ class Trainer {
   std::vector<Stage> stages_;  // that this worker holds
   std::vector<std::unique_ptr<data::Loader>> loaders_;
   std::unique_ptr<Team> team_;
+  std::unique_ptr<ServedSharing> served_;  // when parameters live on servers
   std::unique_ptr<Recorder> recorder_;
   std::vector<std::int64_t> lane_samples_;
   std::chrono::steady_clock::time_point last_save_;
   std::int64_t last_saved_step_ = -1;
   std::string status_ = "done";
-  bool stopped_early_ = false;  // a stopping rule took effect
+  bool stopped_early_ = false;        // a stopping rule took effect
+  std::int64_t validated_epoch_ = 0;  // of a replica that takes steps of its own
   std::int64_t samples_before_ = 0;
 };
 

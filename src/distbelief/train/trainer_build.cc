@@ -183,6 +183,8 @@ strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) co
   strategy::AllreduceGroup::Options options = group_options(job_.config);
   options.lane_values = stage.outline->buffers + kNoteFloats;
   options.lanes_of_workers = lanes_of_workers_;
+  if (options_.link) options.optimizer.name = compute::kCollectGradient;
+  if (options_.link && options_.link->is_synchronous()) options.part = options_.link->lanes();
   return options;
 }
 
@@ -248,6 +250,7 @@ data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
           .step = std::uint64_t(progress_.step_in_epoch),
           .threads = int(job_.config.data.loader_threads),
           .prefetch = int(job_.config.data.prefetch),
+          .is_told = takes_own_steps(),
           .own_below = own_below(world_, group().threads()),
           .deadline = std::chrono::milliseconds(std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
   return *loaders_.back();
@@ -272,7 +275,7 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
       .arena = group().parameters(),
       .gather = std::move(gather),
       .task = task_.get(),
-      .sharing = &group().sharing(thread),
+      .sharing = served_ ? static_cast<strategy::Sharing*>(served_.get()) : &group().sharing(thread),
       .next_batch = [this, loader]() -> const data::Batch& { return next_batch(*loader); },
       .slowness = options_.faults.empty() ? std::function<double()>()
                                           : [this] { return faults_->slowness(progress_.step); },

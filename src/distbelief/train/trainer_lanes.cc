@@ -22,7 +22,7 @@ std::vector<int> without_lanes(const std::vector<std::int64_t>& lanes) {
 }  // namespace
 
 void Trainer::watch_balance() {
-  if (world_.size() == 1 || is_cut()) return;
+  if (world_.size() == 1 || is_cut() || options_.link) return;
   balancer_ = std::make_unique<Balancer>(
       world_, Balancer::Options{.least = group().threads(), .moves_lanes = job_.config.elastic.rebalance});
 }

@@ -17,6 +17,7 @@
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
+#include "distbelief/train/server_link.h"
 #include "distbelief/train/trainer.h"
 #include "distbelief/train/worker_log.h"
 
@@ -26,6 +27,13 @@ namespace {
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
                            std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
+  std::unique_ptr<ServerLink> link;
+  if (!options.servers.empty())
+    link = std::make_unique<ServerLink>(ServerLink::Options{.config = options.config,
+                                                            .servers = options.servers,
+                                                            .replica = options.replica,
+                                                            .replicas = options.replicas,
+                                                            .incarnation = options.cohort});
   Trainer trainer(world, prepare_job(options.config),
                   {.run_dir = options.run_dir,
                    .progress = options.progress,
@@ -35,7 +43,8 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
                    .snapshots = options.snapshots,
                    .faults = options.faults,
                    .vitals = &vitals,
-                   .orders = &orders});
+                   .orders = &orders,
+                   .link = link.get()});
   Trainer::Start start{.resume = options.resume};
   if (attendance) {
     if (options.cohort > 1) trainer.warm_up();
@@ -78,7 +87,7 @@ void abandon_run(const WorkerOptions& options, std::int64_t fence) {
 }
 
 int train_in(World& world, const WorkerOptions& options) {
-  spdlog::set_default_logger(open_worker_log(options.run_dir, world.rank()));
+  spdlog::set_default_logger(open_log(options.run_dir, fmt::format("worker-{}", world.rank())));
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
                world.hosts(), options.isa);
   require_same_build(world, options.isa);

@@ -23,6 +23,10 @@ struct WorkerOptions {
   std::vector<Fault> faults;
   std::optional<comm::ControlAddress> control;  // of the supervisor, where there is one
   int cohort = 1;                               // which of its launches this worker belongs to
+  // With parameter servers: which replica this is, of how many, and where the servers are, in their order.
+  int replica = 0;
+  int replicas = 1;
+  std::vector<comm::ControlAddress> servers{};
   report::Progress::Options progress;
   const std::atomic<bool>* stop_requested = nullptr;
   const std::atomic<bool>* leaving = nullptr;  // set when this host is about to go; may be null

@@ -11,18 +11,17 @@
 
 namespace distbelief::train {
 
-std::shared_ptr<spdlog::logger> open_worker_log(const std::filesystem::path& run_dir, int rank) {
+std::shared_ptr<spdlog::logger> open_log(const std::filesystem::path& run_dir, const std::string& name) {
   const std::filesystem::path folder = run_dir / "logs";
   try {
     std::filesystem::create_directories(folder);
-    auto log = std::make_shared<spdlog::logger>("worker",
-                                                std::make_shared<spdlog::sinks::basic_file_sink_mt>(
-                                                    (folder / fmt::format("worker-{}.log", rank)).string()));
+    auto log = std::make_shared<spdlog::logger>(
+        name, std::make_shared<spdlog::sinks::basic_file_sink_mt>((folder / (name + ".log")).string()));
     log->flush_on(spdlog::level::info);
     // On a full disk every line would complain.
-    log->set_error_handler([rank, said = std::make_shared<std::atomic<bool>>(false)](const std::string& why) {
+    log->set_error_handler([name, said = std::make_shared<std::atomic<bool>>(false)](const std::string& why) {
       if (!said->exchange(true))
-        std::fprintf(stderr, "distbelief: worker %d: its log misses lines: %s\n", rank, why.c_str());
+        std::fprintf(stderr, "distbelief: %s: its log misses lines: %s\n", name.c_str(), why.c_str());
     });
     return log;
   } catch (const std::exception& error) {

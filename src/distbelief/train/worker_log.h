@@ -4,10 +4,11 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 namespace distbelief::train {
 
-// logs/worker-RANK.log in the run folder. Throws Error(kUnavailable) when it cannot be written.
-std::shared_ptr<spdlog::logger> open_worker_log(const std::filesystem::path& run_dir, int rank);
+// logs/NAME.log in the run folder: worker-0, server-1. Throws Error(kUnavailable) when it cannot be written.
+std::shared_ptr<spdlog::logger> open_log(const std::filesystem::path& run_dir, const std::string& name);
 
 }  // namespace distbelief::train

@@ -1,0 +1,95 @@
+#include "distbelief/cli/server_mixes.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "distbelief/base/parallel_defaults.h"
+
+namespace distbelief::cli {
+namespace {
+
+std::optional<Fault> only_with_servers(const ParallelConfig& parallel) {
+  const ParallelConfig plain;
+  const char* const key = parallel.servers != plain.servers                 ? "parallel.servers"
+                          : parallel.mode != plain.mode                     ? "parallel.mode"
+                          : parallel.staleness != plain.staleness           ? "parallel.staleness"
+                          : parallel.fetch_every != plain.fetch_every       ? "parallel.fetch_every"
+                          : parallel.push_every != plain.push_every         ? "parallel.push_every"
+                          : parallel.spare_replicas != plain.spare_replicas ? "parallel.spare_replicas"
+                          : parallel.delay_compensation != 0                ? "parallel.delay_compensation"
+                          : parallel.staleness_aware                        ? "parallel.staleness_aware"
+                                                                            : nullptr;
+  if (key == nullptr) return std::nullopt;
+  return Fault{key, fmt::format("{} is for parallel.sync = \"parameter_server\", found \"{}\"; set that, or "
+                                "leave it out",
+                                key, parallel.sync)};
+}
+
+std::optional<Fault> in_every_step(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t lanes = parallel.lanes > 0 ? parallel.lanes * config.train.accumulate
+                                                : default_lanes(parallel) * config.train.accumulate;
+  const std::int64_t each = lanes / parallel.workers;
+  if (lanes % parallel.workers != 0 || !std::has_single_bit(std::uint64_t(each)))
+    return Fault{
+        "parallel.lanes",
+        fmt::format("servers add up whole nodes of the tree over the lanes: mode \"sync\" wants as "
+                    "many lanes for each of {} replicas, 1, 2, 4 or another power of two; found {} in "
+                    "all; set parallel.lanes = {}",
+                    parallel.workers, lanes, parallel.workers)};
+  if (config.train.clip_norm > 0)
+    return Fault{"train.clip_norm",
+                 "no server has the norm of the whole gradient: train.clip_norm does not go with mode "
+                 "\"sync\"; set it to 0, or use mode \"async\", where each replica clips its own"};
+  if (parallel.spare_replicas >= parallel.workers)
+    return Fault{"parallel.spare_replicas", fmt::format("{} spare replicas of {}: nobody would be waited for",
+                                                        parallel.spare_replicas, parallel.workers)};
+  if (parallel.fetch_every > 1 || parallel.push_every > 1)
+    return Fault{parallel.fetch_every > 1 ? "parallel.fetch_every" : "parallel.push_every",
+                 "in mode \"sync\" every step pushes and fetches; use mode \"async\""};
+  return std::nullopt;
+}
+
+std::optional<Fault> at_own_pace(const Config& config) {
+  if (config.parallel.spare_replicas > 0)
+    return Fault{"parallel.spare_replicas",
+                 "nobody waits for a slow replica unless parallel.mode = \"sync\"; leave it out"};
+  if (config.data.order == "streams")
+    return Fault{"data.order",
+                 "replicas that take steps of their own do not read on where they were; use data.order = "
+                 "\"shuffled\", or parallel.mode = \"sync\""};
+  if (config.train.early_stop_patience > 0 || config.train.target_accuracy > 0)
+    return Fault{
+        config.train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target_accuracy",
+        "all work is dealt out in advance when replicas take steps of their own; stopping rules want "
+        "parallel.mode = \"sync\""};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Fault> impossible_with_servers(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (!has_servers(parallel)) return only_with_servers(parallel);
+  const std::string& rule = config.train.optimizer.name;
+  if (rule == "lars" || rule == "lamb")
+    return Fault{"train.optimizer",
+                 fmt::format("{} needs norms of whole parameters, which no server has; servers apply sgd, "
+                             "adagrad, adam and adamw",
+                             rule)};
+  if (parallel.pipeline > 1 || parallel.tensor > 1 || parallel.threads > 1 || parallel.zero > 1 ||
+      parallel.mesh == "auto")
+    return Fault{
+        "parallel.sync",
+        "a replica with parameter servers is one worker with one thread that holds the whole network; "
+        "leave pipeline, tensor, threads, zero and mesh at their defaults, and raise parallel.workers"};
+  if (config.elastic.automatic || config.elastic.standby || !config.elastic.hostfile.empty() ||
+      !config.elastic.discovery.empty() || !config.elastic.spares.empty())
+    return Fault{"parallel.sync",
+                 "elastic.auto, standby, hostfile, discovery and spares do not go with parameter servers; "
+                 "leave them out"};
+  return takes_own_steps(parallel) ? at_own_pace(config) : in_every_step(config);
+}
+
+}  // namespace distbelief::cli

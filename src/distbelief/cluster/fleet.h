@@ -1,0 +1,44 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "distbelief/cluster/launch.h"
+#include "distbelief/cluster/recovery.h"
+#include "distbelief/cluster/run_place.h"
+
+namespace distbelief::cluster {
+
+// A run with parameter servers: processes that keep the parameters, and replicas that train, each a world of
+// its own.
+struct FleetOptions {
+  LaunchOptions launch{};  // of a replica, without workers and command
+  int servers = 1;
+  int replicas = 1;
+  int workers_per_replica = 1;
+  bool stops_together = false;  // a replica that is given up ends the run (sync)
+  struct Process {
+    int index = 0;                       // of the server, or the replica
+    int launch = 0;                      // which of the run's launches this is: no two have the same
+    std::string control{};               // where the supervisor listens
+    std::vector<std::string> servers{};  // where these listen
+  };
+  std::function<std::vector<std::string>(const Process&)> server_command{};
+  std::function<std::vector<std::string>(const Process&)> replica_command{};
+  std::filesystem::path run_dir{};
+  RunPlace place{};
+  RecoveryPolicy policy{};
+  std::chrono::milliseconds deadline{120'000};  // for servers to get ready
+  bool resume = false;
+};
+
+// Starts the servers, then the replicas; starts a replica that is lost again while the others go on; ends the
+// servers when all work is done. What happened is said in one line each on standard error and recorded in
+// events.jsonl. Gives the exit code, as supervise() does. All processes are gone when it returns.
+int supervise_fleet(const FleetOptions& options, const std::atomic<bool>& interrupted);
+
+}  // namespace distbelief::cluster

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distbelief/base/config.h"
+
+// What replicas and parameter servers say to each other (proto/store.proto is the form it takes on the wire).
+// Plain values, without gRPC. Gradients and parameters go beside them as raw bytes (exchange_client.h).
+namespace distbelief::comm {
+
+// A job's arena is cut into slices of so many elements, the last one shorter: what is updated, ordered,
+// counted and sent as a whole.
+inline constexpr std::size_t kSliceElements = std::size_t{256} << 10;
+
+// What a job asks the servers to keep for it.
+struct SpaceSpec {
+  // Where a parameter lies in the arena.
+  struct Stretch {
+    std::uint64_t begin = 0;
+    std::uint64_t count = 0;
+    bool operator==(const Stretch&) const = default;
+  };
+  std::string job{};
+  std::uint64_t elements = 0;         // of the arena
+  std::vector<Stretch> parameters{};  // by number, not overlapping
+  std::uint64_t lane_values = 0;      // floats that each lane hands to all, averaged (sync)
+  OptimizerConfig optimizer{};        // the learning rate comes with each push
+  std::string mode = "sync";          // sync, async, bounded
+  std::int64_t lanes = 1;             // of each step (sync)
+  std::int64_t spare_lanes = 0;       // that a step does not wait for (sync)
+  std::int64_t staleness = 0;         // steps that a replica may be ahead of the slowest (bounded)
+  std::int64_t tickets = 0;           // pieces of work that are dealt out (async, bounded)
+  double compensation = 0;            // of delay: 0: none
+  bool staleness_aware = false;       // the learning rate is divided by the delay
+
+  bool operator==(const SpaceSpec&) const = default;
+  std::size_t slices() const { return (elements + kSliceElements - 1) / kSliceElements; }
+};
+
+struct StoreRequest {
+  enum class Kind : int {
+    kOpen = 1,   // submits or joins a job, as payload; the answer names its space
+    kFill = 2,   // first values of a slice, as payload; whoever comes first
+    kPush = 3,   // a gradient of a slice, as payload
+    kPull = 4,   // values of a slice
+    kTake = 5,   // done with some tickets, wants the next
+    kBegin = 6,  // waits until this replica may begin another step (bounded)
+    kMeet = 7,   // values of lanes, as payload; the answer has the mean over all lanes of the step (sync)
+    kLeave = 8,  // takes no more part
+  };
+  Kind kind = Kind::kPull;
+  std::uint64_t space = 0;
+  std::int32_t replica = 0;
+  std::int64_t incarnation = 0;  // of the replica: raised when it is started again
+  std::int64_t slice = 0;
+  std::int64_t ticket = 0;  // whose gradient it is: a step (sync), or the number of a ticket
+  std::int64_t base = 0;    // the slice's version from which it was computed
+  double lr = 0;
+  std::int64_t first_lane = 0, end_lane = 0;  // that a gradient is the sum of (sync)
+  std::int64_t samples = 0;                   // of these
+  std::int64_t step_samples = 0;              // of all lanes
+  bool wants_values = false;                  // the new values come with the answer
+  std::vector<std::int32_t> untouched{};      // parameters that had no gradient
+  std::vector<std::int64_t> done{};           // tickets (take)
+
+  bool operator==(const StoreRequest&) const = default;
+};
+
+struct StoreAnswer {
+  enum class Outcome : int {
+    kDone = 0,
+    kRepeated = 1,  // it was done before; nothing has changed
+    kLate = 2,      // the step went on without it (sync)
+    kWanted = 3,    // open: the space has no values yet: fill it
+    kEnd = 4,       // take: all work is done
+  };
+  Outcome outcome = Outcome::kDone;
+  std::uint64_t space = 0;
+  std::int64_t version = 0;  // of the slice, after it
+  std::int64_t ticket = 0;
+  std::int64_t epoch = 0;
+
+  bool operator==(const StoreAnswer&) const = default;
+};
+
+// As bytes, and back. Throw Error(kBadInput) for bytes that are none, or numbers out of their range.
+std::string encode(const SpaceSpec& spec);
+std::string encode(const StoreRequest& request);
+std::string encode(const StoreAnswer& answer);
+SpaceSpec decode_space(std::string_view bytes);
+StoreRequest decode_request(std::string_view bytes);
+StoreAnswer decode_answer(std::string_view bytes);
+
+}  // namespace distbelief::comm

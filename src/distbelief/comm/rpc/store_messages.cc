@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+#include <proto/store.pb.h>
+
+#include <cmath>
+
+#include "distbelief/base/error.h"
+#include "distbelief/comm/rpc/store.h"
+
+namespace distbelief::comm {
+namespace {
+
+void require(bool is_good, const char* what) {
+  if (!is_good)
+    throw Error(ErrorCode::kBadInput, fmt::format("a message to a parameter server has {}", what));
+}
+
+void write_rule(const OptimizerConfig& from, store::Rule& to) {
+  to.set_name(from.name);
+  to.set_momentum(from.momentum);
+  to.set_nesterov(from.nesterov);
+  to.set_weight_decay(from.weight_decay);
+  to.set_beta1(from.beta1);
+  to.set_beta2(from.beta2);
+  to.set_eps(from.eps);
+}
+
+OptimizerConfig read_rule(const store::Rule& from) {
+  OptimizerConfig to;
+  to.name = from.name();
+  to.lr = 0;  // comes with each push
+  to.momentum = from.momentum();
+  to.nesterov = from.nesterov();
+  to.weight_decay = from.weight_decay();
+  to.beta1 = from.beta1();
+  to.beta2 = from.beta2();
+  to.eps = from.eps();
+  return to;
+}
+
+void write_space(const SpaceSpec& from, store::Space& to) {
+  to.set_job(from.job);
+  to.set_elements(from.elements);
+  for (const SpaceSpec::Stretch& stretch : from.parameters) {
+    store::Stretch& one = *to.add_parameters();
+    one.set_begin(stretch.begin);
+    one.set_count(stretch.count);
+  }
+  to.set_lane_values(from.lane_values);
+  write_rule(from.optimizer, *to.mutable_rule());
+  to.set_mode(from.mode);
+  to.set_lanes(from.lanes);
+  to.set_spare_lanes(from.spare_lanes);
+  to.set_staleness(from.staleness);
+  to.set_tickets(from.tickets);
+  to.set_compensation(from.compensation);
+  to.set_staleness_aware(from.staleness_aware);
+}
+
+SpaceSpec read_space(const store::Space& from) {
+  SpaceSpec to{.job = from.job(),
+               .elements = from.elements(),
+               .lane_values = from.lane_values(),
+               .optimizer = read_rule(from.rule()),
+               .mode = from.mode(),
+               .lanes = from.lanes(),
+               .spare_lanes = from.spare_lanes(),
+               .staleness = from.staleness(),
+               .tickets = from.tickets(),
+               .compensation = from.compensation(),
+               .staleness_aware = from.staleness_aware()};
+  for (const store::Stretch& stretch : from.parameters())
+    to.parameters.push_back({.begin = stretch.begin(), .count = stretch.count()});
+  return to;
+}
+
+}  // namespace
+
+std::string encode(const SpaceSpec& spec) {
+  store::Space wire;
+  write_space(spec, wire);
+  return wire.SerializeAsString();
+}
+
+SpaceSpec decode_space(std::string_view bytes) {
+  store::Space wire;
+  require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
+  require(std::isfinite(wire.compensation()) && wire.compensation() >= 0, "a compensation that is no number");
+  return read_space(wire);
+}
+
+std::string encode(const StoreRequest& request) {
+  store::Request wire;
+  wire.set_kind(int(request.kind));
+  wire.set_space(request.space);
+  wire.set_replica(request.replica);
+  wire.set_incarnation(request.incarnation);
+  wire.set_slice(request.slice);
+  wire.set_ticket(request.ticket);
+  wire.set_base(request.base);
+  wire.set_lr(request.lr);
+  wire.set_first_lane(request.first_lane);
+  wire.set_end_lane(request.end_lane);
+  wire.set_samples(request.samples);
+  wire.set_step_samples(request.step_samples);
+  wire.set_wants_values(request.wants_values);
+  wire.mutable_untouched()->Assign(request.untouched.begin(), request.untouched.end());
+  wire.mutable_done()->Assign(request.done.begin(), request.done.end());
+  return wire.SerializeAsString();
+}
+
+std::string encode(const StoreAnswer& answer) {
+  store::Answer wire;
+  wire.set_outcome(int(answer.outcome));
+  wire.set_space(answer.space);
+  wire.set_version(answer.version);
+  wire.set_ticket(answer.ticket);
+  wire.set_epoch(answer.epoch);
+  return wire.SerializeAsString();
+}
+
+StoreRequest decode_request(std::string_view bytes) {
+  store::Request wire;
+  require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
+  require(wire.kind() >= int(StoreRequest::Kind::kOpen) && wire.kind() <= int(StoreRequest::Kind::kLeave),
+          "an unknown kind");
+  require(wire.replica() >= 0 && wire.slice() >= 0 && wire.ticket() >= 0 && wire.base() >= 0,
+          "a negative number of a replica, slice, ticket or version");
+  require(std::isfinite(wire.lr()), "a learning rate that is no number");
+  return {.kind = StoreRequest::Kind(wire.kind()),
+          .space = wire.space(),
+          .replica = wire.replica(),
+          .incarnation = wire.incarnation(),
+          .slice = wire.slice(),
+          .ticket = wire.ticket(),
+          .base = wire.base(),
+          .lr = wire.lr(),
+          .first_lane = wire.first_lane(),
+          .end_lane = wire.end_lane(),
+          .samples = wire.samples(),
+          .step_samples = wire.step_samples(),
+          .wants_values = wire.wants_values(),
+          .untouched = {wire.untouched().begin(), wire.untouched().end()},
+          .done = {wire.done().begin(), wire.done().end()}};
+}
+
+StoreAnswer decode_answer(std::string_view bytes) {
+  store::Answer wire;
+  require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
+  require(wire.outcome() >= 0 && wire.outcome() <= int(StoreAnswer::Outcome::kEnd), "an unknown outcome");
+  return {.outcome = StoreAnswer::Outcome(wire.outcome()),
+          .space = wire.space(),
+          .version = wire.version(),
+          .ticket = wire.ticket(),
+          .epoch = wire.epoch()};
+}
+
+}  // namespace distbelief::comm

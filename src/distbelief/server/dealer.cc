@@ -1,0 +1,66 @@
+#include "distbelief/server/dealer.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace distbelief::server {
+
+void Dealer::join(int replica) {
+  leave(replica);
+  const std::int64_t start = clocks_.empty() ? 0 : slowest();
+  clocks_[replica] = {.steps = start, .asked_in_vain = false};
+}
+
+void Dealer::leave(int replica) {
+  clocks_.erase(replica);
+  std::erase_if(holders_, [&](const auto& held) {
+    if (held.second == replica) returned_.insert(held.first);
+    return held.second == replica;
+  });
+}
+
+std::optional<std::int64_t> Dealer::take(int replica) {
+  std::optional<std::int64_t> ticket;
+  if (!returned_.empty()) {
+    ticket = *returned_.begin();
+    returned_.erase(returned_.begin());
+  } else if (next_ < options_.tickets) {
+    ticket = next_++;
+  }
+  clocks_.at(replica).asked_in_vain = !ticket;
+  if (ticket) holders_[*ticket] = replica;
+  return ticket;
+}
+
+bool Dealer::done(int replica, std::int64_t ticket) {
+  if (ticket >= next_ || !done_.insert(ticket)) return false;
+  holders_.erase(ticket);
+  returned_.erase(ticket);
+  if (const auto found = clocks_.find(replica); found != clocks_.end()) ++found->second.steps;
+  return true;
+}
+
+std::int64_t Dealer::clock(int replica) const {
+  const auto found = clocks_.find(replica);
+  return found == clocks_.end() ? 0 : found->second.steps;
+}
+
+bool Dealer::holds_tickets(int replica) const {
+  return std::ranges::any_of(holders_, [&](const auto& held) { return held.second == replica; });
+}
+
+// Of those who have work: one that waits for some must not hold the others up.
+std::int64_t Dealer::slowest() const {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [replica, clock] : clocks_)
+    if (!clock.asked_in_vain || holds_tickets(replica)) least = std::min(least, clock.steps);
+  if (least != std::numeric_limits<std::int64_t>::max()) return least;
+  for (const auto& [replica, clock] : clocks_) least = std::min(least, clock.steps);
+  return clocks_.empty() ? 0 : least;
+}
+
+bool Dealer::may_begin(int replica) const {
+  return !options_.staleness || clock(replica) - slowest() <= *options_.staleness;
+}
+
+}  // namespace distbelief::server

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "distbelief/server/ticket_set.h"
+
+namespace distbelief::server {
+
+// Deals out the work of a run (S3.6): each ticket goes to one replica, and comes back to be dealt again when
+// that replica is lost before it is done. Also keeps the replicas' clocks, for those who may not run ahead.
+// Decides only: who waits for an answer is the caller's. Not thread safe.
+class Dealer {
+ public:
+  struct Options {
+    std::int64_t tickets = 0;
+    std::optional<std::int64_t> staleness{};  // nothing: everyone runs at his own pace
+  };
+  explicit Dealer(const Options& options) : options_(options) {}
+
+  // A replica that comes starts where the slowest is. One that was there and comes again has lost its
+  // tickets.
+  void join(int replica);
+  // Its tickets go to others; nobody waits for it. Nothing when it is not there.
+  void leave(int replica);
+  bool has(int replica) const { return clocks_.contains(replica); }
+
+  // The next ticket; nothing while all are dealt or done.
+  std::optional<std::int64_t> take(int replica);
+  // false: it was done before, by whomever it was dealt to as well.
+  bool done(int replica, std::int64_t ticket);
+  // All are done.
+  bool is_drained() const { return done_.size() == options_.tickets; }
+
+  // Whether it may begin another step: it is no more than `staleness` ahead of the slowest that has work.
+  bool may_begin(int replica) const;
+  std::int64_t clock(int replica) const;  // steps done, counted from the slowest's when it came
+  std::int64_t slowest() const;
+
+ private:
+  bool holds_tickets(int replica) const;
+
+  struct Clock {
+    std::int64_t steps = 0;
+    bool asked_in_vain = false;  // there was no ticket for it
+  };
+
+  Options options_;
+  std::int64_t next_ = 0;
+  std::set<std::int64_t> returned_;      // dealt, and come back
+  std::map<std::int64_t, int> holders_;  // of tickets that are under way
+  TicketSet done_;
+  std::map<int, Clock> clocks_;
+};
+
+}  // namespace distbelief::server

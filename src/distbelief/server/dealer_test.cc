@@ -1,0 +1,110 @@
+#include "distbelief/server/dealer.h"
+
+#include <gtest/gtest.h>
+
+namespace distbelief::server {
+namespace {
+
+TEST(TicketSet, KeepsOnlyWhatIsAboveTheFirstGap) {
+  TicketSet set;
+  EXPECT_TRUE(set.insert(1));
+  EXPECT_TRUE(set.insert(0));
+  EXPECT_FALSE(set.insert(1));
+  EXPECT_TRUE(set.insert(4));
+  EXPECT_EQ(set.below(), 2);
+  EXPECT_EQ(set.above(), std::vector<std::int64_t>{4});
+  EXPECT_EQ(set.size(), 3);
+}
+
+TEST(Dealer, DealsEachTicketOnce) {
+  Dealer dealer({.tickets = 3});
+  dealer.join(0);
+  dealer.join(1);
+  EXPECT_EQ(dealer.take(0), 0);
+  EXPECT_EQ(dealer.take(1), 1);
+  EXPECT_EQ(dealer.take(1), 2);
+  EXPECT_EQ(dealer.take(0), std::nullopt);
+  EXPECT_FALSE(dealer.is_drained());
+  for (const std::int64_t ticket : {2, 0, 1}) EXPECT_TRUE(dealer.done(0, ticket));
+  EXPECT_TRUE(dealer.is_drained());
+}
+
+TEST(Dealer, TicketsOfALostReplicaAreDealtAgain) {
+  Dealer dealer({.tickets = 3});
+  dealer.join(0);
+  dealer.join(1);
+  EXPECT_EQ(dealer.take(0), 0);
+  EXPECT_EQ(dealer.take(0), 1);
+  EXPECT_EQ(dealer.take(1), 2);
+  EXPECT_TRUE(dealer.done(0, 0));
+  dealer.leave(0);
+  EXPECT_EQ(dealer.take(1), 1);
+  EXPECT_EQ(dealer.take(1), std::nullopt);
+}
+
+TEST(Dealer, ATicketThatComesBackTwiceCountsOnce) {
+  Dealer dealer({.tickets = 1});
+  dealer.join(0);
+  dealer.join(1);
+  EXPECT_EQ(dealer.take(0), 0);
+  dealer.leave(0);
+  EXPECT_EQ(dealer.take(1), 0);
+  EXPECT_TRUE(dealer.done(1, 0));
+  EXPECT_FALSE(dealer.done(0, 0));
+  EXPECT_EQ(dealer.clock(1), 1);
+}
+
+TEST(Dealer, ATicketThatWasNeverDealtIsNotDone) {
+  Dealer dealer({.tickets = 3});
+  dealer.join(0);
+  EXPECT_FALSE(dealer.done(0, 2));
+}
+
+TEST(Dealer, NobodyRunsAheadByMoreThanTheBound) {
+  Dealer dealer({.tickets = 100, .staleness = 2});
+  dealer.join(0);
+  dealer.join(1);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(dealer.may_begin(0)) << i;
+    dealer.done(0, *dealer.take(0));
+  }
+  EXPECT_FALSE(dealer.may_begin(0));
+  EXPECT_TRUE(dealer.may_begin(1));
+  dealer.done(1, *dealer.take(1));
+  EXPECT_TRUE(dealer.may_begin(0));
+}
+
+TEST(Dealer, AReplicaThatIsGoneHoldsNobodyUp) {
+  Dealer dealer({.tickets = 100, .staleness = 0});
+  dealer.join(0);
+  dealer.join(1);
+  dealer.done(0, *dealer.take(0));
+  EXPECT_FALSE(dealer.may_begin(0));
+  dealer.leave(1);
+  EXPECT_TRUE(dealer.may_begin(0));
+}
+
+TEST(Dealer, AReplicaThatComesLateStartsWhereTheSlowestIs) {
+  Dealer dealer({.tickets = 100, .staleness = 1});
+  dealer.join(0);
+  for (int i = 0; i < 10; ++i) dealer.done(0, *dealer.take(0));
+  dealer.join(1);
+  EXPECT_EQ(dealer.clock(1), 10);
+  EXPECT_TRUE(dealer.may_begin(0));
+}
+
+TEST(Dealer, AReplicaWithoutWorkHoldsNobodyUp) {
+  Dealer dealer({.tickets = 3, .staleness = 0});
+  dealer.join(0);
+  dealer.join(1);
+  const auto first = dealer.take(0), second = dealer.take(0), third = dealer.take(1);
+  dealer.done(1, *third);
+  EXPECT_EQ(dealer.take(1), std::nullopt);
+  dealer.done(0, *first);
+  EXPECT_TRUE(dealer.may_begin(0));
+  dealer.done(0, *second);
+  EXPECT_TRUE(dealer.is_drained());
+}
+
+}  // namespace
+}  // namespace distbelief::server

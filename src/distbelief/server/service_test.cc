@@ -1,0 +1,232 @@
+#include "distbelief/server/service.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <numeric>
+#include <thread>
+
+#include "distbelief/base/error.h"
+#include "distbelief/server/client.h"
+
+namespace distbelief::server {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+// Real servers on Unix sockets, in this process.
+class ServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("db_service_" + std::to_string(::getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override {
+    exchanges_.clear();
+    fs::remove_all(folder_);
+  }
+
+  void serve(int servers, std::size_t job_limit = std::size_t(-1)) {
+    for (int i = 0; i < servers; ++i) {
+      services_.push_back(std::make_unique<Service>(Service::Options{
+          .index = i, .servers = servers, .logs = folder_ / "logs", .job_limit = job_limit}));
+      addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(i)).string()});
+      exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
+          comm::ExchangeServer::Options{.address = addresses_.back(), .shared_limit = std::size_t{1} << 30},
+          *services_.back()));
+    }
+  }
+  Client join(int replica, comm::SpaceSpec spec, std::int64_t incarnation = 1, bool shares_memory = true) {
+    const std::vector<float> initial(spec.elements, 1.0F);
+    return Client({.servers = addresses_,
+                   .spec = std::move(spec),
+                   .replica = replica,
+                   .incarnation = incarnation,
+                   .shares_memory = shares_memory,
+                   .deadline = 20s},
+                  initial.data());
+  }
+  // Two parameters over a bit more than two slices.
+  static comm::SpaceSpec spec(const std::string& mode) {
+    const std::uint64_t elements = 2 * comm::kSliceElements + 1024;
+    comm::SpaceSpec spec{
+        .job = "test",
+        .elements = elements,
+        .parameters = {{.begin = 0, .count = 1000}, {.begin = 1024, .count = elements - 1024}},
+        .mode = mode};
+    spec.optimizer.momentum = 0;
+    if (mode == "sync") spec.lanes = 2;
+    if (mode != "sync") spec.tickets = 100;
+    return spec;
+  }
+
+  fs::path folder_;
+  std::vector<comm::ControlAddress> addresses_;
+  std::vector<std::unique_ptr<Service>> services_;
+  std::vector<std::unique_ptr<comm::ExchangeServer>> exchanges_;
+};
+
+TEST_F(ServiceTest, APushComesBackAsNewValuesOverAnyPath) {
+  for (const bool shares_memory : {true, false}) {
+    SetUp();
+    services_.clear();
+    addresses_.clear();
+    exchanges_.clear();
+    serve(2);
+    Client client = join(0, spec("async"), 1, shares_memory);
+    std::vector<float> values(spec("async").elements), gradient(values.size(), 0.5F);
+    EXPECT_EQ(client.pull(values), 0);
+    EXPECT_EQ(values, std::vector<float>(values.size(), 1.0F));
+    EXPECT_FALSE(client.push_pull({.ticket = 0, .lr = 1}, gradient, values));
+    EXPECT_EQ(values[0], 0.5F);
+    EXPECT_EQ(values[1010], 1.0F) << "between parameters nothing changes";
+    EXPECT_EQ(values.back(), 0.5F);
+    EXPECT_TRUE(client.push_pull({.ticket = 0, .lr = 1}, gradient, values)) << "a repeated push";
+    EXPECT_EQ(values[0], 0.5F);
+    EXPECT_EQ(client.versions(), (std::vector<std::int64_t>{1, 1, 1}));
+  }
+}
+
+TEST_F(ServiceTest, TwoReplicasOfASynchronousStepGetTheSameSum) {
+  serve(2);
+  std::vector<float> values[2];
+  std::vector<std::thread> threads;
+  for (int replica = 0; replica < 2; ++replica)
+    threads.emplace_back([&, replica] {
+      Client client = join(replica, spec("sync"));
+      values[replica].resize(spec("sync").elements);
+      for (int step = 0; step < 3; ++step) {
+        const std::vector<float> gradient(values[replica].size(), float(replica + 1) / 16);
+        client.push_pull({.ticket = step,
+                          .lr = 1,
+                          .first_lane = replica,
+                          .end_lane = replica + 1,
+                          .samples = 1,
+                          .step_samples = 2},
+                         gradient, values[replica]);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(values[0], values[1]);
+  EXPECT_EQ(values[0][0], 1 - 3 * 3.0F / 16);
+}
+
+TEST_F(ServiceTest, AReplicaThatComesAgainFindsTheValuesOfItsStep) {
+  serve(1);
+  comm::SpaceSpec two = spec("sync");
+  Client first = join(0, two);
+  std::vector<float> values(two.elements), gradient(two.elements, 0.25F);
+  {
+    Client second = join(1, two);
+    std::thread other([&] {
+      first.push_pull({.ticket = 0, .lr = 1, .first_lane = 0, .end_lane = 1, .samples = 1, .step_samples = 2},
+                      gradient, values);
+    });
+    std::vector<float> own(two.elements);
+    second.push_pull({.ticket = 0, .lr = 1, .first_lane = 1, .end_lane = 2, .samples = 1, .step_samples = 2},
+                     gradient, own);
+    other.join();
+  }
+  // It comes again after its step was taken: it can go on from before it or after it.
+  Client again = join(1, two, 2);
+  std::vector<float> own(two.elements);
+  EXPECT_EQ(again.pull(own), 1);
+  EXPECT_EQ(own[0], 0.5F);
+  const bool repeated = again.push_pull(
+      {.ticket = 0, .lr = 1, .first_lane = 1, .end_lane = 2, .samples = 1, .step_samples = 2}, gradient, own);
+  EXPECT_TRUE(repeated);
+  EXPECT_EQ(own[0], 0.5F) << "a step counts once";
+}
+
+TEST_F(ServiceTest, TicketsOfALostReplicaGoToAnother) {
+  serve(1);
+  comm::SpaceSpec few = spec("async");
+  few.tickets = 3;
+  Client first = join(0, few);
+  auto second = std::make_unique<Client>(join(1, few));
+  auto a = first.ask_ticket({});
+  auto b = second->ask_ticket({});
+  auto c = second->ask_ticket({});
+  EXPECT_EQ(first.ticket_of(a), 0);
+  std::vector<std::int64_t> lost{*second->ticket_of(b), *second->ticket_of(c)};
+  second.reset();
+  auto d = first.ask_ticket({0});
+  auto e = first.ask_ticket({});
+  std::vector<std::int64_t> got{*first.ticket_of(d), *first.ticket_of(e)};
+  std::ranges::sort(lost);
+  std::ranges::sort(got);
+  EXPECT_EQ(got, lost);
+  auto f = first.ask_ticket(got);
+  EXPECT_EQ(first.ticket_of(f), std::nullopt);
+}
+
+TEST_F(ServiceTest, ABadPushIsRefusedAndChangesNothing) {
+  serve(1);
+  Client client = join(0, spec("async"));
+  std::vector<float> values(spec("async").elements), gradient(values.size(), 0.5F);
+  gradient[5] = std::numeric_limits<float>::quiet_NaN();
+  try {
+    client.push_pull({.ticket = 0, .lr = 1}, gradient, values);
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadInput);
+    EXPECT_NE(error.message().find("replica 0"), std::string::npos) << error.message();
+  }
+  EXPECT_GE(services_[0]->refused(), 1);
+  Client other = join(1, spec("async"));
+  other.pull(values);
+  EXPECT_EQ(values[5], 1.0F);
+  EXPECT_THROW(other.push_pull({.ticket = 100, .lr = 1}, values, values), Error)
+      << "a ticket that there is not";
+}
+
+TEST_F(ServiceTest, AJobThatIsTooLargeOrAnotherIsRefused) {
+  serve(1, 8 << 20);
+  Client client = join(0, spec("async"));
+  comm::SpaceSpec other = spec("async");
+  other.tickets = 7;
+  EXPECT_THROW(join(1, other), Error) << "the same name, other settings";
+  other.job = "larger";
+  other.elements = 4 << 20;
+  EXPECT_THROW(join(1, other), Error) << "beyond the quota";
+  other = spec("async");
+  other.job = "overlapping";
+  other.parameters[1].begin = 10;
+  EXPECT_THROW(join(1, other), Error);
+  other = spec("async");
+  other.job = "layerwise";
+  other.optimizer.name = "lamb";
+  EXPECT_THROW(join(1, other), Error);
+}
+
+TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
+  serve(1);
+  comm::SpaceSpec bounded = spec("bounded");
+  bounded.staleness = 1;
+  Client fast = join(0, bounded);
+  Client slow = join(1, bounded);
+  auto first_of_slow = slow.ask_ticket({});
+  const std::int64_t held = *slow.ticket_of(first_of_slow);
+  const auto do_one = [&] {
+    auto handle = fast.ask_ticket({});
+    fast.begin_step({*fast.ticket_of(handle)});
+  };
+  do_one();
+  std::atomic<bool> began{false};
+  std::thread waiting([&] {
+    do_one();  // it would be two ahead
+    began = true;
+  });
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(began);
+  slow.begin_step({held});
+  waiting.join();
+  EXPECT_TRUE(began);
+}
+
+}  // namespace
+}  // namespace distbelief::server

@@ -1,0 +1,114 @@
+#include "distbelief/server/slice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace distbelief::server {
+
+bool are_finite(std::span<const float> values) {
+  // Without a branch per element, so that the compiler makes vectors of it.
+  int bad = 0;
+  for (const float value : values) bad |= !(std::fabs(value) <= std::numeric_limits<float>::max());
+  return bad == 0;
+}
+
+Slice::Slice(Options options)
+    : options_(std::move(options)),
+      values_(options_.span.size()),
+      states_(options_.rule->state_names().size(), std::vector<float>(options_.span.size())),
+      counts_(options_.segments.size()) {}
+
+// Zheng et al., Asynchronous SGD with Delay Compensation: what the gradient would be at the present values,
+// by a diagonal guess of its slope.
+const float* Slice::compensated(const Gradient& gradient) {
+  const auto found = values_of_.find(gradient.replica);
+  if (options_.compensation == 0 || found == values_of_.end()) return gradient.values;
+  scratch_.resize(values_.size());
+  const float factor = float(options_.compensation);
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const float g = gradient.values[i];
+    scratch_[i] = g + factor * g * g * (values_[i] - found->second[i]);
+  }
+  return scratch_.data();
+}
+
+void Slice::note_values_of(std::int32_t replica) {
+  if (options_.compensation != 0) values_of_[replica] = values_;
+}
+
+Slice::Applied Slice::apply(const Gradient& gradient, float* values) {
+  const std::lock_guard lock(mutex_);
+  const bool is_new = !tickets_.contains(gradient.ticket);
+  if (is_new) {
+    const std::int64_t delay = version_ - gradient.base;
+    const double lr =
+        options_.staleness_aware ? gradient.lr / double(std::max<std::int64_t>(1, delay)) : gradient.lr;
+    // First: what cannot be logged is not done.
+    if (options_.log)
+      options_.log->append({.slice = options_.number,
+                            .version = version_ + 1,
+                            .ticket = gradient.ticket,
+                            .replica = gradient.replica,
+                            .base = gradient.base,
+                            .lr = lr});
+    tickets_.insert(gradient.ticket);
+    const float* const direction = compensated(gradient);
+    if (options_.keeps_previous) previous_ = values_;
+    for (std::size_t i = 0; i < options_.segments.size(); ++i) {
+      const compute::Segment& segment = options_.segments[i];
+      if (std::ranges::find(gradient.untouched, segment.parameter) != gradient.untouched.end()) continue;
+      const std::size_t offset = segment.span.begin - options_.span.begin;
+      compute::UpdateRange range{.parameters = values_.data() + offset,
+                                 .gradients = direction + offset,
+                                 .count = segment.span.size(),
+                                 .lr = lr,
+                                 .step = ++counts_[i]};
+      for (std::size_t s = 0; s < states_.size(); ++s) range.states[s] = states_[s].data() + offset;
+      options_.rule->update(range);
+    }
+    ++version_;
+  }
+  if (values) {
+    std::memcpy(values, values_.data(), values_.size() * sizeof(float));
+    note_values_of(gradient.replica);
+  }
+  return {.repeated = !is_new, .version = version_};
+}
+
+std::int64_t Slice::read(std::int32_t replica, float* values) {
+  const std::lock_guard lock(mutex_);
+  std::memcpy(values, values_.data(), values_.size() * sizeof(float));
+  note_values_of(replica);
+  return version_;
+}
+
+bool Slice::read_version(std::int64_t version, float* values) {
+  const std::lock_guard lock(mutex_);
+  const bool is_previous = version + 1 == version_ && !previous_.empty();
+  if (version != version_ && !is_previous) return false;
+  const std::vector<float>& from = is_previous ? previous_ : values_;
+  std::memcpy(values, from.data(), from.size() * sizeof(float));
+  return true;
+}
+
+std::int64_t Slice::version() {
+  const std::lock_guard lock(mutex_);
+  return version_;
+}
+
+bool Slice::fill(const float* values) {
+  const std::lock_guard lock(mutex_);
+  if (filled_) return false;
+  std::memcpy(values_.data(), values, values_.size() * sizeof(float));
+  filled_ = true;
+  return true;
+}
+
+bool Slice::is_filled() {
+  const std::lock_guard lock(mutex_);
+  return filled_;
+}
+
+}  // namespace distbelief::server

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "distbelief/compute/layout.h"
+#include "distbelief/compute/optimizer.h"
+#include "distbelief/server/ticket_set.h"
+#include "distbelief/server/update_log.h"
+
+namespace distbelief::server {
+
+// A gradient of one slice on its way into it.
+struct Gradient {
+  std::int64_t ticket = 0;
+  std::int32_t replica = 0;
+  std::int64_t base = 0;  // version that it was computed from
+  double lr = 0;
+  std::span<const std::int32_t> untouched{};  // parameters that it has nothing for
+  const float* values = nullptr;
+};
+
+// One slice of a job's parameters with the state of their update rule: what is updated as a whole. Updates
+// take effect one after another, in the order in which they get the slice's lock; each makes the next
+// version and is logged under it. A ticket counts once. Thread safe; functions block only for each other.
+class Slice {
+ public:
+  struct Options {
+    std::int64_t number = 0;
+    compute::Span span{};                      // of the arena
+    std::vector<compute::Segment> segments{};  // the parameters in it, or what it has of them
+    const compute::Optimizer* rule = nullptr;
+    double compensation = 0;       // of delay; then the values that each replica has are kept
+    bool staleness_aware = false;  // the learning rate is divided by the delay
+    bool keeps_previous = false;   // the values before the last update can be read too
+    UpdateLog* log = nullptr;      // may be null
+  };
+  explicit Slice(Options options);
+
+  struct Applied {
+    bool repeated = false;     // the ticket was in already; nothing has changed
+    std::int64_t version = 0;  // afterwards
+  };
+  // `values` gets the new parameters, unless null.
+  Applied apply(const Gradient& gradient, float* values);
+  // Gives the version.
+  std::int64_t read(std::int32_t replica, float* values);
+  // The values of a version: the present one, or the one before when that is kept. false: it is gone.
+  bool read_version(std::int64_t version, float* values);
+  std::int64_t version();
+  // The first values. false: there are some already.
+  bool fill(const float* values);
+  bool is_filled();
+
+  std::size_t size() const { return options_.span.size(); }
+  std::int64_t number() const { return options_.number; }
+  const compute::Span& span() const { return options_.span; }
+
+ private:
+  const float* compensated(const Gradient& gradient);
+  void note_values_of(std::int32_t replica);
+
+  Options options_;
+  std::mutex mutex_;
+  std::vector<float> values_;
+  std::vector<float> previous_;  // when kept
+  std::vector<std::vector<float>> states_;
+  std::vector<std::int64_t> counts_;  // of updates, per segment
+  std::int64_t version_ = 0;
+  bool filled_ = false;
+  TicketSet tickets_;
+  std::vector<float> scratch_;                            // a compensated gradient
+  std::map<std::int32_t, std::vector<float>> values_of_;  // what each replica read last (compensation)
+};
+
+// Whether all are finite.
+bool are_finite(std::span<const float> values);
+
+}  // namespace distbelief::server

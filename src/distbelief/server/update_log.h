@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace distbelief::server {
+
+// One update of one slice. With the first values and the gradients, which depend on the parameters that the
+// replica had (its own log says which), the records of a slice in the order of versions give its values.
+struct UpdateRecord {
+  std::int64_t slice = 0;
+  std::int64_t version = 0;  // that it made
+  std::int64_t ticket = 0;
+  std::int32_t replica = 0;
+  std::int64_t base = 0;  // version that the gradient was computed from
+  double lr = 0;          // that was used
+  bool operator==(const UpdateRecord&) const = default;
+};
+
+// A file of lines, one per update or deal, in the order in which they took effect. Each line is in the file,
+// though not on the disk, when append() returns: a killed process loses none. Thread safe.
+class UpdateLog {
+ public:
+  // Goes on at the end of a file that is there. Throws Error(kUnavailable).
+  explicit UpdateLog(const std::filesystem::path& path);
+  ~UpdateLog();
+  UpdateLog(const UpdateLog&) = delete;
+  UpdateLog& operator=(const UpdateLog&) = delete;
+
+  void append(const UpdateRecord& record);
+  // A replica begins a step: its clock and that of the slowest (bounded).
+  void append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest);
+
+ private:
+  void write_line(const std::string& line);
+
+  std::mutex mutex_;
+  std::filesystem::path path_;
+  int file_ = -1;
+};
+
+// The updates in such a file; its other lines are passed over, as is a last line that was cut short. Throws
+// Error(kBadInput) naming the line.
+std::vector<UpdateRecord> read_updates(const std::filesystem::path& path);
+
+}  // namespace distbelief::server

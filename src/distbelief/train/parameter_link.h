@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "distbelief/base/tree.h"
+#include "distbelief/compute/layout.h"
+
+namespace distbelief::train {
+
+// A replica's tie to the parameter servers: where its work comes from and where its gradients go. Its own
+// workers agree by allreduce; the first of them has the link. Blocks; throws Error.
+class ParameterLink {
+ public:
+  virtual ~ParameterLink() = default;
+
+  // All replicas take part in every step, each with its lanes. Else each takes steps of its own, one at a
+  // time, whichever are next.
+  virtual bool is_synchronous() const = 0;
+  virtual TreeNode lanes() const = 0;  // of this replica, in every step (synchronous)
+  // One replica validates, saves, and writes what the run leaves behind.
+  virtual bool leads() const = 0;
+
+  struct Start {
+    const compute::Layout* layout = nullptr;
+    std::int64_t steps = 0;         // of the whole run
+    std::span<float> parameters{};  // the first values; then what the servers have
+    std::span<float>
+        lane_values{};  // the mean that all go on from (synchronous); as they are at a first step
+  };
+  // Submits the job, or joins it. Gives the step to go on with (synchronous).
+  virtual std::int64_t join(const Start& start) = 0;
+
+  // A step of this replica's own; `announce` hears of those that come after it as soon as they are known.
+  // Nothing: all work is done, by all replicas.
+  virtual std::optional<std::int64_t> next(const std::function<void(std::int64_t)>& announce) = 0;
+
+  // What a step of this replica has come to.
+  struct Share {
+    std::int64_t step = 0;
+    double lr = 0;
+    std::int64_t samples = 0;               // of its lanes
+    std::int64_t step_samples = 0;          // of all lanes
+    std::vector<std::int32_t> untouched{};  // parameters without a gradient
+  };
+  // The gradient goes out; the parameters to go on with come in.
+  virtual void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) = 0;
+  // Rows of this replica's lanes, of which `empty` do not count; the mean over all lanes comes in
+  // (synchronous).
+  virtual void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
+                    std::span<float> mean) = 0;
+  // After the last step: what the servers have.
+  virtual void finish(std::span<float> parameters) = 0;
+};
+
+}  // namespace distbelief::train

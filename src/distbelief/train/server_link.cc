@@ -1,0 +1,153 @@
+#include "distbelief/train/server_link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/vector.h"
+#include "distbelief/compute/kernels.h"
+
+namespace distbelief::train {
+namespace {
+
+// A ticket is computed while the next one's data are read.
+constexpr std::size_t kTicketsAhead = 2;
+
+}  // namespace
+
+ServerLink::ServerLink(Options options) : options_(std::move(options)) {}
+
+TreeNode ServerLink::lanes() const {
+  if (!is_synchronous()) return {0, parallel().lanes};
+  const std::int64_t each = parallel().lanes / options_.replicas;
+  return {options_.replica * each, (options_.replica + 1) * each};
+}
+
+comm::SpaceSpec ServerLink::spec_for(const Start& start) const {
+  comm::SpaceSpec spec{
+      .job = "job",
+      .elements = start.layout->size(),
+      .lane_values = start.lane_values.size(),
+      .optimizer = options_.config.train.optimizer,
+      .mode = parallel().mode,
+      .lanes = is_synchronous() ? parallel().lanes : 1,
+      .spare_lanes =
+          is_synchronous() ? parallel().spare_replicas * (parallel().lanes / options_.replicas) : 0,
+      .staleness = parallel().mode == "bounded" ? parallel().staleness : 0,
+      .tickets = is_synchronous() ? 0 : (start.steps + parallel().push_every - 1) / parallel().push_every,
+      .compensation = parallel().delay_compensation,
+      .staleness_aware = parallel().staleness_aware};
+  for (const compute::Entry& entry : start.layout->entries())
+    spec.parameters.push_back({.begin = entry.offset, .count = entry.count});
+  return spec;
+}
+
+std::int64_t ServerLink::join(const Start& start) {
+  steps_ = start.steps;
+  client_ = std::make_unique<server::Client>(
+      server::Client::Options{
+          .servers = options_.servers,
+          .spec = spec_for(start),
+          .replica = options_.replica,
+          .incarnation = options_.incarnation,
+          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * parallel().deadline_seconds))},
+      start.parameters.data());
+  const std::int64_t version = client_->pull(start.parameters);
+  if (!is_synchronous()) {
+    for (std::size_t i = 0; i < kTicketsAhead; ++i) ask();
+    return 0;
+  }
+  // Some slices, or what lanes meet for, may be a step further than others: this replica was killed in the
+  // middle of it. Unless the others go on without it, none can be two.
+  const std::int64_t step =
+      parallel().spare_replicas > 0 ? version : std::min(version, client_->meeting_step());
+  if (step > 0 && parallel().spare_replicas == 0) client_->pull(start.parameters, step);
+  if (client_->meeting_step() > 0)
+    client_->meet_again(std::min(step, client_->meeting_step()) - 1, start.lane_values);
+  return step;
+}
+
+void ServerLink::ask() { asked_.push_back(client_->ask_ticket(std::exchange(done_, {}))); }
+
+void ServerLink::note_answer(const std::function<void(std::int64_t)>& announce) {
+  const std::optional<std::int64_t> ticket = client_->ticket_of(asked_.front());
+  asked_.pop_front();
+  if (!ticket) {
+    ended_ = true;
+    return;
+  }
+  const std::int64_t first = *ticket * parallel().push_every;
+  for (std::int64_t step = first; step < std::min(first + parallel().push_every, steps_); ++step) {
+    ahead_.push_back(step);
+    announce(step);
+  }
+}
+
+std::optional<std::int64_t> ServerLink::next(const std::function<void(std::int64_t)>& announce) {
+  while (!asked_.empty() && !ended_ && (ahead_.empty() || asked_.front().ready())) note_answer(announce);
+  // The last tickets that are asked for wait until all work is done, so what is done is told before.
+  if (ahead_.empty()) return std::nullopt;
+  const std::int64_t step = ahead_.front();
+  ahead_.pop_front();
+  const bool begins = step % parallel().push_every == 0;
+  if (begins && parallel().mode == "bounded") client_->begin_step(std::exchange(done_, {}));
+  return step;
+}
+
+void ServerLink::exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) {
+  if (!is_synchronous()) return exchange_alone(share, gradient, parameters);
+  const TreeNode lanes = this->lanes();
+  client_->push_pull({.ticket = share.step,
+                      .lr = share.lr,
+                      .first_lane = lanes.begin,
+                      .end_lane = lanes.end,
+                      .samples = share.samples,
+                      .step_samples = share.step_samples,
+                      .untouched = share.untouched},
+                     gradient, parameters);
+}
+
+// As in the paper (Downpour): gradients are accrued and pushed every few steps, parameters fetched every few,
+// and between two fetches the replica goes on with its own steps.
+void ServerLink::exchange_alone(const Share& share, std::span<const float> gradient,
+                                std::span<float> parameters) {
+  const bool pushes = (share.step + 1) % parallel().push_every == 0 || share.step + 1 == steps_;
+  const bool fetches = ++since_fetch_ >= parallel().fetch_every;
+  std::span<const float> pushed = gradient;
+  if (parallel().push_every > 1) {
+    if (!missing_)
+      accrued_.assign(gradient.begin(), gradient.end());
+    else
+      add(accrued_.data(), accrued_.data(), gradient.data(), gradient.size());
+    if (!missing_) missing_ = share.untouched;
+    std::erase_if(*missing_, [&](std::int32_t parameter) {
+      return std::ranges::find(share.untouched, parameter) == share.untouched.end();
+    });
+    pushed = accrued_;
+  }
+  if (pushes) {
+    const std::vector<std::int32_t> untouched = missing_ ? *std::exchange(missing_, {}) : share.untouched;
+    client_->push_pull({.ticket = ticket_of(share.step), .lr = share.lr, .untouched = untouched}, pushed,
+                       fetches ? parameters : std::span<float>());
+    done_.push_back(ticket_of(share.step));
+    ask();
+  } else if (fetches) {
+    client_->pull(parameters);
+  }
+  if (fetches) since_fetch_ = 0;
+  if (!fetches)
+    compute::sgd_plain(parameters.data(), gradient.data(), {.lr = float(share.lr)}, parameters.size());
+}
+
+void ServerLink::meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
+                      std::span<float> mean) {
+  const TreeNode lanes = this->lanes();
+  client_->meet(step, lanes.begin, lanes.end, empty, rows, mean);
+}
+
+void ServerLink::finish(std::span<float> parameters) {
+  if (!is_synchronous()) client_->pull(parameters);
+}
+
+}  // namespace distbelief::train

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "distbelief/base/config.h"
+#include "distbelief/server/client.h"
+#include "distbelief/train/parameter_link.h"
+
+namespace distbelief::train {
+
+// The link of a replica to parameter servers (S3.1 synchronous, S3.2 asynchronous, bounded staleness between
+// them). Used by the training thread.
+class ServerLink final : public ParameterLink {
+ public:
+  struct Options {
+    Config config{};  // of the job, resolved
+    std::vector<comm::ControlAddress> servers{};
+    int replica = 0;
+    int replicas = 1;
+    std::int64_t incarnation = 1;
+  };
+  explicit ServerLink(Options options);
+
+  bool is_synchronous() const override { return parallel().mode == "sync"; }
+  TreeNode lanes() const override;
+  bool leads() const override { return options_.replica == 0; }
+  std::int64_t join(const Start& start) override;
+  std::optional<std::int64_t> next(const std::function<void(std::int64_t)>& announce) override;
+  void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) override;
+  void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
+            std::span<float> mean) override;
+  void finish(std::span<float> parameters) override;
+
+ private:
+  const ParallelConfig& parallel() const { return options_.config.parallel; }
+  comm::SpaceSpec spec_for(const Start& start) const;
+  std::int64_t ticket_of(std::int64_t step) const { return step / parallel().push_every; }
+  void ask();
+  void note_answer(const std::function<void(std::int64_t)>& announce);
+  void exchange_alone(const Share& share, std::span<const float> gradient, std::span<float> parameters);
+
+  Options options_;
+  std::unique_ptr<server::Client> client_;
+  std::int64_t steps_ = 0;                            // of the run
+  std::deque<server::Client::Handle> asked_;          // tickets on their way
+  std::deque<std::int64_t> ahead_;                    // steps of tickets that are here
+  bool ended_ = false;                                // no more tickets
+  std::vector<std::int64_t> done_;                    // tickets, that the dealer has not been told of
+  std::vector<float> accrued_;                        // gradients of a ticket's steps so far
+  std::optional<std::vector<std::int32_t>> missing_;  // parameters that none of these had a gradient for
+  std::int64_t since_fetch_ = 0;                      // steps
+};
+
+}  // namespace distbelief::train
