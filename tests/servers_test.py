@@ -12,22 +12,38 @@ OWN_STEPS = {**JOB, **SERVED, "parallel.lanes": 1, "train.optimizer": "adagrad",
 
 
 class ServersTest(program.ProgramTest):
-    def log(self, name, server):
-        return program.lines_of(self.scratch / name / "servers" / f"0-server{server}.jsonl")
+    def logs(self, name):
+        """What each server has logged, by its number."""
+        return {int(path.stem.rsplit("server", 1)[1]): program.lines_of(path)
+                for path in (self.scratch / name / "servers").glob("0-server*.jsonl")}
 
-    def updates(self, name, server):
-        return [line for line in self.log(name, server) if "slice" in line]
+    def updates(self, name):
+        return [line for log in self.logs(name).values() for line in log if "slice" in line]
+
+    def history(self, name, slice_):
+        """The updates of a slice by version, as the servers that are left know them: what a lost server has logged
+        counts as far as another one began with it."""
+        logs = self.logs(name)
+        known, installed = {}, {}
+        for server, log in logs.items():
+            known[server] = {line["version"]: line for line in log if line.get("slice") == slice_}
+            installed[server] = max([line["version"] for line in log if line.get("installed") == slice_], default=0)
+        last = max((server for server in known if known[server]), key=lambda server: (max(known[server]), -server))
+        chain = dict(known[last])
+        while chain and min(chain) > 1:
+            first = min(chain)
+            before = next(server for server in sorted(known) if first - 1 in known[server] and server != last)
+            self.assertGreaterEqual(installed[last], first - 1)
+            chain.update({version: line for version, line in known[before].items() if version < first})
+            last = before
+        return chain
 
     def assert_each_ticket_once(self, name, tickets):
-        """In every slice, in an unbroken order of versions."""
-        slices = {}
-        for server in range(2):
-            for line in self.updates(name, server):
-                slices.setdefault(line["slice"], []).append(line)
-        self.assertTrue(slices)
-        for updates in slices.values():
-            self.assertEqual([line["version"] for line in updates], list(range(1, tickets + 1)))
-            self.assertEqual(sorted(line["ticket"] for line in updates), list(range(tickets)))
+        """In every slice, in an unbroken order of versions; all servers agree."""
+        for slice_ in {line["slice"] for line in self.updates(name)}:
+            chain = self.history(name, slice_)
+            self.assertEqual(sorted(chain), list(range(1, tickets + 1)))
+            self.assertEqual(sorted(line["ticket"] for line in chain.values()), list(range(tickets)))
 
     def kill(self, name, replica, after):
         """Waits until the replica has done a step beyond `after`, kills it, and gives that step."""
@@ -76,7 +92,7 @@ class OwnStepsTest(ServersTest):
             self.assertEqual(summary["samples"], 20 * 128, name)
             tickets = -(-160 // mode.get("parallel.push_every", 1))
             self.assert_each_ticket_once(name, tickets)
-            begins = [line for line in self.log(name, 0) if "begin" in line]
+            begins = [line for log in self.logs(name).values() for line in log if "begin" in line]
             self.assertEqual(bool(begins), mode["parallel.mode"] == "bounded")
             for line in begins:
                 self.assertLessEqual(line["clock"] - line["slowest"], mode["parallel.staleness"], line)
@@ -99,17 +115,52 @@ class EndTest(ServersTest):
     def test_a_run_that_is_stopped_saves_and_leaves_nothing_behind(self):
         job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
         run = self.start_training("stopped", job, "--workers", 2)
-        self.wait_until(lambda: len(self.updates("stopped", 0)) > 50, "updates")
+        self.wait_until(lambda: len(self.updates("stopped")) > 50, "updates")
         self.control("stop", "stopped")
         self.assertEqual(self.finish(run).code, 130)
 
-    def test_a_lost_server_ends_the_run_and_says_so(self):
-        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
+    def test_the_only_server_ends_the_run_with_it_and_says_so(self):
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000, "parallel.servers": 1}
         run = self.start_training("lost", job, "--workers", 2)
-        os.kill(self.status("lost")["servers"][1]["pid"], signal.SIGKILL)
+        os.kill(self.status("lost")["servers"][0]["pid"], signal.SIGKILL)
         outcome = self.finish(run)
         self.assertEqual(outcome.code, 1)
-        self.assertIn("parameter server 1", outcome.err)
+        self.assertIn("the only copy", outcome.err)
+
+
+class LostServerTest(ServersTest):
+    def kill_server(self, name, index):
+        """Waits until every parameter has two copies, and kills a server."""
+        def serving():
+            return [server for server in self.status(name)["servers"] if server["state"] == "serving"
+                    and server["primary"] + server["backup"] > 0]
+        self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
+        server = serving()[index]
+        os.kill(server["pid"], signal.SIGKILL)
+        self.wait_until(lambda: all(other["pid"] != server["pid"] for other in self.status(name)["servers"]),
+                        "the supervisor knows")
+
+    def test_synchronous_steps_keep_their_bits(self):
+        job = {**JOB, "train.epochs": 300, "train.validate_every": 0, "report.interval_seconds": 0.02}
+        expected = self.train("undisturbed", job, "--workers", 2)
+        run = self.start_training("killed", {**job, **SERVED, "parallel.mode": "sync"}, "--workers", 2)
+        self.kill_server("killed", 0)
+        self.kill_server("killed", 0)
+        self.kill("killed", 1, 20)
+        outcome = self.finish(run)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assertEqual(self.summary("killed")["weights_sha256"], expected["weights_sha256"])
+        self.assert_each_ticket_once("killed", expected["steps"])
+
+    def test_asynchronous_steps_count_once(self):
+        job = {**OWN_STEPS, "parallel.mode": "async", "train.epochs": 2500, "train.validate_every": 0,
+               "report.interval_seconds": 0.02}
+        run = self.start_training("killed", job, "--workers", 2)
+        for index in (0, 1, 0):
+            self.kill_server("killed", index)
+        outcome = self.finish(run)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assert_each_ticket_once("killed", self.summary("killed")["steps"])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -24,17 +25,31 @@ struct ServerFlags {
   std::string control;
   std::string listen;
   int launch = 1;
-  int index = 0;
-  int servers = 1;
 };
+
+void take_map(server::Service& service, const std::string& text) {
+  try {
+    service.set_map(server::map_from_text(text));
+  } catch (const Error& error) {
+    spdlog::error("{}", error.what());
+  }
+}
 
 // Serves until it is told to stop, or the supervisor is gone.
 int serve(const ServerFlags& flags) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == 1) return 1;  // the supervisor is gone already
-  spdlog::set_default_logger(train::open_log(flags.run_dir, fmt::format("server-{}", flags.index)));
-  server::Service service(
-      {.index = flags.index, .servers = flags.servers, .logs = fs::path(flags.run_dir) / "servers"});
+  spdlog::set_default_logger(train::open_log(flags.run_dir, fmt::format("server-{}", flags.launch)));
+  std::atomic<comm::ControlClient*> tie{nullptr};
+  comm::WorkerReport report{.generation = flags.launch, .rank = 0, .pid = getpid(), .state = "ready"};
+  server::Service service({.id = flags.launch,
+                           .logs = fs::path(flags.run_dir) / "servers",
+                           .on_filled = [&tie, report](std::int64_t epoch) {
+                             comm::WorkerReport filled = report;
+                             filled.state = "filled";
+                             filled.step = epoch;
+                             if (comm::ControlClient* const client = tie) client->report(filled);
+                           }});
   comm::ExchangeServer exchange({.address = {.target = flags.listen}, .shared_limit = std::size_t{1} << 40},
                                 service);
   std::mutex mutex;
@@ -49,15 +64,17 @@ int serve(const ServerFlags& flags) {
                                .on_order =
                                    [&](const comm::WorkerOrder& order) {
                                      if (order.kind == "stop") end();
+                                     if (order.kind == "map") take_map(service, order.text);
                                    },
                                .on_lost = end});
-  comm::WorkerReport report{.generation = flags.launch, .rank = 0, .pid = getpid(), .state = "ready"};
+  tie = &control;
   report.message = exchange.target();
   control.report(report);
   {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return ends; });
   }
+  tie = nullptr;
   exchange.close();
   const comm::ExchangeServer::Counts counts = exchange.counts();
   spdlog::info("{} connections, {} requests, {} refused, {} turned away, {} dropped", counts.connections,
@@ -77,8 +94,6 @@ void add_server(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--control", flags->control)->required();
   command->add_option("--listen", flags->listen)->required();
   command->add_option("--launch", flags->launch);
-  command->add_option("--index", flags->index);
-  command->add_option("--servers", flags->servers);
   command->callback([=, &run] { run = [=] { return serve(*flags); }; });
 }
 

@@ -101,9 +101,7 @@ cluster::FleetOptions fleet_options(const Config& config, const WorkerCommand& c
                     "--run-dir", fs::absolute(command.run_dir).string(),
                     "--control", process.control,
                     "--listen",  fmt::format("unix:{}/server{}", place.folder.string(), process.launch),
-                    "--launch",  std::to_string(process.launch),
-                    "--index",   std::to_string(process.index),
-                    "--servers", std::to_string(config.parallel.servers)};
+                    "--launch",  std::to_string(process.launch)};
               },
           .replica_command =
               [=](const cluster::FleetOptions::Process& process) {

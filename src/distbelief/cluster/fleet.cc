@@ -16,12 +16,15 @@
 #include "distbelief/cluster/cohort.h"
 #include "distbelief/comm/rpc/control_server.h"
 #include "distbelief/report/metrics.h"
+#include "distbelief/server/server_map.h"
 
 namespace distbelief::cluster {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+
+constexpr int kServerLosses = 100;  // that a run survives, however it is set
 
 // What fleets decide is decided on the thread that calls run(); gRPC's threads only note what they hear.
 class Fleet final : public comm::ControlServer::Handler {
@@ -42,9 +45,11 @@ class Fleet final : public comm::ControlServer::Handler {
 
  private:
   struct Server {
-    int launch = 0;
+    int launch = 0;  // its id in maps
     std::unique_ptr<Child> child;
     std::string target;  // once it listens
+    bool is_mapped = false;
+    std::int64_t filled = 0;  // epoch of the map whose newcomers have all of this server's parts
   };
   struct Replica {
     std::unique_ptr<Cohort> cohort;  // none: it is to be started, has done its work, or was given up
@@ -56,8 +61,11 @@ class Fleet final : public comm::ControlServer::Handler {
     Clock::time_point not_before{};
   };
 
-  void start_servers();
+  void start_server();
   bool are_ready() const;
+  void publish(const server::ServerMap& map, const char* why);
+  void lose_server(std::size_t index);
+  void steer_servers();
   std::optional<int> look();
   void look_at_servers();
   void look_at(std::size_t index);
@@ -84,6 +92,8 @@ class Fleet final : public comm::ControlServer::Handler {
   std::condition_variable changed_;
   int launches_ = 0;
   std::vector<Server> servers_;
+  server::ServerMap map_;  // epoch 0: none yet
+  int server_losses_ = 0;
   std::vector<Replica> replicas_;
   bool stopping_ = false;
   bool paused_ = false;
@@ -103,8 +113,11 @@ void Fleet::event(const std::string& kind, nlohmann::json details) {
 
 void Fleet::report(const comm::WorkerReport& report) {
   const std::lock_guard lock(mutex_);
-  for (Server& server : servers_)
-    if (server.launch == report.generation && report.state == "ready") server.target = report.message;
+  for (Server& server : servers_) {
+    if (server.launch != report.generation) continue;
+    if (report.state == "ready") server.target = report.message;
+    if (report.state == "filled") server.filled = std::max(server.filled, report.step);
+  }
   for (Replica& replica : replicas_)
     if (replica.cohort && replica.cohort->id() == report.generation) {
       replica.cohort->hear(report, Clock::now());
@@ -123,34 +136,90 @@ void Fleet::lost(int launch, int rank) {
   changed_.notify_one();
 }
 
-void Fleet::start_servers() {
-  for (int i = 0; i < options_.servers; ++i) {
-    const int launch = ++launches_;
-    servers_.push_back(
-        {.launch = launch,
-         .child = std::make_unique<Child>(Child::Options{
-             .command = options_.server_command({.index = i, .launch = launch, .control = control_}),
-             .death_signal = SIGKILL}),
-         .target = {}});
-    event("server", {{"server", i}, {"pid", servers_.back().child->pid()}});
-  }
+void Fleet::start_server() {
+  const int launch = ++launches_;
+  servers_.push_back(
+      {.launch = launch,
+       .child = std::make_unique<Child>(Child::Options{
+           .command = options_.server_command({.index = 0, .launch = launch, .control = control_}),
+           .death_signal = SIGKILL}),
+       .target = {}});
+  event("server", {{"server", launch}, {"pid", servers_.back().child->pid()}});
 }
 
-bool Fleet::are_ready() const {
-  return std::ranges::all_of(servers_, [](const Server& server) { return !server.target.empty(); });
+// All that were started at first listen, and know what they have.
+bool Fleet::are_ready() const { return map_.epoch > 0; }
+
+void Fleet::publish(const server::ServerMap& map, const char* why) {
+  map_ = map;
+  const std::string text = server::to_text(map_);
+  for (Server& server : servers_) {
+    server.is_mapped = map_.has(server.launch);
+    if (server.is_mapped)
+      server_->order(server.launch, 0, {.kind = "map", .value = map_.epoch, .text = text});
+  }
+  event("servers", {{"epoch", map_.epoch}, {"servers", map_.servers.size()}, {"reason", why}});
+}
+
+// Its backups take over at once; another process is started in its place.
+void Fleet::lose_server(std::size_t index) {
+  const Server lost = std::move(servers_[index]);
+  servers_.erase(servers_.begin() + std::ptrdiff_t(index));
+  const int code = lost.child->exit_code();
+  event("server lost",
+        {{"server", lost.launch}, {"exit_code", code}, {"signal", lost.child->foreign_signal()}});
+  ++server_losses_;
+  if (!are_ready() || server_losses_ > kServerLosses + options_.policy.restarts * options_.servers) {
+    failure_ = fmt::format("parameter server {} ended (exit code {}); its log: {}/logs/server-{}.log",
+                           lost.launch, code, options_.run_dir.string(), lost.launch);
+    failure_code_ = code == 2 ? 2 : 1;
+    return;
+  }
+  const server::ServerMap next = server::without_server(map_, lost.launch);
+  if (lost.is_mapped && !server::is_whole(next)) {
+    failure_ = fmt::format(
+        "parameter server {} ended (exit code {}), and with it the only copy of parameters; "
+        "go on from the last checkpoint with: distbelief resume {}",
+        lost.launch, code, options_.run_dir.string());
+    return;
+  }
+  if (lost.is_mapped) publish(next, "lost");
+  say(fmt::format("parameter server {} lost; {}", lost.launch,
+                  lost.is_mapped ? "its backups have taken over" : "it had nothing yet"));
+  start_server();
+}
+
+// One change at a time: the next map is made when servers have done what the present one asks.
+void Fleet::steer_servers() {
+  if (map_.epoch == 0) {
+    std::vector<server::ServerMap::Server> known;
+    for (const Server& server : servers_)
+      if (!server.target.empty()) known.push_back({.id = server.launch, .target = server.target});
+    if (known.size() == servers_.size()) publish(server::first_map(known), "start");
+    return;
+  }
+  const auto fills = [](const server::ServerMap::Part& part) { return part.filling != server::kNobody; };
+  if (std::ranges::any_of(map_.parts, fills)) {
+    for (const Server& server : servers_) {
+      const bool has_to = std::ranges::any_of(
+          map_.parts, [&](const auto& part) { return part.primary == server.launch && fills(part); });
+      if (has_to && server.filled < map_.epoch) return;
+    }
+    publish(server::with_filled(map_), "filled");
+    return say("every parameter has two copies again");
+  }
+  for (const Server& server : servers_)
+    if (!server.is_mapped && !server.target.empty())
+      return publish(server::with_newcomer(map_, {.id = server.launch, .target = server.target}), "newcomer");
 }
 
 void Fleet::look_at_servers() {
-  for (std::size_t i = 0; i < servers_.size(); ++i) {
-    if (failure_ || !servers_[i].child->ended()) continue;
-    const int code = servers_[i].child->exit_code();
-    failure_ = fmt::format(
-        "parameter server {} ended (exit code {}), and with it what it kept; go on from "
-        "the last checkpoint with: distbelief resume {}",
-        i, code, options_.run_dir.string());
-    failure_code_ = code == 2 ? 2 : 1;
-    event("server lost", {{"server", i}, {"exit_code", code}});
-  }
+  for (std::size_t i = 0; i < servers_.size() && !failure_;)
+    if (servers_[i].child->ended())
+      lose_server(i);
+    else
+      ++i;
+  if (!failure_) steer_servers();
 }
 
 void Fleet::start(std::size_t index) {
@@ -160,7 +229,7 @@ void Fleet::start(std::size_t index) {
   FleetOptions::Process process{.index = int(index), .launch = ++launches_, .control = control_};
   // Launchers that make and remove one folder at the same time get in each other's way.
   launch.session_folder = options_.place.launcher / std::to_string(process.launch);
-  for (const Server& server : servers_) process.servers.push_back(server.target);
+  for (const server::ServerMap::Server& server : map_.servers) process.servers.push_back(server.target);
   launch.command = options_.replica_command(process);
   const Placement placement{.hosts = {}, .workers = launch.workers};
   replica.cohort = std::make_unique<Cohort>(
@@ -289,7 +358,14 @@ nlohmann::json Fleet::status() const {
   }
   nlohmann::json servers = nlohmann::json::array();
   for (const Server& server : servers_)
-    servers.push_back({{"pid", server.child->pid()}, {"target", server.target}});
+    servers.push_back(
+        {{"server", server.launch},
+         {"pid", server.child->pid()},
+         {"state", server.target.empty() ? "starting"
+                   : server.is_mapped    ? "serving"
+                                         : "waiting"},
+         {"primary", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::primary)},
+         {"backup", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::backup)}});
   const bool has_first = !workers.empty();
   return {{"run", options_.run_dir.string()},
           {"state", !are_ready()          ? "starting servers"
@@ -362,7 +438,7 @@ int Fleet::run() {
   std::optional<int> code;
   {
     std::unique_lock lock(mutex_);
-    start_servers();
+    for (int i = 0; i < options_.servers; ++i) start_server();
     const auto since = Clock::now();
     while (!(code = look())) {
       if (interrupted_.load() && !are_ready()) code = 130;

@@ -1,7 +1,10 @@
 #include "distbelief/server/client.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "distbelief/base/error.h"
 
@@ -10,66 +13,206 @@ namespace distbelief::server {
 using comm::kSliceElements;
 using comm::StoreAnswer;
 using comm::StoreRequest;
-using Kind = comm::StoreRequest::Kind;
 using Outcome = comm::StoreAnswer::Outcome;
+
+namespace {
+
+constexpr std::chrono::milliseconds kLookAgain{5};
+constexpr std::chrono::milliseconds kMapDeadline{2000};
+constexpr std::chrono::hours kForEver{24 * 365};
+
+// Another server may do it.
+bool is_worth_another_try(const Error& error) {
+  return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kAborted;
+}
+
+}  // namespace
+
+struct Client::Server {
+  std::unique_ptr<comm::ExchangeClient> exchange;
+  std::uint64_t space = 0;
+};
+
+Client::~Client() = default;
+Client::Client(Client&&) noexcept = default;
 
 Client::Client(Options options, const float* initial)
     : options_(std::move(options)),
       versions_(options_.spec.slices()) {
-  const std::vector<KeyRange> ranges = spread_slices(std::int64_t(slices()), int(options_.servers.size()));
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const std::size_t room = std::size_t(ranges[i].end - ranges[i].begin) * kSliceElements * sizeof(float);
-    servers_.push_back({.exchange = std::make_unique<comm::ExchangeClient>(
-                            comm::ExchangeClient::Options{.address = options_.servers[i],
-                                                          .shared_bytes = options_.shares_memory ? room : 0,
-                                                          .connect_deadline = options_.deadline,
-                                                          .send_deadline = options_.deadline}),
-                        .range = ranges[i]});
-  }
-  open(initial);
+  // Nobody is known by number yet.
+  const Clock::time_point give_up = Clock::now() + options_.deadline;
+  for (std::size_t i = 0; i < options_.servers.size(); ++i) connect(-2 - int(i), options_.servers[i].target);
+  await_map(give_up);
+  std::erase_if(servers_, [](const auto& server) { return server.first < -1; });
+  for (const auto& [id, server] : servers_) open(*server, initial);
 }
 
-StoreRequest Client::message(Kind kind, const Server& server) const {
-  return {
-      .kind = kind, .space = server.space, .replica = options_.replica, .incarnation = options_.incarnation};
-}
-
-Client::Server& Client::server_of(std::int64_t slice) {
-  return *std::ranges::find_if(servers_, [&](const Server& server) { return server.range.contains(slice); });
+StoreRequest Client::message(Kind kind) const {
+  return {.kind = kind, .replica = options_.replica, .incarnation = options_.incarnation, .clock = clock_};
 }
 
 std::size_t Client::length(std::int64_t slice) const {
   return std::min(kSliceElements, std::size_t(options_.spec.elements) - offset(slice));
 }
 
-// Where the server reads a slice's gradient and writes its values, if it is on this host.
-std::span<std::byte> Client::shared_room(Server& server, std::int64_t slice) {
-  const std::span<std::byte> shared = server.exchange->shared();
-  if (shared.empty()) return {};
-  return shared.subspan(std::size_t(slice - server.range.begin) * kSliceElements * sizeof(float),
-                        length(slice) * sizeof(float));
+Client::Server& Client::connect(int id, const std::string& target) {
+  comm::ControlAddress address = options_.servers.front();
+  address.target = target;
+  auto server = std::make_unique<Server>();
+  const std::size_t room = slices() * kSliceElements * sizeof(float);
+  server->exchange = std::make_unique<comm::ExchangeClient>(
+      comm::ExchangeClient::Options{.address = address,
+                                    .name = "replica " + std::to_string(options_.replica),
+                                    .shared_bytes = options_.shares_memory && id >= 0 ? room : 0,
+                                    .connect_deadline = kMapDeadline,
+                                    .send_deadline = options_.deadline});
+  return *(servers_[id] = std::move(server));
 }
 
-void Client::open(const float* initial) {
-  for (Server& server : servers_) {
-    StoreRequest request = message(Kind::kOpen, server);
-    const std::string spec = comm::encode(options_.spec);
-    const StoreAnswer answer =
-        comm::decode_answer(server.exchange->send(comm::encode(request), std::as_bytes(std::span(spec)), {})
-                                .wait(options_.deadline)
-                                .header);
-    server.space = answer.space;
-    if (&server == &servers_[0]) meeting_step_ = answer.version;
-    if (answer.outcome != Outcome::kWanted) continue;
-    std::vector<Handle> handles;
-    for (std::int64_t slice = server.range.begin; slice < server.range.end; ++slice) {
-      request = message(Kind::kFill, server);
-      request.slice = slice;
-      handles.push_back(server.exchange->send(
-          comm::encode(request), std::as_bytes(std::span(initial + offset(slice), length(slice))), {}));
+void Client::adopt(const ServerMap& map) {
+  map_ = map;
+  std::erase_if(servers_, [&](const auto& server) { return server.first >= 0 && !map.has(server.first); });
+  for (const ServerMap::Server& server : map.servers)
+    if (!servers_.contains(server.id)) try {
+        connect(server.id, server.target);
+      } catch (const Error& error) {  // the next map will not have it
+        spdlog::info("server {}: {}", server.id, error.what());
+      }
+}
+
+// Asks everyone once. true: a newer map was found.
+bool Client::look_for_map() {
+  std::optional<ServerMap> newest;
+  for (const auto& [id, server] : servers_) {
+    if (!server->exchange->connected()) continue;
+    try {
+      std::string text(comm::kMaxHeaderBytes, ' ');
+      const comm::Answer answer =
+          server->exchange
+              ->send(comm::encode(message(Kind::kMap)), {}, std::as_writable_bytes(std::span(text)))
+              .wait(kMapDeadline);
+      text.resize(answer.bytes);
+      const ServerMap map = map_from_text(text);
+      if (map.epoch > (newest ? newest->epoch : map_.epoch)) newest = map;
+    } catch (const Error& error) {
+      spdlog::debug("server {}: {}", id, error.what());
     }
-    for (Handle& handle : handles) handle.wait(options_.deadline);
   }
+  if (newest) adopt(*newest);
+  return newest.has_value();
+}
+
+void Client::await_map(Clock::time_point give_up) {
+  while (!look_for_map()) {
+    if (Clock::now() > give_up)
+      throw Error(ErrorCode::kUnavailable, "no parameter server says who has the parameters");
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+void Client::open(Server& server, const float* initial) {
+  const std::string spec = comm::encode(options_.spec);
+  const StoreAnswer answer = comm::decode_answer(
+      server.exchange->send(comm::encode(message(Kind::kOpen)), std::as_bytes(std::span(spec)), {})
+          .wait(options_.deadline)
+          .header);
+  server.space = answer.space;
+  const bool has_desk =
+      servers_.contains(map_.desk().primary) && servers_.at(map_.desk().primary).get() == &server;
+  if (has_desk) meeting_step_ = answer.version;
+  if (answer.outcome != Outcome::kWanted || initial == nullptr) return;
+  std::vector<Part> parts;
+  for (std::int64_t slice = 0; slice < std::int64_t(slices()); ++slice) {
+    const int primary = map_.part_of(slice).primary;
+    if (!servers_.contains(primary) || servers_.at(primary).get() != &server) continue;
+    Part& part = parts.emplace_back(Part{.message = message(Kind::kFill), .slice = slice});
+    part.payload = std::as_bytes(std::span(initial + offset(slice), length(slice)));
+  }
+  // Backups have the space only when they were opened too: those with larger numbers may not yet.
+  for (const auto& [id, other] : servers_)
+    if (other->space == 0) open(*other, nullptr);
+  exchange(std::move(parts), options_.deadline);
+}
+
+std::span<std::byte> Client::shared_room(const Part& part) {
+  Server* const server = holder(part);
+  if (part.slice < 0 || server == nullptr || server->exchange->shared().empty()) return {};
+  return server->exchange->shared().subspan(offset(part.slice) * sizeof(float),
+                                            length(part.slice) * sizeof(float));
+}
+
+Client::Server* Client::holder(const Part& part) {
+  const int id = part.slice < 0 ? map_.desk().primary : map_.part_of(part.slice).primary;
+  const auto found = servers_.find(id);
+  return found == servers_.end() ? nullptr : found->second.get();
+}
+
+comm::ExchangeClient::Pending Client::send(Part& part) {
+  Server* const server = holder(part);
+  if (server == nullptr) throw Error(ErrorCode::kUnavailable, "the server is gone");
+  if (server->space == 0) open(*server, nullptr);
+  part.message.space = server->space;
+  if (part.slice >= 0) part.message.slice = part.slice;
+  std::span<const std::byte> payload = part.payload;
+  std::span<std::byte> into = part.into;
+  if (const std::span<std::byte> room = shared_room(part); !room.empty()) {
+    if (!payload.empty()) {
+      std::memcpy(room.data(), payload.data(), payload.size());
+      payload = room;
+    }
+    if (!into.empty()) into = room;
+  }
+  return server->exchange->send(comm::encode(part.message), payload, into);
+}
+
+// Brings what came by shared memory where it belongs.
+void Client::receive(const Part& part) {
+  const std::span<std::byte> room = shared_room(part);
+  if (!room.empty() && !part.into.empty()) std::memcpy(part.into.data(), room.data(), room.size());
+}
+
+// All of them, again and again where a server is lost or has handed its slices over.
+std::vector<StoreAnswer> Client::exchange(std::vector<Part> parts, Clock::duration patience) {
+  std::vector<StoreAnswer> answers(parts.size());
+  std::vector<std::size_t> left(parts.size());
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] = i;
+  const Clock::time_point give_up = Clock::now() + patience;
+  while (!left.empty()) {
+    std::vector<std::size_t> failed;
+    std::optional<Error> why;
+    const auto note = [&](std::size_t i, const Error& error) {
+      if (!is_worth_another_try(error)) throw error;
+      failed.push_back(i);
+      why = error;
+    };
+    std::vector<std::pair<std::size_t, comm::ExchangeClient::Pending>> sent;
+    for (const std::size_t i : left) try {
+        sent.emplace_back(i, send(parts[i]));
+      } catch (const Error& error) {
+        note(i, error);
+      }
+    for (auto& [i, pending] : sent) try {
+        answers[i] = comm::decode_answer(
+            pending.wait(std::chrono::duration_cast<std::chrono::milliseconds>(patience)).header);
+        receive(parts[i]);
+      } catch (const Error& error) {
+        note(i, error);
+      }
+    left = std::move(failed);
+    if (left.empty()) break;
+    if (Clock::now() > give_up) throw *why;
+    if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
+  }
+  // There is a newer map: those who are in it may be the only ones left when it is needed.
+  const auto is_newer = [&](const StoreAnswer& answer) { return answer.epoch > map_.epoch; };
+  if (std::ranges::any_of(answers, is_newer)) look_for_map();
+  return answers;
+}
+
+StoreAnswer Client::exchange_one(Part part, Clock::duration patience) {
+  std::vector<Part> parts;
+  parts.push_back(std::move(part));
+  return exchange(std::move(parts), patience)[0];
 }
 
 std::vector<std::int32_t> Client::in_slice(const std::vector<std::int32_t>& parameters,
@@ -85,119 +228,107 @@ std::vector<std::int32_t> Client::in_slice(const std::vector<std::int32_t>& para
 }
 
 bool Client::push_pull(const Push& push, std::span<const float> gradients, std::span<float> values) {
-  struct Sent {
-    Handle handle;
-    std::span<std::byte> room;
-  };
-  std::vector<Sent> sent;
-  sent.reserve(slices());
+  std::vector<Part> parts;
+  parts.reserve(slices());
   for (std::int64_t slice = 0; slice < std::int64_t(slices()); ++slice) {
-    Server& server = server_of(slice);
-    StoreRequest request = message(Kind::kPush, server);
-    request.slice = slice;
-    request.ticket = push.ticket;
-    request.base = versions_[std::size_t(slice)];
-    request.lr = push.lr;
-    request.first_lane = push.first_lane;
-    request.end_lane = push.end_lane;
-    request.samples = push.samples;
-    request.step_samples = push.step_samples;
-    request.untouched = in_slice(push.untouched, slice);
-    request.wants_values = !values.empty();
-    std::span<const std::byte> payload = std::as_bytes(gradients.subspan(offset(slice), length(slice)));
-    const std::span<std::byte> room = shared_room(server, slice);
-    if (!room.empty()) {
-      std::memcpy(room.data(), payload.data(), payload.size());
-      payload = room;
-    }
-    std::span<std::byte> into = values.empty()
-                                    ? std::span<std::byte>()
-                                    : std::as_writable_bytes(values.subspan(offset(slice), length(slice)));
-    if (!room.empty() && !values.empty()) into = room;
-    sent.push_back({.handle = server.exchange->send(comm::encode(request), payload, into), .room = room});
+    Part& part = parts.emplace_back(Part{.message = message(Kind::kPush), .slice = slice});
+    part.message.ticket = push.ticket;
+    part.message.base = versions_[std::size_t(slice)];
+    part.message.lr = push.lr;
+    part.message.first_lane = push.first_lane;
+    part.message.end_lane = push.end_lane;
+    part.message.samples = push.samples;
+    part.message.step_samples = push.step_samples;
+    part.message.wants_values = !values.empty();
+    part.message.untouched = in_slice(push.untouched, slice);
+    part.payload = std::as_bytes(gradients.subspan(offset(slice), length(slice)));
+    if (!values.empty()) part.into = std::as_writable_bytes(values.subspan(offset(slice), length(slice)));
   }
+  const std::vector<StoreAnswer> answers = exchange(std::move(parts), options_.deadline);
   bool repeated = false;
-  for (std::int64_t slice = 0; slice < std::int64_t(slices()); ++slice) {
-    Sent& one = sent[std::size_t(slice)];
-    const StoreAnswer answer = comm::decode_answer(one.handle.wait(options_.deadline).header);
-    repeated |= answer.outcome == Outcome::kRepeated || answer.outcome == Outcome::kLate;
-    if (values.empty()) continue;
-    versions_[std::size_t(slice)] = answer.version;
-    if (!one.room.empty()) std::memcpy(values.data() + offset(slice), one.room.data(), one.room.size());
+  for (std::size_t slice = 0; slice < answers.size(); ++slice) {
+    repeated |= answers[slice].outcome == Outcome::kRepeated || answers[slice].outcome == Outcome::kLate;
+    if (!values.empty()) versions_[slice] = answers[slice].version;
   }
   return repeated;
 }
 
 std::int64_t Client::pull(std::span<float> values, std::optional<std::int64_t> version) {
-  std::vector<Handle> handles;
+  std::vector<Part> parts;
   for (std::int64_t slice = 0; slice < std::int64_t(slices()); ++slice) {
-    Server& server = server_of(slice);
-    StoreRequest request = message(Kind::kPull, server);
-    request.slice = slice;
-    request.base = version.value_or(0);
-    std::span<std::byte> into = shared_room(server, slice);
-    if (into.empty()) into = std::as_writable_bytes(values.subspan(offset(slice), length(slice)));
-    handles.push_back(server.exchange->send(comm::encode(request), {}, into));
+    Part& part = parts.emplace_back(Part{.message = message(Kind::kPull), .slice = slice});
+    part.message.base = version.value_or(0);
+    part.into = std::as_writable_bytes(values.subspan(offset(slice), length(slice)));
   }
-  for (std::int64_t slice = 0; slice < std::int64_t(slices()); ++slice) {
-    const StoreAnswer answer =
-        comm::decode_answer(handles[std::size_t(slice)].wait(options_.deadline).header);
-    versions_[std::size_t(slice)] = answer.version;
-    const std::span<std::byte> room = shared_room(server_of(slice), slice);
-    if (!room.empty()) std::memcpy(values.data() + offset(slice), room.data(), room.size());
-  }
+  const std::vector<StoreAnswer> answers = exchange(std::move(parts), options_.deadline);
+  for (std::size_t slice = 0; slice < answers.size(); ++slice) versions_[slice] = answers[slice].version;
   return *std::ranges::min_element(versions_);
 }
 
-Client::Handle Client::ask_ticket(const std::vector<std::int64_t>& done) {
-  StoreRequest request = message(Kind::kTake, servers_[0]);
-  request.done = done;
-  return servers_[0].exchange->send(comm::encode(request), {}, {});
+Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
+  Part part{.message = message(Kind::kTake)};
+  part.message.done = done;
+  if (clock_ >= 0) clock_ += std::int64_t(done.size());
+  Asked asked;
+  asked.message_ = part.message;
+  try {
+    asked.pending_ = send(part);
+  } catch (const Error& error) {  // asked again when it is waited for
+    if (!is_worth_another_try(error)) throw;
+  }
+  return asked;
 }
 
-std::optional<std::int64_t> Client::ticket_of(Handle& handle) {
-  // However long the others take with what is left.
-  const StoreAnswer answer = comm::decode_answer(handle.wait(std::chrono::hours(24 * 365)).header);
+std::optional<std::int64_t> Client::ticket_of(Asked& asked) {
+  StoreAnswer answer;
+  try {
+    // However long the others take with what is left.
+    answer = comm::decode_answer(asked.pending_.wait(kForEver).header);
+  } catch (const Error& error) {
+    if (!is_worth_another_try(error)) throw;
+    if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
+    answer = exchange_one({.message = asked.message_}, kForEver);
+  }
+  if (clock_ < 0) clock_ = answer.clock;
   if (answer.outcome == Outcome::kEnd) return std::nullopt;
   return answer.ticket;
 }
 
 void Client::begin_step(const std::vector<std::int64_t>& done) {
-  StoreRequest request = message(Kind::kBegin, servers_[0]);
-  request.done = done;
-  servers_[0].exchange->send(comm::encode(request), {}, {}).wait(std::chrono::hours(24 * 365));
+  Part part{.message = message(Kind::kBegin)};
+  part.message.done = done;
+  if (clock_ >= 0) clock_ += std::int64_t(done.size());
+  exchange_one(std::move(part), kForEver);
 }
 
 void Client::meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,
                   const std::vector<std::int32_t>& empty, std::span<const float> rows,
                   std::span<float> mean) {
   std::vector<float> ignored(mean.size());
-  std::vector<Handle> handles;
+  std::vector<Part> parts;
   for (std::int64_t lane = first_lane; lane < end_lane; ++lane) {
-    StoreRequest request = message(Kind::kMeet, servers_[0]);
-    request.ticket = step;
-    request.first_lane = lane;
-    request.end_lane = lane + 1;
-    request.untouched = empty;
-    const auto row = rows.subspan(std::size_t(lane - first_lane) * mean.size(), mean.size());
+    Part& part = parts.emplace_back(Part{.message = message(Kind::kMeet)});
+    part.message.ticket = step;
+    part.message.first_lane = lane;
+    part.message.end_lane = lane + 1;
+    part.message.untouched = empty;
+    part.payload = std::as_bytes(rows.subspan(std::size_t(lane - first_lane) * mean.size(), mean.size()));
     // All get the same mean: one of them brings it here.
-    const std::span<float> into = lane == first_lane ? mean : std::span<float>(ignored);
-    handles.push_back(
-        servers_[0].exchange->send(comm::encode(request), std::as_bytes(row), std::as_writable_bytes(into)));
+    part.into = std::as_writable_bytes(lane == first_lane ? mean : std::span<float>(ignored));
   }
-  for (Handle& handle : handles) handle.wait(options_.deadline);
+  exchange(std::move(parts), options_.deadline);
 }
 
 void Client::meet_again(std::int64_t step, std::span<float> mean) {
-  StoreRequest request = message(Kind::kMeet, servers_[0]);
-  request.ticket = step;
-  servers_[0].exchange->send(comm::encode(request), {}, std::as_writable_bytes(mean)).wait(options_.deadline);
+  Part part{.message = message(Kind::kMeet), .into = std::as_writable_bytes(mean)};
+  part.message.ticket = step;
+  exchange_one(std::move(part), options_.deadline);
 }
 
 void Client::leave(const std::vector<std::int64_t>& done) {
-  StoreRequest request = message(Kind::kLeave, servers_[0]);
-  request.done = done;
-  servers_[0].exchange->send(comm::encode(request), {}, {}).wait(options_.deadline);
+  Part part{.message = message(Kind::kLeave)};
+  part.message.done = done;
+  exchange_one(std::move(part), options_.deadline);
 }
 
 }  // namespace distbelief::server

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,16 +10,18 @@
 
 #include "distbelief/comm/rpc/exchange_client.h"
 #include "distbelief/comm/rpc/store.h"
-#include "distbelief/server/key_map.h"
+#include "distbelief/server/server_map.h"
 
 namespace distbelief::server {
 
-// A replica's end: the whole of a job's parameters, wherever its slices are. Used by one thread. All of it
-// throws Error: kUnavailable when a server is gone, kTimeout, or what a server refused.
+// A replica's end: the whole of a job's parameters, wherever its slices are. When a server is lost it asks
+// the others who has them now and asks again there: what was done already counts once. Used by one thread.
+// All of it throws Error: kUnavailable or kTimeout when no server has answered for `deadline`, or what a
+// server refused.
 class Client {
  public:
   struct Options {
-    std::vector<comm::ControlAddress> servers{};  // in their order: it decides which slices each has
+    std::vector<comm::ControlAddress> servers{};  // where a map can be had
     comm::SpaceSpec spec{};
     std::int32_t replica = 0;
     std::int64_t incarnation = 1;
@@ -27,6 +30,8 @@ class Client {
   };
   // Connects, and submits the job or joins it. Whoever comes first brings the first values.
   Client(Options options, const float* initial);
+  ~Client();
+  Client(Client&&) noexcept;
 
   // A gradient on its way.
   struct Push {
@@ -37,16 +42,25 @@ class Client {
     std::int64_t step_samples = 0;
     std::vector<std::int32_t> untouched{};
   };
-  // Sends the gradient of the whole arena and gets the new parameters in its place, slice by slice as they
-  // come. `values` empty: only sends. Gives whether any slice had it before.
+  // Sends the gradient of the whole arena and gets the new parameters. `values` empty: only sends. Gives
+  // whether any slice had it before.
   bool push_pull(const Push& push, std::span<const float> gradients, std::span<float> values);
   // All parameters: the newest, or those of a version (sync). Gives the least version of a slice.
   std::int64_t pull(std::span<float> values, std::optional<std::int64_t> version = {});
 
-  // Done with these tickets; asks for another. The handle may be waited for later.
-  using Handle = comm::ExchangeClient::Pending;
-  Handle ask_ticket(const std::vector<std::int64_t>& done);
-  std::optional<std::int64_t> ticket_of(Handle& handle);  // blocks; nothing: all work is done
+  // A question under way to whoever deals out the work.
+  class Asked {
+   public:
+    bool ready() const { return pending_.ready(); }
+
+   private:
+    friend class Client;
+    comm::StoreRequest message_{};
+    comm::ExchangeClient::Pending pending_;
+  };
+  // Done with these tickets; asks for another, to be waited for later.
+  Asked ask_ticket(const std::vector<std::int64_t>& done);
+  std::optional<std::int64_t> ticket_of(Asked& asked);  // blocks; nothing: all work is done
   // Blocks until this replica may begin another step (bounded).
   void begin_step(const std::vector<std::int64_t>& done);
   // Gives rows of lanes to all; the mean over the lanes of all replicas is in `mean`.
@@ -60,25 +74,41 @@ class Client {
   std::int64_t meeting_step() const { return meeting_step_; }
   std::size_t slices() const { return options_.spec.slices(); }
   const std::vector<std::int64_t>& versions() const { return versions_; }
+  const ServerMap& map() const { return map_; }
 
  private:
-  struct Server {
-    std::unique_ptr<comm::ExchangeClient> exchange;
-    KeyRange range;
-    std::uint64_t space = 0;
+  using Kind = comm::StoreRequest::Kind;
+  using Clock = std::chrono::steady_clock;
+  struct Server;
+  // One message of several that go out together.
+  struct Part {
+    comm::StoreRequest message{};
+    std::int64_t slice = -1;  // -1: to the desk
+    std::span<const std::byte> payload{};
+    std::span<std::byte> into{};
   };
-  void open(const float* initial);
-  comm::StoreRequest message(comm::StoreRequest::Kind kind, const Server& server) const;
-  Server& server_of(std::int64_t slice);
+  std::vector<comm::StoreAnswer> exchange(std::vector<Part> parts, Clock::duration patience);
+  comm::StoreAnswer exchange_one(Part part, Clock::duration patience);
+  comm::ExchangeClient::Pending send(Part& part);
+  void receive(const Part& part);
+  bool look_for_map();
+  void await_map(Clock::time_point give_up);
+  void adopt(const ServerMap& map);
+  Server& connect(int id, const std::string& target);
+  Server* holder(const Part& part);
+  void open(Server& server, const float* initial);
+  comm::StoreRequest message(Kind kind) const;
   std::size_t offset(std::int64_t slice) const { return std::size_t(slice) * comm::kSliceElements; }
   std::size_t length(std::int64_t slice) const;
+  std::span<std::byte> shared_room(const Part& part);
   std::vector<std::int32_t> in_slice(const std::vector<std::int32_t>& parameters, std::int64_t slice) const;
-  std::span<std::byte> shared_room(Server& server, std::int64_t slice);
 
   Options options_;
-  std::vector<Server> servers_;
+  ServerMap map_;
+  std::map<int, std::unique_ptr<Server>> servers_;  // by id, that we are connected to
+  std::vector<std::int64_t> versions_;              // of slices, that this replica has
   std::int64_t meeting_step_ = 0;
-  std::vector<std::int64_t> versions_;  // of slices, that this replica has
+  std::int64_t clock_ = -1;  // steps done, as the desk counts them; -1: it has not said
 };
 
 }  // namespace distbelief::server

@@ -5,9 +5,9 @@
 
 namespace distbelief::server {
 
-void Dealer::join(int replica) {
+void Dealer::join(int replica, std::optional<std::int64_t> clock) {
   leave(replica);
-  const std::int64_t start = clocks_.empty() ? 0 : slowest();
+  const std::int64_t start = clock ? *clock : clocks_.empty() ? 0 : slowest();
   clocks_[replica] = {.steps = start, .asked_in_vain = false};
 }
 
@@ -33,11 +33,23 @@ std::optional<std::int64_t> Dealer::take(int replica) {
 }
 
 bool Dealer::done(int replica, std::int64_t ticket) {
-  if (ticket >= next_ || !done_.insert(ticket)) return false;
+  if (ticket >= next_) return false;
+  if (const auto found = clocks_.find(replica); found != clocks_.end()) ++found->second.steps;
+  if (!done_.insert(ticket)) return false;
   holders_.erase(ticket);
   returned_.erase(ticket);
-  if (const auto found = clocks_.find(replica); found != clocks_.end()) ++found->second.steps;
   return true;
+}
+
+void Dealer::learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& done) {
+  next_ = std::max(next_, std::min(next, options_.tickets));
+  for (std::int64_t ticket = done_.below(); ticket < below; ++ticket) done_.insert(ticket);
+  for (const std::int64_t ticket : done) done_.insert(ticket);
+}
+
+void Dealer::take_over() {
+  for (std::int64_t ticket = done_.below(); ticket < next_; ++ticket)
+    if (!done_.contains(ticket) && !holders_.contains(ticket)) returned_.insert(ticket);
 }
 
 std::int64_t Dealer::clock(int replica) const {

@@ -22,14 +22,15 @@ class Dealer {
 
   // A replica that comes starts where the slowest is. One that was there and comes again has lost its
   // tickets.
-  void join(int replica);
+  // `clock`: what it counted before, with another dealer; nothing: it has just come.
+  void join(int replica, std::optional<std::int64_t> clock = {});
   // Its tickets go to others; nobody waits for it. Nothing when it is not there.
   void leave(int replica);
   bool has(int replica) const { return clocks_.contains(replica); }
 
   // The next ticket; nothing while all are dealt or done.
   std::optional<std::int64_t> take(int replica);
-  // false: it was done before, by whomever it was dealt to as well.
+  // A step of this replica. false: the ticket was done before, by whomever it was dealt to as well.
   bool done(int replica, std::int64_t ticket);
   // All are done.
   bool is_drained() const { return done_.size() == options_.tickets; }
@@ -38,6 +39,14 @@ class Dealer {
   bool may_begin(int replica) const;
   std::int64_t clock(int replica) const;  // steps done, counted from the slowest's when it came
   std::int64_t slowest() const;
+
+  // For who is to take over: tickets below `next` were dealt, those below `below` and these are done.
+  std::int64_t next() const { return next_; }
+  const TicketSet& done_tickets() const { return done_; }
+  void learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& done);
+  // It takes over: what was dealt and is not done is dealt again. Whoever has it meanwhile does it in vain,
+  // or is first.
+  void take_over();
 
  private:
   bool holds_tickets(int replica) const;

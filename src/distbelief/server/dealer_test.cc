@@ -93,6 +93,24 @@ TEST(Dealer, AReplicaThatComesLateStartsWhereTheSlowestIs) {
   EXPECT_TRUE(dealer.may_begin(0));
 }
 
+TEST(Dealer, WhoTakesOverDealsWhatIsNotDone) {
+  Dealer first({.tickets = 10}), second({.tickets = 10, .staleness = 1});
+  first.join(0);
+  for (int i = 0; i < 4; ++i) first.take(0);
+  first.done(0, 0);
+  first.done(0, 2);
+  second.learn(first.next(), 1, {2});
+  second.take_over();
+  second.join(0, 2);
+  second.join(1);
+  EXPECT_EQ(second.clock(0), 2);
+  EXPECT_EQ(second.clock(1), 2);
+  EXPECT_EQ(second.take(1), 1);
+  EXPECT_EQ(second.take(1), 3);
+  EXPECT_EQ(second.take(0), 4);
+  EXPECT_TRUE(second.done(0, 3)) << "whoever is first";
+}
+
 TEST(Dealer, AReplicaWithoutWorkHoldsNobodyUp) {
   Dealer dealer({.tickets = 3, .staleness = 0});
   dealer.join(0);

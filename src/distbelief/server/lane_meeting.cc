@@ -22,10 +22,16 @@ bool LaneMeeting::add(std::int64_t first, std::int64_t end, std::span<const std:
   }
   std::vector<float> mean(values_);
   for (std::size_t i = 0; counted > 0 && i < values_; ++i) mean[i] = float(sums[i] / counted);
-  rows_.clear();
-  means_[step_++] = std::move(mean);
-  while (means_.size() > 2) means_.erase(means_.begin());
+  install(step_, std::move(mean));
   return true;
+}
+
+void LaneMeeting::install(std::int64_t step, std::vector<float> mean) {
+  if (step < step_) return;
+  rows_.clear();
+  step_ = step + 1;
+  means_[step] = std::move(mean);
+  while (means_.size() > 2) means_.erase(means_.begin());
 }
 
 const std::vector<float>* LaneMeeting::mean_of(std::int64_t step) const {

@@ -22,6 +22,8 @@ class LaneMeeting {
   // complete, and its mean is there.
   bool add(std::int64_t first, std::int64_t end, std::span<const std::int32_t> empty,
            std::span<const float> rows);
+  // A step that others have completed.
+  void install(std::int64_t step, std::vector<float> mean);
   // Of a step that is complete; nothing when it is too long ago.
   const std::vector<float>* mean_of(std::int64_t step) const;
 

@@ -2,49 +2,62 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
+#include <thread>
 
 #include "distbelief/comm/rpc/exchange_server.h"
+#include "distbelief/server/roles.h"
 #include "distbelief/server/space.h"
 
 namespace distbelief::server {
 
 // A parameter server: keeps slices of any number of jobs, each in a space of its own, and does what replicas
-// ask. Works on gRPC's threads; thread safe.
+// and other servers ask. Works on gRPC's threads, its links' (db-backup) and one that fills newcomers
+// (db-fill); thread safe.
 class Service final : public comm::ExchangeServer::Handler {
  public:
   struct Options {
-    int index = 0;                               // of this server
-    int servers = 1;                             // that share the slices
+    int id = 0;                                  // of this server, in maps
     std::filesystem::path logs{};                // folder for the logs of updates; empty: none are kept
     std::size_t memory_limit = std::size_t(-1);  // bytes, of all jobs
     std::size_t job_limit = std::size_t(-1);     // bytes, of one
     int jobs_limit = 64;
+    std::function<void(std::int64_t epoch)>
+        on_filled{};  // newcomers have all that this map gives them of ours
   };
   explicit Service(Options options);
   ~Service() override;
+
+  // Which servers have what, from now on; an older map than the present one is ignored. Until the first one
+  // everything is refused.
+  void set_map(const ServerMap& map);
 
   void handle(comm::ExchangeServer::Request request) override;
   void gone(std::uint64_t connection) override;
 
   std::int64_t refused() const { return refused_; }  // requests, so far
-  std::size_t bytes() const;                         // that jobs are given
 
  private:
+  void dispatch(comm::ExchangeServer::Request& request);
   void open(comm::ExchangeServer::Request& request);
   std::shared_ptr<Space> admit(const comm::SpaceSpec& spec, std::uint64_t& id);
-  std::shared_ptr<Space> find(std::uint64_t id) const;
+  std::shared_ptr<Space> find(const comm::StoreRequest& message, const comm::Peer& peer) const;
+  std::vector<std::shared_ptr<Space>> spaces() const;
+  std::shared_ptr<const Roles> roles() const;
+  void fill_newcomers(std::shared_ptr<const Roles> roles);
 
   Options options_;
   std::atomic<std::int64_t> refused_{0};
   mutable std::mutex mutex_;  // guards what follows
+  std::shared_ptr<const Roles> roles_;
   std::map<std::uint64_t, std::shared_ptr<Space>> spaces_;
   std::map<std::string, std::uint64_t> by_job_;
-  std::size_t bytes_ = 0;
+  std::mutex changing_;  // one map at a time
+  std::jthread filling_;
 };
 
 }  // namespace distbelief::server

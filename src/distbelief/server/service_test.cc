@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <numeric>
@@ -27,18 +28,38 @@ class ServiceTest : public ::testing::Test {
   }
   void TearDown() override {
     exchanges_.clear();
+    services_.clear();
     fs::remove_all(folder_);
   }
 
   void serve(int servers, std::size_t job_limit = std::size_t(-1)) {
-    for (int i = 0; i < servers; ++i) {
-      services_.push_back(std::make_unique<Service>(Service::Options{
-          .index = i, .servers = servers, .logs = folder_ / "logs", .job_limit = job_limit}));
-      addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(i)).string()});
-      exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
-          comm::ExchangeServer::Options{.address = addresses_.back(), .shared_limit = std::size_t{1} << 30},
-          *services_.back()));
-    }
+    for (int i = 0; i < servers; ++i) add_server(job_limit);
+    std::vector<ServerMap::Server> known;
+    for (int i = 0; i < servers; ++i) known.push_back({.id = i, .target = addresses_[std::size_t(i)].target});
+    publish(first_map(known));
+  }
+  void add_server(std::size_t job_limit = std::size_t(-1)) {
+    const int id = int(services_.size());
+    services_.push_back(std::make_unique<Service>(Service::Options{
+        .id = id, .logs = folder_ / "logs", .job_limit = job_limit, .on_filled = [this](std::int64_t) {
+          ++filled_;
+        }}));
+    addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(id)).string()});
+    exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
+        comm::ExchangeServer::Options{.address = addresses_.back(), .shared_limit = std::size_t{1} << 30},
+        *services_.back()));
+  }
+  void publish(const ServerMap& map) {
+    map_ = map;
+    for (const auto& service : services_)
+      if (service) service->set_map(map);
+  }
+  // As if its process were killed: its connections end, and what it has is gone.
+  void lose_server(int id) {
+    exchanges_[std::size_t(id)]->close();
+    publish(without_server(map_, id));
+    exchanges_[std::size_t(id)].reset();
+    services_[std::size_t(id)].reset();
   }
   Client join(int replica, comm::SpaceSpec spec, std::int64_t incarnation = 1, bool shares_memory = true) {
     const std::vector<float> initial(spec.elements, 1.0F);
@@ -65,6 +86,8 @@ class ServiceTest : public ::testing::Test {
   }
 
   fs::path folder_;
+  ServerMap map_;
+  std::atomic<int> filled_{0};
   std::vector<comm::ControlAddress> addresses_;
   std::vector<std::unique_ptr<Service>> services_;
   std::vector<std::unique_ptr<comm::ExchangeServer>> exchanges_;
@@ -73,9 +96,9 @@ class ServiceTest : public ::testing::Test {
 TEST_F(ServiceTest, APushComesBackAsNewValuesOverAnyPath) {
   for (const bool shares_memory : {true, false}) {
     SetUp();
+    exchanges_.clear();
     services_.clear();
     addresses_.clear();
-    exchanges_.clear();
     serve(2);
     Client client = join(0, spec("async"), 1, shares_memory);
     std::vector<float> values(spec("async").elements), gradient(values.size(), 0.5F);
@@ -151,10 +174,10 @@ TEST_F(ServiceTest, TicketsOfALostReplicaGoToAnother) {
   auto a = first.ask_ticket({});
   auto b = second->ask_ticket({});
   auto c = second->ask_ticket({});
-  EXPECT_EQ(first.ticket_of(a), 0);
+  const std::int64_t own = *first.ticket_of(a);
   std::vector<std::int64_t> lost{*second->ticket_of(b), *second->ticket_of(c)};
   second.reset();
-  auto d = first.ask_ticket({0});
+  auto d = first.ask_ticket({own});
   auto e = first.ask_ticket({});
   std::vector<std::int64_t> got{*first.ticket_of(d), *first.ticket_of(e)};
   std::ranges::sort(lost);
@@ -201,6 +224,55 @@ TEST_F(ServiceTest, AJobThatIsTooLargeOrAnotherIsRefused) {
   other.job = "layerwise";
   other.optimizer.name = "lamb";
   EXPECT_THROW(join(1, other), Error);
+}
+
+TEST_F(ServiceTest, ALostServerLosesNothingAndANewOneIsFilled) {
+  for (const char* const mode : {"async", "sync"}) {
+    TearDown();
+    SetUp();
+    addresses_.clear();
+    filled_ = 0;
+    serve(2);
+    comm::SpaceSpec one = spec(mode);
+    one.lanes = 1;
+    one.lane_values = 3;
+    one.optimizer.momentum = 0.9;
+    Client client = join(0, one);
+    std::vector<float> values(one.elements), gradient(one.elements, 0.01F), mean(3);
+    float expected = 1, velocity = 0;
+    const auto step = [&](std::int64_t ticket) {
+      const bool repeated = client.push_pull(
+          {.ticket = ticket, .lr = 1, .first_lane = 0, .end_lane = 1, .samples = 1, .step_samples = 1},
+          gradient, values);
+      EXPECT_FALSE(repeated) << ticket;
+      if (one.mode == "sync") client.meet(ticket, 0, 1, {}, std::vector<float>{1, 2, float(ticket)}, mean);
+      velocity = ticket == 0 ? 0.01F : 0.9F * velocity + 0.01F;
+      expected -= velocity;
+      EXPECT_FLOAT_EQ(values[0], expected) << mode << " " << ticket;
+      EXPECT_EQ(values.back(), values[0]);
+      EXPECT_EQ(client.versions(), std::vector<std::int64_t>(3, ticket + 1));
+    };
+    for (int i = 0; i < 3; ++i) step(i);
+    lose_server(0);
+    for (int i = 3; i < 6; ++i) step(i);
+    add_server();
+    publish(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}));
+    for (int i = 6; i < 9; ++i) step(i);
+    for (int i = 0; i < 500 && filled_ == 0; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_EQ(filled_, 1);
+    publish(with_filled(map_));
+    for (int i = 9; i < 12; ++i) step(i);
+    lose_server(1);
+    for (int i = 12; i < 15; ++i) step(i);
+    EXPECT_EQ(client.map().servers.size(), 1U);
+    if (one.mode == "sync") {
+      EXPECT_EQ(mean, (std::vector<float>{1, 2, 14}));
+      addresses_ = {addresses_[2]};
+      Client again = join(0, one, 2);
+      EXPECT_EQ(again.meeting_step(), 15);
+      EXPECT_EQ(again.pull(values, 14), 14);
+    }
+  }
 }
 
 TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {

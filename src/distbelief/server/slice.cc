@@ -24,7 +24,7 @@ Slice::Slice(Options options)
 // by a diagonal guess of its slope.
 const float* Slice::compensated(const Gradient& gradient) {
   const auto found = values_of_.find(gradient.replica);
-  if (options_.compensation == 0 || found == values_of_.end()) return gradient.values;
+  if (options_.compensation == 0 || gradient.is_final || found == values_of_.end()) return gradient.values;
   scratch_.resize(values_.size());
   const float factor = float(options_.compensation);
   for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -40,11 +40,13 @@ void Slice::note_values_of(std::int32_t replica) {
 
 Slice::Applied Slice::apply(const Gradient& gradient, float* values) {
   const std::lock_guard lock(mutex_);
+  Applied applied{.lr = gradient.lr, .direction = gradient.values};
   const bool is_new = !tickets_.contains(gradient.ticket);
   if (is_new) {
     const std::int64_t delay = version_ - gradient.base;
-    const double lr =
-        options_.staleness_aware ? gradient.lr / double(std::max<std::int64_t>(1, delay)) : gradient.lr;
+    const double lr = options_.staleness_aware && !gradient.is_final
+                          ? gradient.lr / double(std::max<std::int64_t>(1, delay))
+                          : gradient.lr;
     // First: what cannot be logged is not done.
     if (options_.log)
       options_.log->append({.slice = options_.number,
@@ -55,6 +57,8 @@ Slice::Applied Slice::apply(const Gradient& gradient, float* values) {
                             .lr = lr});
     tickets_.insert(gradient.ticket);
     const float* const direction = compensated(gradient);
+    applied.lr = lr;
+    applied.direction = direction;
     if (options_.keeps_previous) previous_ = values_;
     for (std::size_t i = 0; i < options_.segments.size(); ++i) {
       const compute::Segment& segment = options_.segments[i];
@@ -74,7 +78,9 @@ Slice::Applied Slice::apply(const Gradient& gradient, float* values) {
     std::memcpy(values, values_.data(), values_.size() * sizeof(float));
     note_values_of(gradient.replica);
   }
-  return {.repeated = !is_new, .version = version_};
+  applied.repeated = !is_new;
+  applied.version = version_;
+  return applied;
 }
 
 std::int64_t Slice::read(std::int32_t replica, float* values) {
@@ -96,6 +102,30 @@ bool Slice::read_version(std::int64_t version, float* values) {
 std::int64_t Slice::version() {
   const std::lock_guard lock(mutex_);
   return version_;
+}
+
+Slice::State Slice::state() {
+  const std::lock_guard lock(mutex_);
+  State state{.version = version_,
+              .filled = filled_,
+              .counts = counts_,
+              .tickets_below = tickets_.below(),
+              .tickets_above = tickets_.above(),
+              .arrays = {values_}};
+  state.arrays.insert(state.arrays.end(), states_.begin(), states_.end());
+  return state;
+}
+
+void Slice::install(State state) {
+  const std::lock_guard lock(mutex_);
+  version_ = state.version;
+  filled_ = state.filled;
+  counts_ = std::move(state.counts);
+  tickets_.assign(state.tickets_below, state.tickets_above);
+  values_ = std::move(state.arrays[0]);
+  for (std::size_t i = 0; i < states_.size(); ++i) states_[i] = std::move(state.arrays[i + 1]);
+  previous_.clear();
+  values_of_.clear();
 }
 
 bool Slice::fill(const float* values) {

@@ -23,6 +23,7 @@ struct Gradient {
   double lr = 0;
   std::span<const std::int32_t> untouched{};  // parameters that it has nothing for
   const float* values = nullptr;
+  bool is_final = false;  // delay has been seen to: as the primary applied it
 };
 
 // One slice of a job's parameters with the state of their update rule: what is updated as a whole. Updates
@@ -45,6 +46,9 @@ class Slice {
   struct Applied {
     bool repeated = false;     // the ticket was in already; nothing has changed
     std::int64_t version = 0;  // afterwards
+    double lr = 0;             // that was used
+    const float* direction =
+        nullptr;  // what was applied: the gradient, or a corrected one until the next call
   };
   // `values` gets the new parameters, unless null.
   Applied apply(const Gradient& gradient, float* values);
@@ -56,6 +60,19 @@ class Slice {
   // The first values. false: there are some already.
   bool fill(const float* values);
   bool is_filled();
+
+  // All that another server needs to go on with it.
+  struct State {
+    std::int64_t version = 0;
+    bool filled = false;
+    std::vector<std::int64_t> counts{};
+    std::int64_t tickets_below = 0;
+    std::vector<std::int64_t> tickets_above{};
+    std::vector<std::vector<float>> arrays{};  // the values, then the rule's
+  };
+  State state();
+  void install(State state);
+  std::size_t arrays() const { return 1 + states_.size(); }
 
   std::size_t size() const { return options_.span.size(); }
   std::int64_t number() const { return options_.number; }

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/lane_sum.h"
+#include "distbelief/server/space_requests.h"
 
 namespace distbelief::server {
 namespace {
@@ -32,17 +34,6 @@ std::vector<compute::Segment> segments_in(const SpaceSpec& spec, compute::Span s
     if (begin < end) segments.push_back({.parameter = int(i), .span = {begin, end}});
   }
   return segments;
-}
-
-void answer(Space::Request& request, const StoreAnswer& answer) { request.answer(comm::encode(answer)); }
-
-std::span<const float> floats_in(const Space::Request& request) {
-  const std::span<const std::byte> bytes = request.payload();
-  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
-}
-
-float* room_for(Space::Request& request, std::size_t floats) {
-  return reinterpret_cast<float*>(request.reserve(floats * sizeof(float)).data());
 }
 
 }  // namespace
@@ -76,73 +67,113 @@ void require_sound(const SpaceSpec& spec) {
   }
 }
 
-std::size_t bytes_of(const SpaceSpec& spec, KeyRange range) {
+std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   const std::size_t states = compute::make_optimizer(spec.optimizer)->state_names().size();
   const std::size_t copies = 1 + states + (is_sync(spec) ? 2 : 0);
-  return std::size_t(range.end - range.begin) * kSliceElements * sizeof(float) * copies;
+  std::size_t slices = 0;
+  for (std::size_t i = 0; i < spec.slices(); ++i)
+    slices += roles.holds(roles.map.part_of(std::int64_t(i))) ? 1 : 0;
+  return slices * kSliceElements * sizeof(float) * copies;
 }
 
-Space::Space(Options options)
+Space::Space(Options options, std::shared_ptr<const Roles> roles)
     : options_(std::move(options)),
       rule_(compute::make_optimizer(options_.spec.optimizer)),
+      slices_(options_.spec.slices()),
       dealer_({.tickets = options_.spec.tickets,
                .staleness =
                    options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt}),
       meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values) {
   if (!options_.log.empty()) log_ = std::make_unique<UpdateLog>(options_.log);
-  for (std::int64_t slice = options_.range.begin; slice < options_.range.end; ++slice) {
-    const compute::Span span = span_of(options_.spec, slice);
-    slices_.push_back(std::make_unique<Held>(Slice::Options{.number = slice,
-                                                            .span = span,
-                                                            .segments = segments_in(options_.spec, span),
-                                                            .rule = rule_.get(),
-                                                            .compensation = options_.spec.compensation,
-                                                            .staleness_aware = options_.spec.staleness_aware,
-                                                            .keeps_previous = is_sync(options_.spec),
-                                                            .log = log_.get()}));
-  }
+  set_roles(std::move(roles));
 }
 
 Space::~Space() = default;
 
-bool Space::is_filled() {
-  return std::ranges::all_of(slices_, [](const auto& held) { return held->slice.is_filled(); });
+std::shared_ptr<const Roles> Space::roles() const {
+  const std::lock_guard lock(structure_);
+  return roles_;
 }
 
-std::int64_t Space::meeting_step() {
+void Space::set_roles(std::shared_ptr<const Roles> roles) {
+  {
+    const std::lock_guard lock(structure_);
+    roles_ = roles;
+  }
+  for (std::size_t i = 0; i < slices_.size(); ++i)
+    if (roles->holds(roles->map.part_of(std::int64_t(i)))) held(std::int64_t(i));
   const std::lock_guard lock(desk_);
-  return meeting_.step();
+  const bool has_desk = roles->is_primary(roles->map.desk());
+  if (has_desk && !has_desk_) dealer_.take_over();
+  has_desk_ = has_desk;
+}
+
+bool Space::is_filled() {
+  const std::shared_ptr<const Roles> now = roles();
+  for (std::size_t i = 0; i < slices_.size(); ++i)
+    if (now->is_primary(now->map.part_of(std::int64_t(i))) && !held(std::int64_t(i)).slice.is_filled())
+      return false;
+  return true;
 }
 
 void Space::handle(const StoreRequest& message, Request& request) {
+  using Kind = StoreRequest::Kind;
+  const bool is_of_server = message.kind >= Kind::kReplicate;
+  if (is_of_server != (request.peer().role == "server"))
+    throw Error(ErrorCode::kBadInput, "servers and replicas ask for different things");
   switch (message.kind) {
-    case StoreRequest::Kind::kFill: return fill(message, request);
-    case StoreRequest::Kind::kPush: return push(message, request);
-    case StoreRequest::Kind::kPull: return pull(message, request);
-    case StoreRequest::Kind::kTake:
-    case StoreRequest::Kind::kBegin: return take(message, request);
-    case StoreRequest::Kind::kMeet: return meet(message, request);
-    case StoreRequest::Kind::kLeave: return leave(message, request);
-    case StoreRequest::Kind::kOpen: break;
+    case Kind::kFill: return fill_first(message, request);
+    case Kind::kPush: return push(message, request);
+    case Kind::kPull: return pull(message, request);
+    case Kind::kTake:
+    case Kind::kBegin: return take(message, request);
+    case Kind::kMeet: return meet(message, request);
+    case Kind::kLeave: return leave(message, request);
+    case Kind::kReplicate: return replicate(message, request);
+    case Kind::kInstall: return install(message, request);
+    case Kind::kMean:
+    case Kind::kDeals: return learn(message, request);
+    case Kind::kOpen:
+    case Kind::kMap: break;
   }
-  throw Error(ErrorCode::kBadInput, "a job that is open is not opened again under its number");
+  throw Error(ErrorCode::kBadInput, "this is not asked of a job");
 }
 
 Space::Held& Space::held(std::int64_t slice) {
-  if (!options_.range.contains(slice))
+  if (slice < 0 || std::size_t(slice) >= slices_.size())
     throw Error(ErrorCode::kBadInput,
-                fmt::format("slice {} of job {} is not here: this server has {} to {}", slice,
-                            options_.spec.job, options_.range.begin, options_.range.end - 1));
-  return *slices_[std::size_t(slice - options_.range.begin)];
+                fmt::format("slice {} of job {}, which has {}", slice, options_.spec.job, slices_.size()));
+  const std::lock_guard lock(structure_);
+  std::unique_ptr<Held>& found = slices_[std::size_t(slice)];
+  if (!found) {
+    const compute::Span span = span_of(options_.spec, slice);
+    found = std::make_unique<Held>(Slice::Options{.number = slice,
+                                                  .span = span,
+                                                  .segments = segments_in(options_.spec, span),
+                                                  .rule = rule_.get(),
+                                                  .compensation = options_.spec.compensation,
+                                                  .staleness_aware = options_.spec.staleness_aware,
+                                                  .keeps_previous = is_sync(options_.spec),
+                                                  .log = log_.get()});
+  }
+  return *found;
+}
+
+Space::Held& Space::held_as_primary(std::int64_t slice) {
+  const std::shared_ptr<const Roles> now = roles();
+  if (slice >= 0 && !now->is_primary(now->map.part_of(slice)))
+    throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is another server's by map {}", slice,
+                                                 options_.spec.job, now->map.epoch));
+  return held(slice);
 }
 
 std::span<const float> Space::payload_for(const Held& held, const StoreRequest& message,
                                           const Request& request) const {
-  const std::span<const float> values = floats_in(request);
   if (request.payload().size() != held.slice.size() * sizeof(float))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("slice {} of job {} has {} bytes, found {}", message.slice, options_.spec.job,
                             held.slice.size() * sizeof(float), request.payload().size()));
+  const std::span<const float> values = floats_in(request);
   if (!are_finite(values))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("replica {} sent a number that is not finite for slice {} of job {} (ticket {}); "
@@ -151,15 +182,21 @@ std::span<const float> Space::payload_for(const Held& held, const StoreRequest& 
   return values;
 }
 
-void Space::fill(const StoreRequest& message, Request& request) {
-  Held& target = held(message.slice);
+void Space::fill_first(const StoreRequest& message, Request& request) {
+  Held& target = held_as_primary(message.slice);
   const std::span<const float> values = payload_for(target, message, request);
+  const std::lock_guard lock(target.mutex);
   const bool is_first = target.slice.fill(values.data());
-  answer(request, {.outcome = is_first ? StoreAnswer::Outcome::kDone : StoreAnswer::Outcome::kRepeated});
+  const StoreAnswer::Outcome outcome =
+      is_first ? StoreAnswer::Outcome::kDone : StoreAnswer::Outcome::kRepeated;
+  const auto kept = std::make_shared<Request>(std::move(request));
+  const std::shared_ptr<const Roles> now = roles();
+  hand_over_state(target, now->backups(now->map.part_of(message.slice), target.filled),
+                  [kept, outcome] { answer(*kept, {.outcome = outcome}); });
 }
 
 void Space::push(const StoreRequest& message, Request& request) {
-  Held& target = held(message.slice);
+  Held& target = held_as_primary(message.slice);
   const std::span<const float> values = payload_for(target, message, request);
   if (!target.slice.is_filled())
     throw Error(ErrorCode::kBadInput,
@@ -168,17 +205,28 @@ void Space::push(const StoreRequest& message, Request& request) {
   if (message.ticket >= options_.spec.tickets)
     throw Error(ErrorCode::kBadInput, fmt::format("ticket {} of job {}, which has {}", message.ticket,
                                                   options_.spec.job, options_.spec.tickets));
-  float* const room = message.wants_values ? room_for(request, target.slice.size()) : nullptr;
-  const Slice::Applied applied = target.slice.apply({.ticket = message.ticket,
-                                                     .replica = message.replica,
-                                                     .base = message.base,
-                                                     .lr = message.lr,
-                                                     .untouched = message.untouched,
-                                                     .values = values.data()},
-                                                    room);
-  answer(request,
-         {.outcome = applied.repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone,
-          .version = applied.version});
+  const std::lock_guard lock(target.mutex);
+  const Gradient gradient{.ticket = message.ticket,
+                          .replica = message.replica,
+                          .base = message.base,
+                          .lr = message.lr,
+                          .untouched = message.untouched,
+                          .values = values.data()};
+  const Slice::Applied applied = target.slice.apply(gradient, nullptr);
+  const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
+  // The values go out when the backup has the gradient: they may take its place in shared memory.
+  const auto done = [this, kept, &target, repeated = applied.repeated] {
+    std::int64_t version = 0;
+    if (kept->message.wants_values)
+      version = target.slice.read(kept->message.replica, room_for(kept->request, target.slice.size()));
+    else
+      version = target.slice.version();
+    answer(kept->request,
+           {.outcome = repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone,
+            .version = version,
+            .epoch = roles()->map.epoch});
+  };
+  hand_over(target, gradient, applied, kept, done);
 }
 
 // Kept until the step has all its lanes, but for the spare ones.
@@ -194,9 +242,12 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
                 fmt::format("replica {} is at step {}, slice {} of job {} at {}", message.replica,
                             message.ticket, message.slice, options_.spec.job, step));
   if (message.ticket < step) {
-    float* const room = message.wants_values ? room_for(request, held.slice.size()) : nullptr;
-    const std::int64_t version = room ? held.slice.read(message.replica, room) : step;
-    return answer(request, {.outcome = StoreAnswer::Outcome::kLate, .version = version});
+    const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
+    return hand_over(held, {}, {.repeated = true}, kept, [kept, &held] {
+      if (kept->message.wants_values)
+        held.slice.read(kept->message.replica, room_for(kept->request, held.slice.size()));
+      answer(kept->request, {.outcome = StoreAnswer::Outcome::kLate, .version = held.slice.version()});
+    });
   }
   // A replica that comes again takes the place of what it sent before.
   std::erase_if(held.parts, [&](const Waiting& part) {
@@ -221,26 +272,28 @@ void Space::finish_step(Held& held) {
     });
   }
   const StoreRequest first = held.parts[0].message;
-  const float* const sum =
-      add_up(options_.spec.lanes, std::move(parts), first.step_samples, held.slice.size(), held.sum);
-  const Slice::Applied applied = held.slice.apply({.ticket = first.ticket,
-                                                   .replica = first.replica,
-                                                   .base = first.ticket,
-                                                   .lr = first.lr,
-                                                   .untouched = untouched,
-                                                   .values = sum},
-                                                  nullptr);
-  for (Waiting& part : held.parts) {
-    if (part.message.wants_values)
-      held.slice.read(part.message.replica, room_for(part.request, held.slice.size()));
-    answer(part.request, {.version = applied.version});
-  }
-  held.parts.clear();
+  const Gradient gradient{.ticket = first.ticket,
+                          .replica = first.replica,
+                          .base = first.ticket,
+                          .lr = first.lr,
+                          .untouched = untouched,
+                          .values = add_up(options_.spec.lanes, std::move(parts), first.step_samples,
+                                           held.slice.size(), held.sum)};
+  const Slice::Applied applied = held.slice.apply(gradient, nullptr);
+  // Nobody takes the next step, which would use `sum` again, before these have their answers.
+  const auto kept = std::make_shared<std::vector<Waiting>>(std::exchange(held.parts, {}));
+  hand_over(held, gradient, applied, kept, [this, kept, &held, version = applied.version] {
+    for (Waiting& part : *kept) {
+      if (part.message.wants_values)
+        held.slice.read(part.message.replica, room_for(part.request, held.slice.size()));
+      answer(part.request, {.version = version, .epoch = roles()->map.epoch});
+    }
+  });
 }
 
 // A replica that joins a synchronous run asks for the values of its step.
 void Space::pull(const StoreRequest& message, Request& request) {
-  Held& target = held(message.slice);
+  Held& target = held_as_primary(message.slice);
   if (!target.slice.is_filled())
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("slice {} of job {} has no first values yet", message.slice, options_.spec.job));
@@ -250,101 +303,6 @@ void Space::pull(const StoreRequest& message, Request& request) {
     throw Error(ErrorCode::kUnavailable, fmt::format("slice {} of job {} has no version {} any more",
                                                      message.slice, options_.spec.job, message.base));
   answer(request, {.version = message.base});
-}
-
-void Space::require_desk() const {
-  if (!options_.has_desk)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("the work of job {} is dealt out by its first server", options_.spec.job));
-}
-
-// A replica takes its seat with its first question. One that was started again takes that of the one before.
-void Space::enter(const StoreRequest& message, const Request& request) {
-  const auto found = seats_.find(message.replica);
-  if (found != seats_.end() && found->second.incarnation > message.incarnation)
-    throw Error(ErrorCode::kAborted,
-                fmt::format("replica {} was started again: this one is not wanted", message.replica));
-  const bool is_new = found == seats_.end() || found->second.incarnation != message.incarnation;
-  if (is_new || !dealer_.has(message.replica)) dealer_.join(message.replica);
-  seats_[message.replica] = {.incarnation = message.incarnation, .connection = request.peer().connection};
-}
-
-void Space::take(const StoreRequest& message, Request& request) {
-  require_desk();
-  const std::lock_guard lock(desk_);
-  enter(message, request);
-  for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
-  auto& waiting = message.kind == StoreRequest::Kind::kTake ? takers_ : beginners_;
-  waiting.push_back({.message = message, .request = std::move(request)});
-  serve();
-}
-
-// Answers all whose turn has come.
-void Space::serve() {
-  std::erase_if(takers_, [&](Waiting& taker) {
-    if (!dealer_.has(taker.message.replica)) return true;
-    const std::optional<std::int64_t> ticket = dealer_.take(taker.message.replica);
-    if (!ticket && !dealer_.is_drained()) return false;
-    answer(taker.request, {.outcome = ticket ? StoreAnswer::Outcome::kDone : StoreAnswer::Outcome::kEnd,
-                           .ticket = ticket.value_or(0)});
-    return true;
-  });
-  std::erase_if(beginners_, [&](Waiting& beginner) {
-    const int replica = beginner.message.replica;
-    if (!dealer_.has(replica)) return true;
-    if (!dealer_.may_begin(replica)) return false;
-    if (log_) log_->append_begin(replica, dealer_.clock(replica), dealer_.slowest());
-    answer(beginner.request, {});
-    return true;
-  });
-}
-
-void Space::meet(const StoreRequest& message, Request& request) {
-  require_desk();
-  const std::size_t lanes = std::size_t(std::max<std::int64_t>(0, message.end_lane - message.first_lane));
-  const std::lock_guard lock(desk_);
-  const auto give = [&](Request& to, std::int64_t step, StoreAnswer::Outcome outcome) {
-    const std::vector<float>* const mean = meeting_.mean_of(step);
-    if (!mean)
-      throw Error(
-          ErrorCode::kUnavailable,
-          fmt::format("the lanes' values of step {} are gone, this is step {}", step, meeting_.step()));
-    std::memcpy(room_for(to, mean->size()), mean->data(), mean->size() * sizeof(float));
-    answer(to, {.outcome = outcome, .version = step});
-  };
-  if (message.ticket < meeting_.step()) return give(request, message.ticket, StoreAnswer::Outcome::kLate);
-  if (message.ticket > meeting_.step() ||
-      !is_node(options_.spec.lanes, {message.first_lane, message.end_lane}) ||
-      request.payload().size() != lanes * options_.spec.lane_values * sizeof(float))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("lanes {} to {} of step {} with {} bytes; wanted: step {}, {} values a lane",
-                            message.first_lane, message.end_lane - 1, message.ticket,
-                            request.payload().size(), meeting_.step(), options_.spec.lane_values));
-  const bool is_complete = meeting_.add(message.first_lane, message.end_lane, message.untouched,
-                                        floats_in(request).first(lanes * options_.spec.lane_values));
-  meeters_.push_back({.message = message, .request = std::move(request)});
-  if (!is_complete) return;
-  for (Waiting& one : meeters_) give(one.request, one.message.ticket, StoreAnswer::Outcome::kDone);
-  meeters_.clear();
-}
-
-void Space::leave(const StoreRequest& message, Request& request) {
-  require_desk();
-  const std::lock_guard lock(desk_);
-  const auto found = seats_.find(message.replica);
-  if (found != seats_.end() && found->second.incarnation == message.incarnation) {
-    for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
-    dealer_.leave(message.replica);
-    serve();
-  }
-  answer(request, {});
-}
-
-void Space::gone(std::uint64_t connection) {
-  const std::lock_guard lock(desk_);
-  for (const auto& [replica, seat] : seats_)
-    if (seat.connection == connection) dealer_.leave(replica);
-  serve();
 }
 
 }  // namespace distbelief::server

@@ -10,8 +10,8 @@
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/store.h"
 #include "distbelief/server/dealer.h"
-#include "distbelief/server/key_map.h"
 #include "distbelief/server/lane_meeting.h"
+#include "distbelief/server/roles.h"
 #include "distbelief/server/slice.h"
 
 namespace distbelief::server {
@@ -19,29 +19,32 @@ namespace distbelief::server {
 // Throws Error(kBadInput) for a job that no server could keep: parameters outside its arena or over each
 // other, an update rule that needs norms of whole parameters, a mode that there is not.
 void require_sound(const comm::SpaceSpec& spec);
-// Bytes that a server with these slices keeps for it.
-std::size_t bytes_of(const comm::SpaceSpec& spec, KeyRange range);
 
-// What one server keeps for one job: its slices, and on the first server the desk where work is dealt out
-// and lanes meet. Thread safe. A request is answered at once, or kept until others have come: nobody waits
-// on a thread.
+// Bytes of its slices that a server with these roles has. They are there at once.
+std::size_t bytes_for(const comm::SpaceSpec& spec, const Roles& roles);
+
+// What one server keeps for one job: slices, and where it is the primary of the first part the desk where
+// work is dealt out and lanes meet. What changes is handed to the backups, and answered when they have it.
+// Thread safe. A request is answered at once, or kept until others have come: nobody waits on a thread.
 class Space {
  public:
   using Request = comm::ExchangeServer::Request;
   struct Options {
-    std::uint64_t id = 0;
     comm::SpaceSpec spec{};  // sound
-    KeyRange range{};        // slices that are here
-    bool has_desk = false;
     std::filesystem::path log{};
   };
-  explicit Space(Options options);
+  Space(Options options, std::shared_ptr<const Roles> roles);
   ~Space();
 
   const comm::SpaceSpec& spec() const { return options_.spec; }
   bool is_filled();
   std::int64_t meeting_step();  // that lanes meet for
-  // Takes the request, unless it throws: Error(kBadInput) for what cannot be, before anything has changed.
+  void set_roles(std::shared_ptr<const Roles> roles);
+  // Hands all that it is primary of to a backup that is being filled.
+  void fill(int newcomer);
+
+  // Takes the request, unless it throws: Error(kBadInput) for what cannot be, kAborted for what belongs to
+  // another server, before anything has changed.
   void handle(const comm::StoreRequest& message, Request& request);
   // This connection has ended: its replica's tickets go to others.
   void gone(std::uint64_t connection);
@@ -51,34 +54,59 @@ class Space {
     comm::StoreRequest message;
     Request request;
   };
-  // A slice and what its step waits for (sync).
+  // A slice and what it waits for.
   struct Held {
     explicit Held(Slice::Options options) : slice(std::move(options)) {}
     Slice slice;
-    std::mutex mutex;
-    std::vector<Waiting> parts;
-    std::vector<float> sum;
+    std::mutex mutex;            // guards the rest, and the order of updates and of what is handed over
+    int filled = kNobody;        // the newcomer that has it
+    std::vector<Waiting> parts;  // of a step (sync)
+    std::vector<float> sum;      // of these
+    std::map<std::int64_t, Waiting> early;     // updates before their turn, by version (backup)
+    std::map<int, std::vector<float>> pieces;  // of a state that is being installed (backup)
   };
 
   Held& held(std::int64_t slice);
+  Held& held_as_primary(std::int64_t slice);
+  std::shared_ptr<const Roles> roles() const;
   std::span<const float> payload_for(const Held& held, const comm::StoreRequest& message,
                                      const Request& request) const;
-  void fill(const comm::StoreRequest& message, Request& request);
+  void fill_first(const comm::StoreRequest& message, Request& request);
   void push(const comm::StoreRequest& message, Request& request);
   void push_part(Held& held, const comm::StoreRequest& message, Request& request);
   void finish_step(Held& held);
   void pull(const comm::StoreRequest& message, Request& request);
+
+  // space_backup.cc: between servers.
+  void replicate(const comm::StoreRequest& message, Request& request);
+  void apply_early(Held& held);
+  void install(const comm::StoreRequest& message, Request& request);
+  void hand_over(Held& held, const Gradient& gradient, const Slice::Applied& applied,
+                 std::shared_ptr<const void> owner, const std::function<void()>& done);
+  void hand_over_state(Held& held, const std::vector<std::shared_ptr<BackupLink>>& links,
+                       const std::function<void()>& done);
+  void tell_all(const std::vector<std::shared_ptr<BackupLink>>& links, const BackupLink::Item& item,
+                const std::function<void()>& done);
+
+  // space_desk.cc: the desk.
   void take(const comm::StoreRequest& message, Request& request);
   void meet(const comm::StoreRequest& message, Request& request);
   void leave(const comm::StoreRequest& message, Request& request);
   void enter(const comm::StoreRequest& message, const Request& request);
   void serve();
-  void require_desk() const;
+  void require_desk();
+  void give_mean(Request& request, std::int64_t step, comm::StoreAnswer::Outcome outcome);
+  void tell_deals(const std::vector<std::int64_t>& done);
+  void hand_over_mean(std::int64_t step, const std::function<void()>& done);
+  void learn(const comm::StoreRequest& message, Request& request);
+  void fill_desk(int newcomer);
 
   Options options_;
   std::unique_ptr<compute::Optimizer> rule_;
   std::unique_ptr<UpdateLog> log_;
-  std::vector<std::unique_ptr<Held>> slices_;  // of the range
+  mutable std::mutex structure_;               // guards the two below
+  std::vector<std::unique_ptr<Held>> slices_;  // by number; null: not here
+  std::shared_ptr<const Roles> roles_;
 
   std::mutex desk_;  // guards what follows
   Dealer dealer_;
@@ -89,6 +117,8 @@ class Space {
   };
   std::map<int, Seat> seats_;  // of replicas, at the dealer
   std::vector<Waiting> takers_, beginners_, meeters_;
+  bool has_desk_ = false;      // took over what was dealt before
+  int desk_filled_ = kNobody;  // the newcomer that knows of deals and means
 };
 
 }  // namespace distbelief::server

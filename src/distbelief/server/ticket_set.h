@@ -21,6 +21,12 @@ class TicketSet {
     }
     return true;
   }
+  // All below it, and these.
+  void assign(std::int64_t below, const std::vector<std::int64_t>& above) {
+    below_ = below;
+    above_.clear();
+    for (const std::int64_t ticket : above) insert(ticket);
+  }
   std::int64_t below() const { return below_; }
   std::vector<std::int64_t> above() const { return {above_.begin(), above_.end()}; }
   std::int64_t size() const { return below_ + std::int64_t(above_.size()); }

@@ -30,6 +30,12 @@ void UpdateLog::append(const UpdateRecord& record) {
                          record.lr));
 }
 
+void UpdateLog::append_installed(std::int64_t slice, std::int64_t version) {
+  write_line(fmt::format(R"({{"installed":{},"version":{}}})"
+                         "\n",
+                         slice, version));
+}
+
 void UpdateLog::append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest) {
   write_line(fmt::format(R"({{"begin":{},"clock":{},"slowest":{}}})"
                          "\n",

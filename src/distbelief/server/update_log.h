@@ -31,6 +31,8 @@ class UpdateLog {
   UpdateLog& operator=(const UpdateLog&) = delete;
 
   void append(const UpdateRecord& record);
+  // A slice came from another server, at this version.
+  void append_installed(std::int64_t slice, std::int64_t version);
   // A replica begins a step: its clock and that of the slowest (bounded).
   void append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest);
 

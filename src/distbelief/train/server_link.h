@@ -45,7 +45,7 @@ class ServerLink final : public ParameterLink {
   Options options_;
   std::unique_ptr<server::Client> client_;
   std::int64_t steps_ = 0;                            // of the run
-  std::deque<server::Client::Handle> asked_;          // tickets on their way
+  std::deque<server::Client::Asked> asked_;           // tickets on their way
   std::deque<std::int64_t> ahead_;                    // steps of tickets that are here
   bool ended_ = false;                                // no more tickets
   std::vector<std::int64_t> done_;                    // tickets, that the dealer has not been told of

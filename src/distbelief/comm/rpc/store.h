@@ -51,6 +51,12 @@ struct StoreRequest {
     kBegin = 6,  // waits until this replica may begin another step (bounded)
     kMeet = 7,   // values of lanes, as payload; the answer has the mean over all lanes of the step (sync)
     kLeave = 8,  // takes no more part
+    kMap = 9,    // which servers have what; the answer's payload is server::ServerMap as text
+    // From server to server:
+    kReplicate = 10,  // a gradient that the primary has applied, as payload
+    kInstall = 11,    // a piece of a slice's state, as payload
+    kMean = 12,       // what lanes of a step have come to, as payload
+    kDeals = 13,      // tickets that were dealt or done
   };
   Kind kind = Kind::kPull;
   std::uint64_t space = 0;
@@ -66,6 +72,14 @@ struct StoreRequest {
   bool wants_values = false;                  // the new values come with the answer
   std::vector<std::int32_t> untouched{};      // parameters that had no gradient
   std::vector<std::int64_t> done{};           // tickets (take)
+  std::int64_t clock = -1;  // steps that this replica has done (take, begin); -1: it has just come
+  // From server to server:
+  std::string job{};                   // instead of the space's number
+  std::int64_t version = 0;            // that an update made, or of a slice's state
+  std::int64_t epoch = 0;              // of the map that the sender goes by
+  std::int32_t piece = 0;              // of a slice's state: the values, then each array of the rule's
+  std::vector<std::int64_t> counts{};  // of updates, per segment
+  std::int64_t below = 0;              // tickets below it are in; others are in `done`
 
   bool operator==(const StoreRequest&) const = default;
 };
@@ -82,7 +96,8 @@ struct StoreAnswer {
   std::uint64_t space = 0;
   std::int64_t version = 0;  // of the slice, after it
   std::int64_t ticket = 0;
-  std::int64_t epoch = 0;
+  std::int64_t epoch = 0;  // of the server's map
+  std::int64_t clock = 0;  // of the replica
 
   bool operator==(const StoreAnswer&) const = default;
 };

@@ -105,6 +105,13 @@ std::string encode(const StoreRequest& request) {
   wire.set_wants_values(request.wants_values);
   wire.mutable_untouched()->Assign(request.untouched.begin(), request.untouched.end());
   wire.mutable_done()->Assign(request.done.begin(), request.done.end());
+  wire.set_clock(request.clock);
+  wire.set_job(request.job);
+  wire.set_version(request.version);
+  wire.set_epoch(request.epoch);
+  wire.set_piece(request.piece);
+  wire.mutable_counts()->Assign(request.counts.begin(), request.counts.end());
+  wire.set_below(request.below);
   return wire.SerializeAsString();
 }
 
@@ -115,13 +122,14 @@ std::string encode(const StoreAnswer& answer) {
   wire.set_version(answer.version);
   wire.set_ticket(answer.ticket);
   wire.set_epoch(answer.epoch);
+  wire.set_clock(answer.clock);
   return wire.SerializeAsString();
 }
 
 StoreRequest decode_request(std::string_view bytes) {
   store::Request wire;
   require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
-  require(wire.kind() >= int(StoreRequest::Kind::kOpen) && wire.kind() <= int(StoreRequest::Kind::kLeave),
+  require(wire.kind() >= int(StoreRequest::Kind::kOpen) && wire.kind() <= int(StoreRequest::Kind::kDeals),
           "an unknown kind");
   require(wire.replica() >= 0 && wire.slice() >= 0 && wire.ticket() >= 0 && wire.base() >= 0,
           "a negative number of a replica, slice, ticket or version");
@@ -140,7 +148,14 @@ StoreRequest decode_request(std::string_view bytes) {
           .step_samples = wire.step_samples(),
           .wants_values = wire.wants_values(),
           .untouched = {wire.untouched().begin(), wire.untouched().end()},
-          .done = {wire.done().begin(), wire.done().end()}};
+          .done = {wire.done().begin(), wire.done().end()},
+          .clock = wire.clock(),
+          .job = wire.job(),
+          .version = wire.version(),
+          .epoch = wire.epoch(),
+          .piece = wire.piece(),
+          .counts = {wire.counts().begin(), wire.counts().end()},
+          .below = wire.below()};
 }
 
 StoreAnswer decode_answer(std::string_view bytes) {
@@ -151,7 +166,8 @@ StoreAnswer decode_answer(std::string_view bytes) {
           .space = wire.space(),
           .version = wire.version(),
           .ticket = wire.ticket(),
-          .epoch = wire.epoch()};
+          .epoch = wire.epoch(),
+          .clock = wire.clock()};
 }
 
 }  // namespace distbelief::comm

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "distbelief/comm/rpc/exchange_client.h"
+
+namespace distbelief::server {
+
+// The way from a primary to one backup. Nothing waits here: what was handed over is told to be done when the
+// backup has it, or when the backup is not wanted any more. A thread of its own, db-backup, connects, sends
+// and tells. Thread safe.
+class BackupLink {
+ public:
+  struct Item {
+    std::string header{};  // empty: nothing is sent
+    std::span<const std::byte> payload{};
+    std::shared_ptr<const void> owner{};  // of the payload
+    std::function<void()> done{};         // what waits for it; may be empty
+  };
+  BackupLink(comm::ControlAddress address, std::string name);
+  ~BackupLink();  // stop()
+
+  // Items are sent in this order; the backup may see them in another.
+  void hand_over(Item item);
+  // The backup is gone: whoever waits need not.
+  void release();
+  // The same; and nobody is told anything any more when it returns.
+  void stop();
+
+ private:
+  struct Sent {
+    comm::ExchangeClient::Pending pending;
+    Item item;
+    bool is_sent = false;
+  };
+  void run();
+  void send(Item item);
+  void settle(Sent sent);
+  void give_up(const char* why);
+
+  comm::ControlAddress address_;
+  std::string name_;
+  std::unique_ptr<comm::ExchangeClient> client_;  // of the thread, as is the next
+  std::deque<Sent> under_way_;
+  bool broken_ = false;
+
+  std::mutex mutex_;  // guards the two below
+  std::condition_variable changed_;
+  std::deque<Item> items_;
+  bool released_ = false;
+  std::jthread thread_;  // last
+};
+
+}  // namespace distbelief::server

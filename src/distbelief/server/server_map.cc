@@ -1,0 +1,97 @@
+#include "distbelief/server/server_map.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::server {
+
+bool ServerMap::has(int id) const {
+  return std::ranges::any_of(servers, [&](const Server& server) { return server.id == id; });
+}
+
+const std::string& ServerMap::target_of(int id) const {
+  return std::ranges::find(servers, id, &Server::id)->target;
+}
+
+ServerMap first_map(const std::vector<ServerMap::Server>& servers) {
+  ServerMap map{.epoch = 1, .servers = servers, .parts = std::vector<ServerMap::Part>(kParts)};
+  const auto count = std::int64_t(servers.size());
+  for (std::int64_t p = 0; p < kParts; ++p) {
+    map.parts[std::size_t(p)].primary = servers[std::size_t(p % count)].id;
+    if (count > 1) map.parts[std::size_t(p)].backup = servers[std::size_t((p + 1) % count)].id;
+  }
+  return map;
+}
+
+ServerMap without_server(const ServerMap& map, int id) {
+  ServerMap next = map;
+  ++next.epoch;
+  std::erase_if(next.servers, [&](const ServerMap::Server& server) { return server.id == id; });
+  for (ServerMap::Part& part : next.parts) {
+    if (part.filling == id) part.filling = kNobody;
+    if (part.backup == id) part.backup = kNobody;
+    if (part.primary != id) continue;
+    part.primary = part.backup;
+    part.backup = kNobody;
+  }
+  return next;
+}
+
+bool is_whole(const ServerMap& map) {
+  return std::ranges::all_of(map.parts, [](const ServerMap::Part& part) { return part.primary != kNobody; });
+}
+
+ServerMap with_newcomer(const ServerMap& map, const ServerMap::Server& server) {
+  ServerMap next = map;
+  ++next.epoch;
+  next.servers.push_back(server);
+  for (ServerMap::Part& part : next.parts)
+    if (part.backup == kNobody && part.filling == kNobody && part.primary != server.id)
+      part.filling = server.id;
+  return next;
+}
+
+ServerMap with_filled(const ServerMap& map) {
+  ServerMap next = map;
+  ++next.epoch;
+  for (ServerMap::Part& part : next.parts) {
+    if (part.filling == kNobody) continue;
+    part.backup = part.filling;
+    part.filling = kNobody;
+  }
+  return next;
+}
+
+std::string to_text(const ServerMap& map) {
+  nlohmann::json value = {
+      {"epoch", map.epoch}, {"servers", nlohmann::json::array()}, {"parts", nlohmann::json::array()}};
+  for (const ServerMap::Server& server : map.servers)
+    value["servers"].push_back({{"id", server.id}, {"target", server.target}});
+  for (const ServerMap::Part& part : map.parts)
+    value["parts"].push_back({part.primary, part.backup, part.filling});
+  return value.dump();
+}
+
+ServerMap map_from_text(const std::string& text) {
+  try {
+    const nlohmann::json value = nlohmann::json::parse(text);
+    ServerMap map{.epoch = value.at("epoch")};
+    for (const nlohmann::json& server : value.at("servers"))
+      map.servers.push_back({.id = server.at("id"), .target = server.at("target")});
+    for (const nlohmann::json& part : value.at("parts"))
+      map.parts.push_back({.primary = part.at(0), .backup = part.at(1), .filling = part.at(2)});
+    if (std::int64_t(map.parts.size()) != kParts)
+      throw Error(ErrorCode::kBadInput, "a map of servers has another number of parts");
+    for (const ServerMap::Part& part : map.parts)
+      for (const int id : {part.primary, part.backup, part.filling})
+        if (id != kNobody && !map.has(id))
+          throw Error(ErrorCode::kBadInput, "a map of servers names one that is not in it");
+    return map;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::kBadInput, std::string("no map of servers: ") + error.what());
+  }
+}
+
+}  // namespace distbelief::server

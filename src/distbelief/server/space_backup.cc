@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "distbelief/base/error.h"
+#include "distbelief/server/space.h"
+#include "distbelief/server/space_requests.h"
+
+// A space between servers: what a primary hands to its backups, and what a backup makes of it.
+namespace distbelief::server {
+
+using comm::StoreRequest;
+using Kind = comm::StoreRequest::Kind;
+
+// `done` when all have it.
+void Space::tell_all(const std::vector<std::shared_ptr<BackupLink>>& links, const BackupLink::Item& item,
+                     const std::function<void()>& done) {
+  if (links.empty()) return done();
+  const auto left = std::make_shared<std::atomic<std::size_t>>(links.size());
+  for (const auto& link : links) {
+    BackupLink::Item one = item;
+    one.done = [left, done] {
+      if (--*left == 0) done();
+    };
+    link->hand_over(std::move(one));
+  }
+}
+
+// With the slice's lock, so that backups get updates in their order. One that was there already only waits
+// for those before it.
+void Space::hand_over(Held& held, const Gradient& gradient, const Slice::Applied& applied,
+                      std::shared_ptr<const void> owner, const std::function<void()>& done) {
+  const std::shared_ptr<const Roles> now = roles();
+  const auto links = now->backups(now->map.part_of(held.slice.number()), held.filled);
+  BackupLink::Item item;
+  if (!applied.repeated && !links.empty()) {
+    item.header =
+        comm::encode(StoreRequest{.kind = Kind::kReplicate,
+                                  .replica = gradient.replica,
+                                  .slice = held.slice.number(),
+                                  .ticket = gradient.ticket,
+                                  .base = gradient.base,
+                                  .lr = applied.lr,
+                                  .untouched = {gradient.untouched.begin(), gradient.untouched.end()},
+                                  .job = options_.spec.job,
+                                  .version = applied.version,
+                                  .epoch = now->map.epoch});
+    const float* values = gradient.values;
+    item.owner = std::move(owner);
+    if (applied.direction != gradient.values) {  // a corrected one, which the next update writes over
+      const auto copy =
+          std::make_shared<std::vector<float>>(applied.direction, applied.direction + held.slice.size());
+      values = copy->data();
+      item.owner = copy;
+    }
+    item.payload = std::as_bytes(std::span(values, held.slice.size()));
+  }
+  tell_all(links, item, done);
+}
+
+void Space::hand_over_state(Held& held, const std::vector<std::shared_ptr<BackupLink>>& links,
+                            const std::function<void()>& done) {
+  if (links.empty()) return done();
+  const auto state = std::make_shared<Slice::State>(held.slice.state());
+  for (std::size_t piece = 0; piece < state->arrays.size(); ++piece) {
+    const BackupLink::Item item{.header = comm::encode(StoreRequest{.kind = Kind::kInstall,
+                                                                    .slice = held.slice.number(),
+                                                                    .done = state->tickets_above,
+                                                                    .job = options_.spec.job,
+                                                                    .version = state->version,
+                                                                    .epoch = roles()->map.epoch,
+                                                                    .piece = std::int32_t(piece),
+                                                                    .counts = state->counts,
+                                                                    .below = state->tickets_below}),
+                                .payload = std::as_bytes(std::span(state->arrays[piece])),
+                                .owner = state};
+    tell_all(
+        links, item, piece + 1 == state->arrays.size() ? done : [] {});
+  }
+}
+
+void Space::fill(int newcomer) {
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const std::shared_ptr<const Roles> now = roles();
+    const ServerMap::Part& part = now->map.part_of(std::int64_t(i));
+    if (!now->is_primary(part) || part.filling != newcomer) continue;
+    const auto link = now->links.find(newcomer);
+    if (link == now->links.end()) continue;
+    Held& one = held(std::int64_t(i));
+    const std::lock_guard lock(one.mutex);
+    if (one.filled == newcomer) continue;
+    if (one.slice.is_filled()) hand_over_state(one, {link->second}, [] {});
+    one.filled = newcomer;
+  }
+  fill_desk(newcomer);
+}
+
+void Space::replicate(const StoreRequest& message, Request& request) {
+  const std::shared_ptr<const Roles> now = roles();
+  Held& target = held(message.slice);
+  if (now->is_primary(now->map.part_of(message.slice)))
+    throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
+                                                 message.slice, options_.spec.job, now->map.epoch));
+  payload_for(target, message, request);
+  const std::lock_guard lock(target.mutex);
+  target.early.insert_or_assign(message.version, Waiting{.message = message, .request = std::move(request)});
+  apply_early(target);
+}
+
+// Those whose turn has come. Messages of one connection come in any order.
+void Space::apply_early(Held& held) {
+  while (!held.early.empty() && held.slice.is_filled()) {
+    auto first = held.early.begin();
+    const std::int64_t version = held.slice.version();
+    if (first->first > version + 1) return;
+    Waiting& waiting = first->second;
+    if (first->first == version + 1)
+      held.slice.apply({.ticket = waiting.message.ticket,
+                        .replica = waiting.message.replica,
+                        .base = waiting.message.base,
+                        .lr = waiting.message.lr,
+                        .untouched = waiting.message.untouched,
+                        .values = floats_in(waiting.request).data(),
+                        .is_final = true},
+                       nullptr);
+    answer(waiting.request, {.version = held.slice.version()});
+    held.early.erase(first);
+  }
+}
+
+void Space::install(const StoreRequest& message, Request& request) {
+  const std::shared_ptr<const Roles> now = roles();
+  Held& target = held(message.slice);
+  if (now->is_primary(now->map.part_of(message.slice)))
+    throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
+                                                 message.slice, options_.spec.job, now->map.epoch));
+  const std::span<const float> values = payload_for(target, message, request);
+  if (message.piece < 0 || std::size_t(message.piece) >= target.slice.arrays())
+    throw Error(ErrorCode::kBadInput, fmt::format("piece {} of slice {}", message.piece, message.slice));
+  const std::lock_guard lock(target.mutex);
+  // What it has is newer: an update came first.
+  if (target.slice.is_filled() && target.slice.version() >= message.version)
+    return answer(request, {.version = message.version});
+  target.pieces[message.piece].assign(values.begin(), values.end());
+  if (target.pieces.size() == target.slice.arrays()) {
+    Slice::State state{.version = message.version,
+                       .filled = true,
+                       .counts = message.counts,
+                       .tickets_below = message.below,
+                       .tickets_above = message.done};
+    for (auto& [piece, array] : std::exchange(target.pieces, {})) state.arrays.push_back(std::move(array));
+    if (log_) log_->append_installed(message.slice, message.version);
+    target.slice.install(std::move(state));
+  }
+  answer(request, {.version = message.version});
+  apply_early(target);
+}
+
+}  // namespace distbelief::server

@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "distbelief/base/error.h"
+#include "distbelief/server/lane_sum.h"
+#include "distbelief/server/space.h"
+#include "distbelief/server/space_requests.h"
+
+// The desk of a space: where tickets are dealt out and lanes meet.
+namespace distbelief::server {
+
+using comm::StoreAnswer;
+using comm::StoreRequest;
+
+std::int64_t Space::meeting_step() {
+  const std::lock_guard lock(desk_);
+  return meeting_.step();
+}
+
+// With the desk's lock.
+void Space::require_desk() {
+  if (!has_desk_)
+    throw Error(ErrorCode::kAborted,
+                fmt::format("the work of job {} is dealt out by another server", options_.spec.job));
+}
+
+// A replica takes its seat with its first question. One that was started again takes that of the one before.
+void Space::enter(const StoreRequest& message, const Request& request) {
+  const auto found = seats_.find(message.replica);
+  if (found != seats_.end() && found->second.incarnation > message.incarnation)
+    throw Error(ErrorCode::kAborted,
+                fmt::format("replica {} was started again: this one is not wanted", message.replica));
+  const bool is_new = found == seats_.end() || found->second.incarnation != message.incarnation;
+  if (is_new || !dealer_.has(message.replica))
+    dealer_.join(message.replica, message.clock < 0 ? std::nullopt : std::optional(message.clock));
+  seats_[message.replica] = {.incarnation = message.incarnation, .connection = request.peer().connection};
+}
+
+void Space::take(const StoreRequest& message, Request& request) {
+  const std::lock_guard lock(desk_);
+  require_desk();
+  enter(message, request);
+  for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
+  if (!message.done.empty()) tell_deals(message.done);
+  auto& waiting = message.kind == StoreRequest::Kind::kTake ? takers_ : beginners_;
+  waiting.push_back({.message = message, .request = std::move(request)});
+  serve();
+}
+
+// Answers all whose turn has come.
+void Space::serve() {
+  std::erase_if(takers_, [&](Waiting& taker) {
+    if (!dealer_.has(taker.message.replica)) return true;
+    const std::optional<std::int64_t> ticket = dealer_.take(taker.message.replica);
+    if (!ticket && !dealer_.is_drained()) return false;
+    if (ticket) tell_deals({});
+    answer(taker.request, {.outcome = ticket ? StoreAnswer::Outcome::kDone : StoreAnswer::Outcome::kEnd,
+                           .ticket = ticket.value_or(0),
+                           .clock = dealer_.clock(taker.message.replica)});
+    return true;
+  });
+  std::erase_if(beginners_, [&](Waiting& beginner) {
+    const int replica = beginner.message.replica;
+    if (!dealer_.has(replica)) return true;
+    if (!dealer_.may_begin(replica)) return false;
+    if (log_) log_->append_begin(replica, dealer_.clock(replica), dealer_.slowest());
+    answer(beginner.request, {});
+    return true;
+  });
+}
+
+void Space::give_mean(Request& request, std::int64_t step, StoreAnswer::Outcome outcome) {
+  const std::vector<float>* const mean = meeting_.mean_of(step);
+  if (!mean)
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the lanes' values of step {} are gone, this is step {}", step, meeting_.step()));
+  std::memcpy(room_for(request, mean->size()), mean->data(), mean->size() * sizeof(float));
+  answer(request, {.outcome = outcome, .version = step});
+}
+
+void Space::meet(const StoreRequest& message, Request& request) {
+  const std::size_t lanes = std::size_t(std::max<std::int64_t>(0, message.end_lane - message.first_lane));
+  const std::lock_guard lock(desk_);
+  require_desk();
+  if (message.ticket < meeting_.step())
+    return give_mean(request, message.ticket, StoreAnswer::Outcome::kLate);
+  const bool is_node_of_it = is_node(options_.spec.lanes, {message.first_lane, message.end_lane});
+  if (message.ticket > meeting_.step() || !is_node_of_it ||
+      request.payload().size() != lanes * options_.spec.lane_values * sizeof(float))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("lanes {} to {} of step {} with {} bytes; wanted: step {}, {} values a lane",
+                            message.first_lane, message.end_lane - 1, message.ticket,
+                            request.payload().size(), meeting_.step(), options_.spec.lane_values));
+  const bool is_complete = meeting_.add(message.first_lane, message.end_lane, message.untouched,
+                                        floats_in(request).first(lanes * options_.spec.lane_values));
+  meeters_.push_back({.message = message, .request = std::move(request)});
+  if (!is_complete) return;
+  // Whoever has the answer goes on: what it was must not be lost with this server.
+  const auto kept = std::make_shared<std::vector<Waiting>>(std::exchange(meeters_, {}));
+  const auto mean = std::make_shared<std::vector<float>>(*meeting_.mean_of(message.ticket));
+  hand_over_mean(message.ticket, [kept, mean] {
+    for (Waiting& one : *kept) {
+      std::memcpy(room_for(one.request, mean->size()), mean->data(), mean->size() * sizeof(float));
+      answer(one.request, {.version = one.message.ticket});
+    }
+  });
+}
+
+void Space::hand_over_mean(std::int64_t step, const std::function<void()>& done) {
+  const std::shared_ptr<const Roles> now = roles();
+  const auto mean = std::make_shared<std::vector<float>>(*meeting_.mean_of(step));
+  tell_all(now->backups(now->map.desk(), desk_filled_),
+           {.header = comm::encode(
+                StoreRequest{.kind = StoreRequest::Kind::kMean, .ticket = step, .job = options_.spec.job}),
+            .payload = std::as_bytes(std::span(*mean)),
+            .owner = mean},
+           done);
+}
+
+// Nobody waits for it: what a backup does not know it deals again.
+void Space::tell_deals(const std::vector<std::int64_t>& done) {
+  const std::shared_ptr<const Roles> now = roles();
+  tell_all(now->backups(now->map.desk(), desk_filled_),
+           {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kDeals,
+                                                .ticket = dealer_.next(),
+                                                .done = done,
+                                                .job = options_.spec.job})},
+           [] {});
+}
+
+void Space::learn(const StoreRequest& message, Request& request) {
+  const std::lock_guard lock(desk_);
+  if (has_desk_) throw Error(ErrorCode::kAborted, "this server deals out the work itself");
+  if (message.kind == StoreRequest::Kind::kMean) {
+    const std::span<const float> mean = floats_in(request);
+    if (mean.size() != options_.spec.lane_values)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{} values for a mean of {}", mean.size(), options_.spec.lane_values));
+    meeting_.install(message.ticket, {mean.begin(), mean.end()});
+  } else {
+    dealer_.learn(message.ticket, std::min(message.below, options_.spec.tickets), message.done);
+  }
+  answer(request, {});
+}
+
+void Space::fill_desk(int newcomer) {
+  const std::shared_ptr<const Roles> now = roles();
+  if (!now->is_primary(now->map.desk()) || now->map.desk().filling != newcomer) return;
+  const std::lock_guard lock(desk_);
+  desk_filled_ = newcomer;
+  const std::int64_t below = dealer_.done_tickets().below();
+  tell_all(now->backups(now->map.desk(), desk_filled_),
+           {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kDeals,
+                                                .ticket = dealer_.next(),
+                                                .done = dealer_.done_tickets().above(),
+                                                .job = options_.spec.job,
+                                                .below = below})},
+           [] {});
+  for (const std::int64_t step : {meeting_.step() - 2, meeting_.step() - 1})
+    if (meeting_.mean_of(step)) hand_over_mean(step, [] {});
+}
+
+void Space::leave(const StoreRequest& message, Request& request) {
+  const std::lock_guard lock(desk_);
+  require_desk();
+  const auto found = seats_.find(message.replica);
+  if (found != seats_.end() && found->second.incarnation == message.incarnation) {
+    for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
+    if (!message.done.empty()) tell_deals(message.done);
+    dealer_.leave(message.replica);
+    serve();
+  }
+  answer(request, {});
+}
+
+void Space::gone(std::uint64_t connection) {
+  const std::lock_guard lock(desk_);
+  for (const auto& [replica, seat] : seats_)
+    if (seat.connection == connection) dealer_.leave(replica);
+  serve();
+}
+
+}  // namespace distbelief::server

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+
+#include "distbelief/comm/rpc/exchange_server.h"
+#include "distbelief/comm/rpc/store.h"
+
+// Requests as the sources of a space see them.
+namespace distbelief::server {
+
+inline void answer(comm::ExchangeServer::Request& request, const comm::StoreAnswer& answer) {
+  request.answer(comm::encode(answer));
+}
+
+inline std::span<const float> floats_in(const comm::ExchangeServer::Request& request) {
+  const std::span<const std::byte> bytes = request.payload();
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+inline float* room_for(comm::ExchangeServer::Request& request, std::size_t floats) {
+  return reinterpret_cast<float*>(request.reserve(floats * sizeof(float)).data());
+}
+
+}  // namespace distbelief::server
