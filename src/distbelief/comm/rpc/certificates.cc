@@ -56,8 +56,9 @@ struct Role {
   std::string more_names;  // alternative names besides the role
 };
 
-const std::array<Role, 3>& roles() {
-  static const std::array<Role, 3> table{{{"supervisor", "serverAuth", ",DNS:distbelief-supervisor"},
+const std::array<Role, 4>& roles() {
+  static const std::array<Role, 4> table{{{"supervisor", "serverAuth", ",DNS:distbelief-supervisor"},
+                                          {"server", "serverAuth,clientAuth", ",DNS:distbelief-server"},
                                           {"worker", "clientAuth", ""},
                                           {"operator", "clientAuth", ""}}};
   return table;

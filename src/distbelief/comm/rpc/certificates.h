@@ -9,16 +9,17 @@
 namespace distbelief::comm {
 
 // Makes a small certification authority and a certificate for each role: ca.pem and ca.key; supervisor,
-// worker and operator with .pem and .key. EC P-256; keys are unencrypted with mode 0600. The role stands in
-// the subject's OU and as the alternative name `distbelief:role/ROLE`; the supervisor also has the DNS name
-// `distbelief-supervisor`, by which clients know it on whatever host it runs. ca.key is needed only to sign
-// more certificates; a worker's host needs ca.pem, worker.pem and worker.key.
+// server, worker and operator with .pem and .key. EC P-256; keys are unencrypted with mode 0600. The role
+// stands in the subject's OU and as the alternative name `distbelief:role/ROLE`; the supervisor also has the
+// DNS name `distbelief-supervisor`, by which clients know it on whatever host it runs; a parameter server
+// `distbelief-server`, and it may be the client of another server. ca.key is needed only to sign more
+// certificates; a worker's host needs ca.pem, worker.pem and worker.key.
 //
 // Makes the folder (mode 0700) if it is missing. Overwrites nothing: throws Error(kBadInput) and leaves the
 // folder as it was when one of the files is there, kUnavailable when one cannot be written.
 void make_certificates(const std::filesystem::path& folder, std::chrono::days validity);
 
-// The address with the files of a role ("supervisor", "worker", "operator") in such a folder.
+// The address with the files of a role ("supervisor", "server", "worker", "operator") in such a folder.
 ControlAddress secure_address(const std::string& target, const std::filesystem::path& folder,
                               const std::string& role);
 

@@ -3,13 +3,8 @@
 #include <fmt/format.h>
 #include <proto/control.grpc.pb.h>
 #include <pthread.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <thread>
 
@@ -54,28 +49,6 @@ class Service final : public wire::Control::WithCallbackMethod_Work<wire::Contro
   Roster& roster_;
 };
 
-// gRPC takes a Unix socket's path away from whoever listens there; a living supervisor must keep it.
-void refuse_taken(const ControlAddress& address) {
-  const std::string path = socket_path(address);
-  if (path.empty()) return;
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
-  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const bool taken = connect(probe, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
-  ::close(probe);
-  if (taken)
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("control address {}: a supervisor listens there already; stop that run first, or "
-                            "use another folder",
-                            address.target));
-}
-
-std::string with_port(const std::string& target, int port) {
-  if (target.starts_with("unix:")) return target;
-  return target.substr(0, target.rfind(':') + 1) + std::to_string(port);
-}
-
 }  // namespace
 
 class ControlServer::State {
@@ -106,20 +79,10 @@ class ControlServer::State {
   void listen() {
     quiet_grpc();
     const std::shared_ptr<grpc::ServerCredentials> credentials = server_credentials(address_);
-    refuse_taken(address_);
     grpc::ServerBuilder builder;
     set_server_arguments(builder, address_);
-    int port = 0;
-    builder.AddListeningPort(address_.target, credentials, &port);
     builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    if (!server_)
-      throw Error(ErrorCode::kUnavailable,
-                  fmt::format("control address {}: cannot listen there; is the address this host's, the port "
-                              "free, the folder writable, the certificate that of the key?",
-                              address_.target));
-    target_ = with_port(address_.target, port);
-    if (const std::string path = socket_path(address_); !path.empty()) chmod(path.c_str(), S_IRUSR | S_IWUSR);
+    server_ = start_server(builder, address_, credentials, target_);
   }
 
   void beat(const std::stop_token& stop) {

@@ -4,9 +4,13 @@
 #include <grpc/grpc_security_constants.h>
 #include <grpc/support/log.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -20,17 +24,16 @@ constexpr int kHandshakeMs = 5000;
 
 std::string read_pem(const ControlAddress& address, std::string_view what, const std::string& path) {
   if (path.empty())
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("control address {}: between hosts both sides prove who they are, but no {} is given; "
-                    "make certificates, or use unix:/path on one host",
-                    address.target, what));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("address {}: between hosts both sides prove who they are, but no {} is given; "
+                            "make certificates, or use unix:/path on one host",
+                            address.target, what));
   if (path.starts_with("-----BEGIN ")) return path;  // the text itself
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file || text.find("-----BEGIN ") == std::string::npos)
-    throw Error(ErrorCode::kBadInput, fmt::format("control address {}: {} {} cannot be read as a PEM file",
-                                                  address.target, what, path));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("address {}: {} {} cannot be read as a PEM file", address.target, what, path));
   return text;
 }
 
@@ -49,7 +52,7 @@ void check_socket_path(const ControlAddress& address) {
   constexpr std::size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
   if (length == 0 || length > kMost)
     throw Error(ErrorCode::kBadInput,
-                fmt::format("control address {}: a Unix socket's path has 1 to {} bytes, this one {}; "
+                fmt::format("address {}: a Unix socket's path has 1 to {} bytes, this one {}; "
                             "use a shorter folder",
                             address.target, kMost, length));
 }
@@ -57,6 +60,11 @@ void check_socket_path(const ControlAddress& address) {
 // Half of the silence until a ping, the other half for its answer.
 int half_silence_ms(const ControlAddress& address) {
   return static_cast<int>(std::max<std::int64_t>(1, address.silence.count() / 2));
+}
+
+std::string with_port(const std::string& target, int port) {
+  if (target.starts_with(kUnixScheme)) return target;
+  return target.substr(0, target.rfind(':') + 1) + std::to_string(port);
 }
 
 void log_grpc(gpr_log_func_args* entry) {
@@ -80,7 +88,7 @@ bool has_role(const grpc::AuthContext& peer, const ControlAddress& address, std:
   return std::ranges::any_of(names, [&](const grpc::string_ref& name) { return name == wanted; });
 }
 
-std::shared_ptr<grpc::Channel> open_channel(const ControlAddress& address) {
+grpc::ChannelArguments channel_arguments(const ControlAddress& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxControlMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // hosts of a run see each other directly
@@ -88,19 +96,29 @@ std::shared_ptr<grpc::Channel> open_channel(const ControlAddress& address) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  if (address.target.starts_with(kUnixScheme)) {
-    check_socket_path(address);
-    return grpc::CreateCustomChannel(address.target, grpc::InsecureChannelCredentials(), arguments);
-  }
+  if (!socket_path(address).empty()) return arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, half_silence_ms(address));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half_silence_ms(address));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // The certificate names a role, not a host: a supervisor may run anywhere.
-  arguments.SetSslTargetNameOverride("distbelief-" + expected_role(address));
+  return arguments;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> channel_credentials(const ControlAddress& address) {
+  if (address.target.starts_with(kUnixScheme)) {
+    check_socket_path(address);
+    return grpc::InsecureChannelCredentials();
+  }
   const Pems pems = read_pems(address);
-  const grpc::SslCredentialsOptions options{
-      .pem_root_certs = pems.ca, .pem_private_key = pems.key, .pem_cert_chain = pems.certificate};
-  return grpc::CreateCustomChannel(address.target, grpc::SslCredentials(options), arguments);
+  return grpc::SslCredentials(
+      {.pem_root_certs = pems.ca, .pem_private_key = pems.key, .pem_cert_chain = pems.certificate});
+}
+
+std::shared_ptr<grpc::Channel> open_channel(const ControlAddress& address) {
+  grpc::ChannelArguments arguments = channel_arguments(address);
+  // The certificate names a role, not a host: a supervisor may run anywhere.
+  if (socket_path(address).empty())
+    arguments.SetSslTargetNameOverride("distbelief-" + expected_role(address));
+  return grpc::CreateCustomChannel(address.target, channel_credentials(address), arguments);
 }
 
 std::shared_ptr<grpc::ServerCredentials> server_credentials(const ControlAddress& address) {
@@ -125,6 +143,40 @@ void set_server_arguments(grpc::ServerBuilder& builder, const ControlAddress& ad
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Clients ping as often as we do; by default a server takes that for an attack and hangs up.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1);
+}
+
+void refuse_taken(const ControlAddress& address) {
+  const std::string path = socket_path(address);
+  if (path.empty()) return;
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const bool taken = connect(probe, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+  ::close(probe);
+  if (taken)
+    throw Error(
+        ErrorCode::kUnavailable,
+        fmt::format("address {}: a process listens there already; stop that run first, or use another folder",
+                    address.target));
+}
+
+std::unique_ptr<grpc::Server> start_server(grpc::ServerBuilder& builder, const ControlAddress& address,
+                                           const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                                           std::string& target) {
+  refuse_taken(address);
+  int port = 0;
+  builder.AddListeningPort(address.target, credentials, &port);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (!server)
+    throw Error(
+        ErrorCode::kUnavailable,
+        fmt::format("address {}: cannot listen there; is the address this host's, the port free, the folder "
+                    "writable, the certificate that of the key?",
+                    address.target));
+  target = with_port(address.target, port);
+  if (const std::string path = socket_path(address); !path.empty()) chmod(path.c_str(), S_IRUSR | S_IWUSR);
+  return server;
 }
 
 void quiet_grpc() { gpr_set_log_function(log_grpc); }

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "distbelief/comm/rpc/exchange_bytes.h"
+#include "distbelief/comm/rpc/exchange_server.h"
+#include "distbelief/comm/rpc/shared_memory.h"
+
+// For the sources of this folder.
+namespace distbelief::comm {
+
+class ExchangeHub;
+
+// The server's side of one connection. gRPC has it until OnDone; requests that are not answered yet keep it
+// after that, and their answers go nowhere.
+class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                                 public std::enable_shared_from_this<ExchangeConnection> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  ExchangeConnection(grpc::CallbackServerContext& context, ExchangeHub& hub, std::uint64_t number);
+  void begin();  // once it is in a shared_ptr
+
+  const Peer& peer() const { return peer_; }
+
+  // An answer or refusal of a request that was taken.
+  void send(grpc::ByteBuffer message);
+  // Called from time to time: drops a peer that keeps us waiting.
+  void look(Clock::time_point now);
+  void finish_after_answers(const grpc::Status& status);
+
+ private:
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override {}  // the read or the write under way fails too
+  void OnDone() override;
+
+  // Why a message cannot be taken; empty when it can.
+  struct Judgement {
+    std::string why;
+    grpc::StatusCode code;
+  };
+  Judgement judge(MessageReader& reader, Frame& frame);
+  std::string take(MessageReader& reader, Frame& frame);
+  std::string greet(MessageReader& reader, const Frame& frame);
+  std::string welcome(const std::string& role, const std::string& name, std::size_t shared_bytes);
+  void pass_on(MessageReader& reader, const Frame& frame);
+  std::string begin_request();
+  // With mutex_ held.
+  void drop(const std::string& why, grpc::StatusCode code);
+  void enqueue(grpc::ByteBuffer message);
+  void stop(const grpc::Status& status);
+  void read_on();
+  void go_on();  // the next write, or the end
+
+  grpc::CallbackServerContext& context_;
+  ExchangeHub& hub_;
+  std::shared_ptr<ExchangeConnection> kept_;  // by gRPC
+  const Clock::time_point opened_ = Clock::now();
+  grpc::ByteBuffer incoming_;
+  // Written before the first request is passed on.
+  Peer peer_;
+  std::shared_ptr<SharedMemory> memory_;
+  std::uint64_t last_number_ = 0;
+
+  std::mutex mutex_;
+  std::deque<grpc::ByteBuffer> answers_;  // the first one is under way when writing_
+  std::size_t unread_bytes_ = 0;          // of answers_
+  Clock::time_point write_began_;
+  int unanswered_ = 0;
+  bool greeted_ = false;
+  bool reading_ = false;
+  bool writing_ = false;
+  bool finishing_ = false;
+  bool finished_ = false;
+  bool done_ = false;  // gRPC has forgotten it
+  grpc::Status status_;
+};
+
+struct ExchangeServer::Request::Content {
+  std::shared_ptr<ExchangeConnection> connection;
+  std::shared_ptr<BufferPool> pool;
+  std::shared_ptr<SharedMemory> memory;  // the connection's, if any
+  Frame frame;
+  std::string header;
+  BufferPool::Buffer payload;  // unless it is shared, or there is none
+  BufferPool::Buffer reserved;
+  std::size_t reserved_bytes = 0;
+};
+
+}  // namespace distbelief::comm

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "distbelief/comm/rpc/exchange_bytes.h"
+#include "distbelief/comm/rpc/exchange_connection.h"
+#include "distbelief/comm/rpc/exchange_server.h"
+
+// For the sources of this folder.
+namespace distbelief::comm {
+
+// What the connections of a server share: who is connected, the limits, the counts. Thread safe; calls the
+// handler without holding its lock. Outlives gRPC's use of the connections.
+class ExchangeHub {
+ public:
+  ExchangeHub(ExchangeServer::Options options, ExchangeServer::Handler& handler);
+
+  const ExchangeServer::Options& options() const { return options_; }
+  const std::shared_ptr<BufferPool>& pool() const { return pool_; }
+  ExchangeServer::Handler& handler() { return handler_; }
+
+  // nullptr: too many, or closed.
+  ExchangeConnection* open(grpc::CallbackServerContext& context);
+  void leave(const ExchangeConnection& connection, bool greeted);
+  // Memory to share with one more client; nullptr when the limit does not allow it, or there is none.
+  std::shared_ptr<SharedMemory> share(std::size_t bytes);
+
+  void look();
+  // Finishes all connections; from now on nobody is called gone, and new ones end at once.
+  void close();
+
+  ExchangeServer::Counts counts() const;
+  void count_accepted() { ++accepted_; }
+  void count_turned_away() { ++turned_away_; }
+  void count_dropped() { ++dropped_; }
+  void count_request() { requests_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  const ExchangeServer::Options options_;
+  ExchangeServer::Handler& handler_;
+  const std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
+  const std::shared_ptr<std::atomic<std::size_t>> shared_ = std::make_shared<std::atomic<std::size_t>>(0);
+  std::atomic<std::uint64_t> accepted_ = 0, turned_away_ = 0, dropped_ = 0, requests_ = 0;
+
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<ExchangeConnection>> connections_;
+  std::uint64_t last_connection_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace distbelief::comm

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "distbelief/comm/rpc/control.h"
+#include "distbelief/comm/rpc/exchange_server.h"
+
+// Channels and credentials of the parameter servers' transport. For the sources of this folder.
+namespace distbelief::comm {
+
+// Throws Error(kBadInput) for a target that is neither a Unix socket nor a loopback address.
+void require_loopback(const std::string& target);
+
+std::shared_ptr<grpc::ServerCredentials> exchange_credentials(const ExchangeServer::Options& options);
+void set_exchange_arguments(grpc::ServerBuilder& builder, const ExchangeServer::Options& options);
+
+// A connected Unix socket, waiting until somebody listens there. Throws Error(kUnavailable) at the deadline.
+int connect_socket(const ControlAddress& address, std::chrono::milliseconds deadline);
+// Over a connected socket, which it then owns.
+std::shared_ptr<grpc::Channel> channel_over(int socket, const ControlAddress& address);
+enum class Wire { kTls, kPlain };
+std::shared_ptr<grpc::Channel> channel_to(const ControlAddress& address, Wire wire);
+
+}  // namespace distbelief::comm
