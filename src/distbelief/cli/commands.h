@@ -35,6 +35,7 @@ void add_data(CLI::App& app, const Invocation& invocation, Run& run);  // pack, 
 void add_plan(CLI::App& app, const Invocation& invocation, Run& run);
 void add_measure(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what plan starts
 void add_bench(CLI::App& app, const Invocation& invocation, Run& run);
+void add_bench_exchange(CLI::App& bench, const Invocation& invocation, Run& run);
 void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale, audit
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);
 void add_isa(CLI::App& app, const Invocation& invocation, Run& run);    // hidden: what a host answers

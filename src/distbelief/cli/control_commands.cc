@@ -233,7 +233,7 @@ void add_certs(CLI::App& app, const Invocation&, Run& run) {
   command->callback([=, &run] {
     run = [=] {
       comm::make_certificates(*folder, std::chrono::days(*days));
-      fmt::print("{}: ca, supervisor, worker and operator; keep the .key files to yourself\n", *folder);
+      fmt::print("{}: ca, supervisor, server, worker and operator; keep the .key files to yourself\n", *folder);
       return 0;
     };
   });

@@ -51,7 +51,7 @@ TEST(Certificates, OnlyTheOwnerCanReadKeys) {
   const fs::path folder = scratch.path() / "new" / "certificates";
   make_certificates(folder, days(1));
   EXPECT_EQ(fs::status(folder).permissions(), fs::perms::owner_all);
-  for (const char* name : {"ca.key", "supervisor.key", "worker.key", "operator.key"})
+  for (const char* name : {"ca.key", "supervisor.key", "server.key", "worker.key", "operator.key"})
     EXPECT_EQ(fs::status(folder / name).permissions(), fs::perms::owner_read | fs::perms::owner_write)
         << name;
 }

@@ -110,7 +110,7 @@ void ExchangeClient::State::OnReadDone(bool ok) {
   if (!why.empty()) {
     const std::lock_guard lock(mutex_);
     broken_ = "what it sent cannot be taken: " + why;
-    context_.TryCancel();
+    cancel();
   }
   StartRead(&incoming_);  // the next answer may be received on another thread while this one is copied
   if (call) receive(reader, frame, *call);
@@ -219,7 +219,7 @@ void ExchangeClient::State::settle(Call& call, Lock& lock) {
   lock.lock();
   if (over) return;
   cut();
-  context_.TryCancel();
+  cancel();
   lock.unlock();
   DISTBELIEF_INVARIANT(call.loan->wait_for_end(kLoanDeadline) &&
                        "gRPC kept a payload of an ended connection");

@@ -76,10 +76,11 @@ void ExchangeClient::State::open_channel() {
 void ExchangeClient::State::connect() {
   const auto deadline = ExchangeClock::now() + options_.connect_deadline;
   open_channel();
+  // A channel over a socket of ours is there, or never will be.
   const bool there = socket_ >= 0 ||
                      channel_->WaitForConnected(std::chrono::system_clock::now() + options_.connect_deadline);
-  stub_ = std::make_unique<grpc::GenericStub>(channel_);
-  stub_->PrepareBidiStreamingCall(&context_, kConnectMethod, grpc::StubOptions(), this);
+  grpc::GenericStub(channel_).PrepareBidiStreamingCall(context_.get(), kConnectMethod, grpc::StubOptions(),
+                                                       this);
   greet();
   // Without a connection the stream fails at once and says why: time for that.
   wait_for_welcome(there ? std::max(deadline, ExchangeClock::now() + kWelcomeTime)
@@ -122,7 +123,7 @@ void ExchangeClient::State::wait_for_welcome(ExchangeClock::time_point deadline)
 // The server's certificate is known when its first message is there.
 std::string ExchangeClient::State::accept(MessageReader& reader, const Frame& frame) {
   if (!options_.insecure &&
-      !has_role(*context_.auth_context(), options_.address, options_.address.expected_role))
+      !has_role(*context_->auth_context(), options_.address, options_.address.expected_role))
     return "its certificate is not a server's";
   std::string header(frame.header_bytes, '\0');
   reader.read(std::as_writable_bytes(std::span(header)));
@@ -161,6 +162,7 @@ void ExchangeClient::State::OnDone(const grpc::Status& status) {
     }
     calls_.clear();
     cut();
+    context_.reset();
     ended_ = true;
     changed_.notify_all();
   }
@@ -168,6 +170,10 @@ void ExchangeClient::State::OnDone(const grpc::Status& status) {
   const std::lock_guard lock(mutex_);  // also while notifying: who waited may destroy this
   done_ = true;
   changed_.notify_all();
+}
+
+void ExchangeClient::State::cancel() {
+  if (context_) context_->TryCancel();
 }
 
 void ExchangeClient::State::cut() {
@@ -178,7 +184,7 @@ void ExchangeClient::State::close() {
   Lock lock(mutex_);
   closing_ = true;
   if (!started_ || done_) return;
-  context_.TryCancel();
+  cancel();
   changed_.wait(lock, [&] { return done_; });  // soon: a cancelled call ends
 }
 

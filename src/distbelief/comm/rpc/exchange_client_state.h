@@ -75,14 +75,15 @@ class ExchangeClient::State final : public grpc::ClientBidiReactor<grpc::ByteBuf
   void wait_for_turn(Lock& lock);
   void give_up(Call& call, Lock& lock);
   void settle(Call& call, Lock& lock);  // until gRPC does not have the payload any more
+  void cancel();                        // with mutex_ held: ends the stream, soon
   void cut();                           // with mutex_ held: the connection, at once
   void go_on();                         // with mutex_ held: the next write
 
   const Options options_;
-  int socket_ = -1;  // a copy of a Unix socket's descriptor, to cut it
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<grpc::GenericStub> stub_;
-  grpc::ClientContext context_;
+  int socket_ = -1;                         // a copy of a Unix socket's descriptor, to cut it
+  std::shared_ptr<grpc::Channel> channel_;  // never destroyed on a thread of gRPC: the last one joins them
+  // Until OnDone: what it keeps of messages goes with it.
+  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
   grpc::ByteBuffer incoming_;
   std::unique_ptr<SharedMemory> memory_;
 

@@ -56,7 +56,6 @@ void ExchangeConnection::OnReadDone(bool ok) {
   grpc::ByteBuffer message;
   {
     const std::lock_guard lock(mutex_);
-    reading_ = false;
     if (!ok) return stop(grpc::Status::OK);
     message.Swap(&incoming_);
   }
@@ -66,6 +65,7 @@ void ExchangeConnection::OnReadDone(bool ok) {
   {
     const std::lock_guard lock(mutex_);
     if (!judgement.why.empty()) return drop(judgement.why, judgement.code);
+    reading_ = false;  // not before: a write that ends meanwhile would read on
     read_on();
   }
   if (frame.kind == FrameKind::kRequest) pass_on(reader, frame);

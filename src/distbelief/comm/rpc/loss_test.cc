@@ -5,20 +5,18 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <cstdio>
 #include <set>
 #include <thread>
 
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
+#include "distbelief/comm/rpc/test_process.h"
 #include "distbelief/comm/rpc/test_supervisor.h"
 
 namespace distbelief::comm {
@@ -29,57 +27,6 @@ using std::chrono::seconds;
 
 // Far less than any keepalive or lease: the broken connection itself must tell.
 constexpr milliseconds kAtOnce{3000};
-
-// rpc_test_peer with pipes to its stdin and stdout.
-class Peer {
- public:
-  explicit Peer(std::vector<std::string> arguments) {
-    std::array<int, 2> in{}, out{};
-    if (pipe2(in.data(), O_CLOEXEC) != 0 || pipe2(out.data(), O_CLOEXEC) != 0)
-      throw std::runtime_error("no pipe");
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    arguments.insert(arguments.begin(), DISTBELIEF_RPC_TEST_PEER);
-    std::vector<char*> pointers;
-    for (std::string& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    const int failed = posix_spawn(&pid_, pointers[0], &actions, nullptr, pointers.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    input_ = in[1];
-    output_ = fdopen(out[0], "r");
-    if (failed != 0) throw std::runtime_error("cannot start " + arguments[0]);
-  }
-  ~Peer() {
-    kill_now();
-    ::close(input_);  // ends its child too
-    std::fclose(output_);
-  }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
-
-  pid_t pid() const { return pid_; }
-  std::string line() {
-    std::array<char, 512> text{};
-    if (std::fgets(text.data(), text.size(), output_) == nullptr) return "";
-    std::string result = text.data();
-    return result.substr(0, result.find('\n'));
-  }
-  void kill_now() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-
- private:
-  pid_t pid_ = -1;
-  int input_ = -1;
-  std::FILE* output_ = nullptr;
-};
 
 enum class LossWay { kUnix, kTls };
 
@@ -94,8 +41,8 @@ class Loss : public testing::TestWithParam<LossWay> {
   ControlAddress address(const std::string& target, const std::string& role) const {
     return tls() ? secure_address(target, scratch_.path(), role) : ControlAddress{.target = target};
   }
-  Peer peer(const std::string& role, const std::string& target) const {
-    return tls() ? Peer({role, target, scratch_.path().string()}) : Peer({role, target});
+  TestProcess peer(const std::string& role, const std::string& target) const {
+    return tls() ? TestProcess({role, target, scratch_.path().string()}) : TestProcess({role, target});
   }
 
   ScratchFolder scratch_;
@@ -107,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Loss, testing::Values(LossWay::kUnix, LossWay::kT
 TEST_P(Loss, AKilledWorkerIsLostAtOnce) {
   RecordingHandler handler;
   const ControlServer server(address(listen_target(), "supervisor"), handler);
-  Peer worker = peer("worker", server.target());
+  TestProcess worker = peer("worker", server.target());
   const std::optional<WorkerReport> report = handler.reports.take();
   ASSERT_TRUE(report);
   EXPECT_EQ(report->pid, worker.pid());
@@ -116,7 +63,7 @@ TEST_P(Loss, AKilledWorkerIsLostAtOnce) {
 }
 
 TEST_P(Loss, AKilledSupervisorIsLostAtOnceAlthoughItsChildLives) {
-  Peer supervisor = peer("supervisor", listen_target());
+  TestProcess supervisor = peer("supervisor", listen_target());
   const std::string target = supervisor.line();
   const pid_t child = std::stoi(supervisor.line());
   Mailbox<bool> lost;
@@ -130,7 +77,7 @@ TEST_P(Loss, AKilledSupervisorIsLostAtOnceAlthoughItsChildLives) {
 TEST_P(Loss, AKilledSupervisorsAddressCanBeUsedAgain) {
   std::string target;
   {
-    Peer supervisor = peer("supervisor", listen_target());
+    TestProcess supervisor = peer("supervisor", listen_target());
     target = supervisor.line();
   }
   RecordingHandler handler;

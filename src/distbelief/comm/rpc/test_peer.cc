@@ -1,5 +1,6 @@
-// A process for loss_test to kill: `rpc_test_peer worker|supervisor TARGET [CERTIFICATES]`. It says when it
-// is there (a worker by its report, a supervisor by its target on stdout) and stays until its stdin ends.
+// A process for tests to kill: `rpc_test_peer ROLE TARGET [CERTIFICATES]`; roles are worker, supervisor,
+// exchange_server, exchange_client. It says when it is there (a worker by its report, the others on stdout)
+// and stays until its stdin ends.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
+#include "distbelief/comm/rpc/test_exchange.h"
 #include "distbelief/comm/rpc/test_supervisor.h"
 
 namespace distbelief::comm {
@@ -59,6 +61,33 @@ int be_supervisor(const ControlAddress& address, const char* program) {
   return wait_for_end_of_input();
 }
 
+// Certificates are asked for by the role that they have, a Unix socket shares memory.
+ControlAddress exchange_address(const std::string& target, const std::string& folder,
+                                const std::string& role) {
+  return folder.empty() ? ControlAddress{.target = target} : secure_address(target, folder, role);
+}
+
+int be_exchange_server(const std::string& target, const std::string& folder) {
+  EchoHandler handler;
+  const ExchangeServer server(
+      {.address = exchange_address(target, folder, "server"), .shared_limit = ExchangePlace::kShared},
+      handler);
+  std::printf("%s\n", server.target().c_str());
+  std::fflush(stdout);
+  return wait_for_end_of_input();
+}
+
+// With a request under way.
+int be_exchange_client(const std::string& target, const std::string& folder) {
+  ExchangeClient client(
+      {.address = exchange_address(target, folder, "worker"), .shared_bytes = ExchangePlace::kShared});
+  const std::span<std::byte> shared = client.shared();
+  const ExchangeClient::Pending pending = client.send("keep", shared.first(shared.size() / 8), {});
+  std::printf("%zu\n", shared.size());
+  std::fflush(stdout);
+  return wait_for_end_of_input();
+}
+
 }  // namespace
 }  // namespace distbelief::comm
 
@@ -67,7 +96,10 @@ int main(int count, char** arguments) {
   const std::string role = count > 1 ? arguments[1] : "";
   if (role == "child") return wait_for_end_of_input();
   if (count < 3) return 2;
+  const std::string folder = count > 3 ? arguments[3] : "";
+  if (role == "exchange_server") return be_exchange_server(arguments[2], folder);
+  if (role == "exchange_client") return be_exchange_client(arguments[2], folder);
   ControlAddress address{.target = arguments[2]};
-  if (count > 3) address = secure_address(arguments[2], arguments[3], role);
+  if (!folder.empty()) address = secure_address(arguments[2], folder, role);
   return role == "worker" ? be_worker(address) : be_supervisor(address, arguments[0]);
 }

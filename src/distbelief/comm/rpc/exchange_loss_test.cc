@@ -1,0 +1,101 @@
+// What happens to requests when the other side is suddenly gone.
+#include <gtest/gtest.h>
+
+#include "distbelief/comm/rpc/test_exchange.h"
+#include "distbelief/comm/rpc/test_process.h"
+
+namespace distbelief::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Far less than any keepalive: the broken connection itself must tell.
+constexpr milliseconds kLossDeadline{3000};
+
+ErrorCode failure_of(ExchangeClient::Pending& pending, milliseconds deadline) {
+  try {
+    pending.wait(deadline);
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "it was answered";
+  return ErrorCode::kInternal;
+}
+
+class ExchangeLoss : public testing::TestWithParam<ExchangeWay> {
+ protected:
+  TestProcess process(const std::string& role, const std::string& target) const {
+    if (GetParam() == ExchangeWay::kTls) return TestProcess({role, target, place_.folder().string()});
+    return TestProcess({role, target});
+  }
+
+  const ExchangePlace place_{GetParam()};
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, ExchangeLoss,
+                         testing::Values(ExchangeWay::kUnix, ExchangeWay::kShared, ExchangeWay::kTls),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(ExchangeLoss, AKilledServersRequestsFailAtOnce) {
+  TestProcess server = process("exchange_server", place_.listening());
+  Mailbox<bool> lost;
+  ExchangeClient::Options options = place_.client(server.line());
+  options.on_lost = [&] { lost.put(true); };
+  ExchangeClient client(options);
+  std::vector<std::byte> payload(kMaxPayloadBytes), into(kMaxPayloadBytes);
+  std::vector<ExchangeClient::Pending> pending;
+  for (int i = 0; i < 8; ++i) pending.push_back(client.send("keep", payload, into));
+  server.kill_now();
+  for (ExchangeClient::Pending& each : pending)
+    EXPECT_EQ(failure_of(each, kLossDeadline), ErrorCode::kUnavailable);
+  EXPECT_TRUE(lost.take(kLossDeadline));
+  EXPECT_FALSE(client.connected());
+  std::ranges::fill(client.shared(), std::byte{1});  // still there for us
+}
+
+TEST_P(ExchangeLoss, AKilledServersAddressCanBeUsedAgain) {
+  std::string target;
+  {
+    TestProcess server = process("exchange_server", place_.listening());
+    target = server.line();
+  }
+  EchoHandler handler;
+  ExchangeServer::Options options = place_.server();
+  options.address.target = target;
+  const ExchangeServer next(options, handler);
+  EXPECT_EQ(ExchangeClient(place_.client(target)).send("sum", {}, {}).wait(seconds(20)).header, "0");
+}
+
+TEST_P(ExchangeLoss, AKilledClientIsGoneAtOnceAndItsRequestStaysReadable) {
+  EchoHandler handler;
+  const ExchangeServer server(place_.server(), handler);
+  TestProcess client = process("exchange_client", server.target());
+  std::optional<ExchangeServer::Request> kept = handler.kept.take();
+  ASSERT_TRUE(kept);
+  client.kill_now();
+  EXPECT_EQ(handler.lost.take(kLossDeadline), kept->peer().connection);
+  EXPECT_EQ(EchoHandler::sum(kept->payload()), 0);
+  kept->answer("into nothing");
+}
+
+TEST_P(ExchangeLoss, MemoryLentToAServerThatStandsStillComesBackAtTheDeadline) {
+  TestProcess server = process("exchange_server", place_.listening());
+  ExchangeClient::Options options = place_.client(server.line());
+  options.address.silence = seconds(1);
+  ExchangeClient client(options);
+  ASSERT_EQ(kill(server.pid(), SIGSTOP), 0);
+  {
+    // More than all buffers on the way hold.
+    std::vector<std::vector<std::byte>> payloads(16, std::vector<std::byte>(kMaxPayloadBytes));
+    std::vector<ExchangeClient::Pending> pending;
+    for (const std::vector<std::byte>& payload : payloads) pending.push_back(client.send("sum", payload, {}));
+    const ErrorCode code = failure_of(pending.back(), milliseconds(50));
+    EXPECT_EQ(code, ErrorCode::kTimeout);
+  }
+  // Here the payloads are gone; the sanitizer would see who still reads them.
+  SUCCEED();
+}
+
+}  // namespace
+}  // namespace distbelief::comm
