@@ -1,9 +1,11 @@
+#include <string_view>
 #include <vector>
 
 #include "distbelief/data/cifar.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image/decoder.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/data/s_expressions.h"
 #include "distbelief/data/table_query.h"
 #include "distbelief/data/table_source.h"
 #include "distbelief/data/webdataset.h"
@@ -99,6 +101,17 @@ void text(std::span<const std::uint8_t> input) {
 void tar(std::span<const std::uint8_t> input) {
   const MemoryFile file(input);
   parse_or_refuse([&] { data::index_shards({file.path()}, "label"); });
+}
+
+void tree(std::span<const std::uint8_t> input) {
+  const MemoryFile file(input);
+  parse_or_refuse([&] { data::read_asked_trees(file.path()); });
+  const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
+  parse_or_refuse([&] {
+    const std::vector<data::TreeNode> nodes = data::parse_s_expression(text);
+    std::vector<std::int64_t> numbers(2 * nodes.size());
+    data::write_tree(nodes, data::SyntheticLogic::tokens(), std::int64_t(nodes.size()), numbers.data());
+  });
 }
 
 }  // namespace distbelief::fuzz

@@ -12,17 +12,12 @@ namespace {
 
 using namespace distbelief::fuzz;
 
-constexpr std::pair<const char*, Target> kTargets[] = {{"idx", idx},
-                                                       {"cifar", cifar},
-                                                       {"jpeg", jpeg},
-                                                       {"png", png},
-                                                       {"pnm", pnm},
-                                                       {"csv", csv},
-                                                       {"text", text},
-                                                       {"tar", tar},
-                                                       {"safetensors", safetensors},
-                                                       {"slice", slice},
-                                                       {"slice_index", slice_index},
+constexpr std::pair<const char*, Target> kTargets[] = {{"idx", idx},     {"cifar", cifar},
+                                                       {"jpeg", jpeg},   {"png", png},
+                                                       {"pnm", pnm},     {"csv", csv},
+                                                       {"text", text},   {"tar", tar},
+                                                       {"tree", tree},   {"safetensors", safetensors},
+                                                       {"slice", slice}, {"slice_index", slice_index},
                                                        {"job", job}};
 
 int replay(const std::filesystem::path& folder, Target target) {

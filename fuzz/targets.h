@@ -18,6 +18,7 @@ void pnm(std::span<const std::uint8_t> input);
 void csv(std::span<const std::uint8_t> input);
 void text(std::span<const std::uint8_t> input);
 void tar(std::span<const std::uint8_t> input);
+void tree(std::span<const std::uint8_t> input);
 void slice(std::span<const std::uint8_t> input);
 void slice_index(std::span<const std::uint8_t> input);
 void safetensors(std::span<const std::uint8_t> input);

@@ -13,3 +13,39 @@ def png(width, height, pixels):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
     header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+class Pixels:
+    """The pixels of a PNG file of 8 bits a channel, grey or colour, not interlaced."""
+
+    def __init__(self, file):
+        content, at, packed = file.read_bytes(), 8, b""
+        while at < len(content):
+            size, kind = struct.unpack(">I4s", content[at:at + 8])
+            if kind == b"IHDR":
+                self.width, self.height, depth, colour = struct.unpack(">IIBB", content[at + 8:at + 18])
+                assert (depth, content[at + 20]) == (8, 0) and colour in (0, 2), "not such a file"
+                self.channels = 1 if colour == 0 else 3
+            packed += content[at + 8:at + 8 + size] if kind == b"IDAT" else b""
+            at += size + 12
+        self.rows = self._unfiltered(zlib.decompress(packed))
+
+    def count(self, colour):
+        return sum(row[x:x + self.channels] == colour for row in self.rows for x in range(0, len(row), self.channels))
+
+    def _unfiltered(self, data):
+        size, step = self.width * self.channels, self.channels
+        rows, above = [], bytes(size)
+        for y in range(self.height):
+            kind, row = data[y * (size + 1)], bytearray(data[y * (size + 1) + 1:(y + 1) * (size + 1)])
+            for i in range(size):
+                left, up, corner = (row[i - step], above[i], above[i - step]) if i >= step else (0, above[i], 0)
+                row[i] = (row[i] + (0, left, up, (left + up) // 2, _paeth(left, up, corner))[kind]) % 256
+            rows.append(bytes(row))
+            above = rows[-1]
+        return rows
+
+
+def _paeth(left, up, corner):
+    guess = left + up - corner
+    return min((abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner))[2]

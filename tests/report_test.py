@@ -95,10 +95,21 @@ class BrowserTest(program.ProgramTest):
             kept = (self.scratch / run / "samples.png").read_bytes()
             self.assertEqual(base64.b64decode(sheet), kept)
             self.assertEqual(struct.unpack(">II", kept[16:24]), (8 * 18 - 2, 8 * 18 - 2), "64 images of 16 pixels")
+        self.reconstructions("vae")
         self.distbelief("generate", "vae", "--count", 8, "--out", "more.png")
         self.assertEqual(struct.unpack(">II", (self.scratch / "more.png").read_bytes()[16:24]), (8 * 18 - 2, 16))
         self.distbelief("generate", "vae", "--out", "same.png")
         self.assertEqual((self.scratch / "same.png").read_bytes(), kept, "the run's own seed was 1 too")
+
+    def reconstructions(self, run):
+        shown = self.page(run).figures["reconstructions"]
+        file = self.scratch / run / "reconstructions.png"
+        sheet = file.read_bytes()
+        self.assertEqual(base64.b64decode(re.search(r'data:image/png;base64,([\w+/=]+)', shown).group(1)), sheet)
+        self.assertEqual(struct.unpack(">II", sheet[16:24]), (8 * 18 - 2, 4 * 18 - 2), "16 images and what became of them")
+        file.unlink()
+        self.distbelief("report", run, "--score")
+        self.assertEqual(file.read_bytes(), sheet)
 
     def made_anew(self, page):
         (self.scratch / "run" / "report.html").unlink()

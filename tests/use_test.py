@@ -9,7 +9,7 @@ import textwrap
 
 import program
 import read_safetensors
-from images import png
+from images import Pixels, png
 from program import RESNET
 
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
@@ -170,6 +170,47 @@ class PredictTest(UseTest):
         filled = json.loads(self.distbelief("predict", "hidden", "text:ab[MASK]d", "--json").out)
         self.assertEqual(len(filled[0]["classes"]), 3)
         self.assertIn("write [MASK]", self.distbelief("predict", "hidden", "text:abcd", code=2).err)
+
+    def test_trees_are_asked_by_expression_or_file(self):
+        forms = {"0": ["(and true false)", "(not true)", "(and false (not true))"],
+                 "1": ["(or true false)", "(not false)", "(or false (not false))"]}
+        lines = [f"{label} {form}" for label, some in forms.items() for form in some]
+        (self.scratch / "trees").mkdir()
+        (self.scratch / "trees" / "train.sexp").write_text("\n".join(16 * lines) + "\n")
+        (self.scratch / "trees" / "test.sexp").write_text("\n".join(lines) + "\n")
+        self.train("run", {"model.name": "tree_lstm", "model.width": 16, "data.name": "s_expressions", "data.path": "trees",
+                           "train.batch_size": 16, "train.epochs": 12, "train.optimizer": "adamw", "train.lr": 0.02},
+                   "--workers", 2)
+        (self.scratch / "asked.sexp").write_text("(or true false)\n\n1 (and true false)\n")
+        answers = json.loads(self.distbelief("predict", "run", "tree:(not true)", "asked.sexp", "test:3", "--json").out)
+        self.assertEqual([(answer["input"], answer["classes"][0]["class"]) for answer in answers],
+                         [("tree:(not true)", 0), ("asked.sexp:1", 1), ("asked.sexp:3", 0), ("test:3", 1)])
+        for asked, expected in (("tree:(not", "wants ')' at character 5"), ("text:not", "trees of up to 4 nodes"),
+                                ("tree:(a (b (c (d e))))", "has 5 nodes, the largest for training has 4")):
+            self.assertIn(expected, self.distbelief("predict", "run", asked, code=2).err)
+
+    def test_segmentations_and_reconstructions_are_pictures(self):
+        self.train("pixels", {"model.name": "unet", "model.width": 4, "data.name": "synthetic_shapes", "data.size": 16,
+                              "data.samples": 64, "data.test_samples": 8, "train.batch_size": 8}, "--workers", 2)
+        (self.scratch / "own.png").write_bytes(png(40, 40, bytes(1600)))
+        answers = json.loads(self.distbelief("predict", "pixels", "test:2", "own.png", "--json").out)
+        self.assertEqual([answer["picture"] for answer in answers], ["pixels/predicted/test-2.png", "pixels/predicted/own.png"])
+        for answer in answers:
+            self.assertAlmostEqual(sum(found["share"] for found in answer["classes"]), 1)
+            colours = [bytes.fromhex(found["colour"][1:]) for found in answer["classes"]]
+            pixels = Pixels(self.scratch / answer["picture"])
+            self.assertEqual((pixels.width, pixels.height), (16, 16))
+            for colour, found in zip(colours, answer["classes"]):
+                self.assertEqual(pixels.count(colour), 256 * found["share"])
+        shown = self.distbelief("predict", "pixels", "test:0", "--out", "elsewhere").out
+        self.assertRegex(shown, r"^test:0: elsewhere/test-0.png: \d \(\d+\.\d %\)")
+        self.train("code", {"model.name": "vae", "model.hidden": [16], "model.code": 3, "data.name": "synthetic",
+                            "data.samples": 64, "data.test_samples": 8, "data.height": 12, "data.width": 20,
+                            "train.batch_size": 8, "train.optimizer": "adamw", "train.lr": 0.001}, "--workers", 1)
+        answer = json.loads(self.distbelief("predict", "code", "test:1", "--json").out)[0]
+        self.assertEqual((set(answer), len(answer["code"])), ({"input", "code", "picture"}, 3))
+        pixels = Pixels(self.scratch / answer["picture"])
+        self.assertEqual((pixels.width, pixels.height), (20, 12))
 
     def refusals(self):
         for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "short.pgm', byte 20: damaged PNM: it ends after 20 bytes, its header wants 797"),

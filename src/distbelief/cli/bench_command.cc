@@ -54,18 +54,35 @@ int in_workers(const BenchFlags& flags, const Config& config, const Invocation& 
   });
 }
 
-int bench_step(const BenchFlags& flags, const Invocation& invocation) {
+Job bench_job(const BenchFlags& flags, int workers) {
   Job job{default_job(), {}};
   job.config.model = {flags.model, {}};
   job.config.train.optimizer = {.name = "sgd", .lr = 0.01, .momentum = 0.9};
-  const auto place = cluster::launcher_place();
-  const int workers = place.launched ? place.size : flags.workers;
   job.config.parallel.workers = workers;
   job.config.train.batch_size = flags.batch * workers;
   for (const std::string& assignment : flags.sets) apply_override(job, assignment);
   validate(job);
   check_options(job, "model", "model '" + flags.model + "'", model::find_model(flags.model).options);
   train::resolve_for_workers(job.config, workers);
+  return job;
+}
+
+int bench_network(const BenchFlags& flags, const Invocation& invocation) {
+  pin_or_restart(invocation);
+  torch::set_num_threads(1);
+  const Job job = bench_job(flags, 1);
+  const nlohmann::json result = train::bench_network({job.config, flags.steps, release_unused_memory});
+  if (flags.json)
+    fmt::print("{}\n", result.dump());
+  else
+    fmt::print("{}, batch {}: {:.3f} ms forward and backward (median of {})\n", flags.model, flags.batch,
+               1e3 * result["seconds_median"].get<double>(), flags.steps);
+  return 0;
+}
+
+int bench_step(const BenchFlags& flags, const Invocation& invocation) {
+  const auto place = cluster::launcher_place();
+  const Job job = bench_job(flags, place.launched ? place.size : flags.workers);
   if (job.config.train.batch_size % job.config.parallel.lanes != 0)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("a global batch of {} cannot be dealt evenly to {} lanes; choose --batch "
@@ -109,17 +126,23 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
   command->require_subcommand(1);
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* step = command->add_subcommand("step", "time of a training step on fixed random data");
-  step->add_option("--model", flags->model, "model by name")->capture_default_str();
-  step->add_option("--batch", flags->batch, "samples per worker")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, kMost));
-  step->add_option("--steps", flags->steps, "steps to time")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, kMost));
-  step->add_option("--set", flags->sets, "a key of the job file: --set model.hidden=[2048,2048]")
-      ->take_all()
-      ->allow_extra_args(false);
+  CLI::App* network = command->add_subcommand(
+      "network", "time of a network's forward and backward alone, in one process on one thread");
+  for (CLI::App* each : {step, network}) {
+    each->add_option("--model", flags->model, "model by name")->capture_default_str();
+    each->add_option("--batch", flags->batch, "samples per worker")
+        ->capture_default_str()
+        ->check(CLI::Range(std::int64_t{1}, kMost));
+    each->add_option("--steps", flags->steps, "steps to time")
+        ->capture_default_str()
+        ->check(CLI::Range(std::int64_t{1}, kMost));
+    each->add_option("--set", flags->sets, "a key of the job file: --set model.hidden=[2048,2048]")
+        ->take_all()
+        ->allow_extra_args(false);
+  }
   step->footer("Example:\n  distbelief bench step --model resnet18 --batch 16 --workers 2 --json");
+  network->add_flag("--json", flags->json, "answer as JSON");
+  network->footer("Example:\n  distbelief bench network --model lstm --batch 16 --json");
   CLI::App* allreduce = command->add_subcommand("allreduce", "our allreduce against MPI's and memcpy");
   allreduce->add_option("--sizes", flags->sizes, "bytes, from 4 on")
       ->delimiter(',')
@@ -139,6 +162,8 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
   add_bench_exchange(*command, invocation, run);
   step->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return bench_step(*flags, invocation); }; });
+  network->callback(
+      [=, &invocation, &run] { run = [=, &invocation] { return bench_network(*flags, invocation); }; });
   allreduce->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return bench_allreduce(*flags, invocation); }; });
 }

@@ -11,6 +11,7 @@
 #include "distbelief/data/idx.h"
 #include "distbelief/data/random_access_file.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/data/s_expressions.h"
 #include "distbelief/data/table_field.h"
 #include "distbelief/data/table_query.h"
 #include "distbelief/data/table_source.h"
@@ -19,7 +20,7 @@
 namespace distbelief::cli {
 namespace {
 
-constexpr std::string_view kTest = "test:", kText = "text:", kMask = "[MASK]";
+constexpr std::string_view kTest = "test:", kText = "text:", kTree = "tree:", kMask = "[MASK]";
 constexpr std::uint64_t kMostPromptBytes = std::uint64_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kBadInput, message); }
@@ -28,6 +29,8 @@ constexpr std::uint64_t kMostPromptBytes = std::uint64_t{64} << 20;
 std::string wanted_by(const data::SampleSpec& spec) {
   if (spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3)
     return fmt::format("images {}", distbelief::to_string(spec.input_shape));
+  if (spec.input_type == ElementType::kInt64 && spec.input_shape.size() == 2)
+    return fmt::format("trees of up to {} nodes", spec.input_shape[0]);
   if (spec.input_type == ElementType::kInt64)
     return fmt::format("{} tokens per sample", element_count(spec.input_shape));
   return fmt::format("{} numbers per sample", element_count(spec.input_shape));
@@ -135,7 +138,8 @@ void GivenSamples::read(std::uint64_t index, void* input, void* target) const {
 
 InputReader::InputReader(const DataConfig& config, const data::Source& test, TokenQuestion question)
     : test_(test),
-      question_(question) {
+      question_(question),
+      tree_tokens_(data::tree_tokens(config)) {
   if (config.name == "csv") table_ = data::learn_table(config);
   if (config.name == "text") vocabulary_ = data::learn_vocabulary(config);
   if (config.name == "image_folder" || config.name == "webdataset") {
@@ -149,6 +153,8 @@ InputReader::InputReader(const DataConfig& config, const data::Source& test, Tok
 void InputReader::add(const std::string& input, GivenSamples& samples) const {
   if (input.starts_with(kTest)) return add_test_samples(input, test_, samples);
   if (input.starts_with(kText)) return add_text(input, input.substr(kText.size()), samples);
+  if (input.starts_with(kTree))
+    return add_tree(input, data::parse_s_expression(std::string_view(input).substr(kTree.size())), samples);
   if (!std::filesystem::is_regular_file(input)) refuse(fmt::format("there is no file {}", input));
   add_file(input, samples);
 }
@@ -159,9 +165,10 @@ void InputReader::add_file(const std::string& input, GivenSamples& samples) cons
     return table_ ? add_rows(input, samples) : add_numbers(input, samples);
   if (input.find("idx3-ubyte") != std::string::npos) return add_idx(input, samples);
   if (input.ends_with(".txt")) return add_text_file(input, samples);
+  if (input.ends_with(".sexp")) return add_tree_file(input, samples);
   refuse(
-      fmt::format("{}: wanted is an image (.jpg, .png, .ppm, .pgm), a table (.csv, .tsv), a text (.txt), an "
-                  "IDX file of images, test:N or text:WORDS",
+      fmt::format("{}: wanted is an image (.jpg, .png, .ppm, .pgm), a table (.csv, .tsv), a text (.txt), "
+                  "trees (.sexp), an IDX file of images, test:N, text:WORDS or tree:EXPRESSION",
                   input));
 }
 
@@ -225,6 +232,28 @@ void InputReader::add_text(const std::string& name, const std::string& text, Giv
   }
   tokens.resize(length);
   samples.add(name, tokens.data(), place);
+}
+
+void InputReader::add_tree_file(const std::string& input, GivenSamples& samples) const {
+  for (const data::AskedTree& asked : data::read_asked_trees(input))
+    add_tree(fmt::format("{}:{}", input, asked.line), asked.tree, samples);
+}
+
+void InputReader::add_tree(const std::string& name, const std::vector<data::TreeNode>& tree,
+                           GivenSamples& samples) const {
+  const data::SampleSpec& spec = samples.spec();
+  if (tree_tokens_.empty())
+    refuse(
+        fmt::format("{}: this network takes {}, and was not trained on data set 's_expressions' or "
+                    "'synthetic_logic'",
+                    name, wanted_by(spec)));
+  std::vector<std::int64_t> numbers(std::size_t(element_count(spec.input_shape)));
+  try {
+    data::write_tree(tree, tree_tokens_, spec.input_shape[0], numbers.data());
+  } catch (const Error& error) {
+    refuse(fmt::format("{}: {}", name, error.message()));
+  }
+  samples.add(name, numbers.data());
 }
 
 std::vector<std::int64_t> InputReader::tokens_of(const std::string& name, const std::string& text) const {

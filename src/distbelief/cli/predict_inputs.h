@@ -8,6 +8,7 @@
 #include "distbelief/data/image/decoder.h"
 #include "distbelief/data/source.h"
 #include "distbelief/data/table.h"
+#include "distbelief/data/tree.h"
 #include "distbelief/data/vocabulary.h"
 
 // What `distbelief predict` is given, as samples like those that the network was trained on.
@@ -41,7 +42,8 @@ class GivenSamples final : public data::Source {
 enum class TokenQuestion { kNext, kHidden };
 
 // The way from files to samples that a run's data set takes, and back from numbers to what they stand for. Of
-// tables and texts it is learnt from the training file, which is read. Immutable; any thread may use it.
+// tables, texts and trees it is learnt from the training file, which is read. Immutable; any thread may use
+// it.
 class InputReader {
  public:
   // `test` outlives it.
@@ -49,8 +51,8 @@ class InputReader {
               TokenQuestion question = TokenQuestion::kNext);
 
   // Adds what `input` names: an image (JPEG, PNG, PNM), a table (.csv, .tsv), a text (.txt, or text:WORDS),
-  // an IDX file of images (plain or .gz), or samples of the test set (test:7, test:0-9). Throws
-  // Error(kBadInput) with file and line or byte.
+  // trees (.sexp, or tree:EXPRESSION), an IDX file of images (plain or .gz), or samples of the test set
+  // (test:7, test:0-9). Throws Error(kBadInput) with file and line or byte.
   void add(const std::string& input, GivenSamples& samples) const;
 
   // What class or token `index` is called; empty when it is known by number only.
@@ -64,6 +66,9 @@ class InputReader {
   void add_rows(const std::string& input, GivenSamples& samples) const;
   void add_text_file(const std::string& input, GivenSamples& samples) const;
   void add_text(const std::string& name, const std::string& text, GivenSamples& samples) const;
+  void add_tree_file(const std::string& input, GivenSamples& samples) const;
+  void add_tree(const std::string& name, const std::vector<data::TreeNode>& tree,
+                GivenSamples& samples) const;
   std::vector<std::int64_t> tokens_of(const std::string& name, const std::string& text) const;
 
   const data::Source& test_;
@@ -71,6 +76,7 @@ class InputReader {
   std::optional<data::ImageSettings> images_;  // of data sets of image files
   std::optional<data::TableSchema> table_;
   std::optional<data::Vocabulary> vocabulary_;
+  data::TreeTokens tree_tokens_;  // none: no data set of trees
 };
 
 }  // namespace distbelief::cli

@@ -12,6 +12,7 @@
 #include "distbelief/report/page.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/report/tensorboard.h"
+#include "distbelief/train/generated.h"
 #include "distbelief/train/predictions.h"
 
 namespace distbelief::cli {
@@ -35,10 +36,13 @@ void score(const ReportFlags& flags) {
       test, {.seed = run.job.config.train.seed, .normalize = run.job.config.data.normalize});
   const nlohmann::json found = train::score_predictions(
       *run.job.network, test, maker, {.samples = test.size(), .time = std::chrono::hours(24)});
-  if (found.is_null())
+  if (found.is_null()) {
+    if (train::keep_reconstructions(run.job, *run.job.network, flags.run_dir)) return;
     throw Error(ErrorCode::kBadInput,
-                fmt::format("model '{}' does not give one class per sample; leave --score out",
+                fmt::format("model '{}' neither gives one class per sample nor makes images of images; leave "
+                            "--score out",
                             run.job.config.model.name));
+  }
   report::write_json_atomically(fs::path(flags.run_dir) / "predictions.json", found);
 }
 

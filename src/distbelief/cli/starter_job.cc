@@ -21,6 +21,11 @@ std::string model_section(const data::Finding& finding) {
     case data::FindingKind::kFeatureClasses:
     case data::FindingKind::kFeatureValues:
       return "name = \"mlp\"\nhidden = [64, 32]           # widths of the hidden layers\n";
+    case data::FindingKind::kTrees:
+      return fmt::format(
+          "name = \"tree_lstm\"\ntokens = {}                 # names, and two that stand for none and "
+          "for any other\n",
+          finding.names + 2);
     case data::FindingKind::kImages: break;
   }
   // The convolutional network halves its input twice and wants some pixels left.

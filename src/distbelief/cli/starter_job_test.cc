@@ -31,6 +31,7 @@ TEST(StarterJob, ChoosesAModelForTheKindAndSize) {
   };
   EXPECT_EQ(model(data::FindingKind::kTokens, 0), "gpt");
   EXPECT_EQ(model(data::FindingKind::kFeatureValues, 0), "mlp");
+  EXPECT_EQ(model(data::FindingKind::kTrees, 0), "tree_lstm");
   EXPECT_EQ(model(data::FindingKind::kImages, 64), "cnn");
   EXPECT_EQ(model(data::FindingKind::kImages, 8), "mlp");
 }

@@ -1,7 +1,5 @@
 #include "distbelief/data/environment.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -90,20 +88,16 @@ std::unique_ptr<Environment> make_environment(const std::string& name) {
 }
 
 FirstStates::FirstStates(Part part, const std::string& environment, std::int64_t samples)
-    : part_(part),
-      size_(static_cast<std::uint64_t>(samples)),
+    : GeneratedSource(part, samples),
       environment_(make_environment(environment)) {
   DISTBELIEF_INVARIANT(environment_ != nullptr);
-  if (samples < 1)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} wants at least 1 sample, found {}", environment, samples));
   spec_.input_type = ElementType::kFloat32;
   spec_.input_shape = {std::int64_t(kObserved)};
   spec_.classes = environment_->actions();
 }
 
-void FirstStates::read(std::uint64_t index, void* input, void* target) const {
-  SplitMix64 random(derive_seed({kFirstStateStream, part_ == Part::kTrain ? 0U : 1U, index}));
+void FirstStates::draw(std::uint64_t index, void* input, void* target) const {
+  SplitMix64 random = randomness(kFirstStateStream, index);
   const EnvironmentState state = environment_->first(random);
   std::copy(state.values.begin(), state.values.end(), static_cast<float*>(input));
   *static_cast<std::int64_t*>(target) = 0;

@@ -6,8 +6,7 @@
 #include <string>
 
 #include "distbelief/base/random.h"
-#include "distbelief/data/source.h"
-#include "distbelief/data/synthetic.h"
+#include "distbelief/data/generated_source.h"
 
 // Small worlds to act in. Pure: a step is a function of state and action, all randomness is in the first
 // state.
@@ -39,15 +38,13 @@ std::unique_ptr<Environment> make_environment(const std::string& name);
 
 // First states as samples: one for every episode to be tested, and for every place of a batch to begin with.
 // The classes are the actions; targets are not used.
-class FirstStates : public Source {
+class FirstStates : public GeneratedSource {
  public:
   FirstStates(Part part, const std::string& environment, std::int64_t samples);
-  std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, void* input, void* target) const override;
 
  private:
-  Part part_;
-  std::uint64_t size_;
+  void draw(std::uint64_t index, void* input, void* target) const override;
+
   std::unique_ptr<Environment> environment_;
 };
 

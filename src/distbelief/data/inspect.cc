@@ -10,6 +10,8 @@
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image_folder.h"
 #include "distbelief/data/random_access_file.h"
+#include "distbelief/data/s_expressions.h"
+#include "distbelief/data/slices/packed_source.h"
 #include "distbelief/data/table_source.h"
 #include "distbelief/data/text.h"
 #include "distbelief/data/webdataset.h"
@@ -211,7 +213,49 @@ Finding inspect_text(const fs::path& path) {
   return finding;
 }
 
+Finding inspect_trees(const fs::path& folder) {
+  DataConfig config;
+  config.name = "s_expressions";
+  config.path = folder.string();
+  const DataSet set = open_s_expressions(config, {});
+  Finding finding{.data_set = config.name, .kind = FindingKind::kTrees};
+  finding.samples = set.train->size();
+  finding.names = static_cast<std::int64_t>(tree_tokens(config).size());
+  finding.notes = {fmt::format("{} trees of up to {} nodes with {} different names; {} classes",
+                               finding.samples, set.train->spec().input_shape[0], finding.names,
+                               set.train->spec().classes)};
+  return finding;
+}
+
+// What samples of a packed set are, by their shape and targets.
+FindingKind kind_of(const SampleSpec& spec, const fs::path& path) {
+  const std::size_t sides = spec.input_shape.size();
+  const bool one_class = spec.classes > 0 && spec.target_shape.empty();
+  if (spec.input_type == ElementType::kUint8 && sides == 3 && one_class) return FindingKind::kImages;
+  if (spec.input_type == ElementType::kInt64 && sides == 1 && spec.classes > 0) return FindingKind::kTokens;
+  if (spec.input_type == ElementType::kFloat32 && sides == 1 && (one_class || spec.classes == 0))
+    return one_class ? FindingKind::kFeatureClasses : FindingKind::kFeatureValues;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("'{}' is a packed set of samples {}, for which init knows no model; write a job file "
+                  "with data.name = \"packed\" (examples/jobs has one for every kind of model)",
+                  path.string(), to_string(spec.input_shape)));
+}
+
+Finding inspect_packed(const fs::path& path) {
+  const SliceIndex index = read_slice_index(path.string());
+  Finding finding{.data_set = "packed", .kind = kind_of(index.spec, path)};
+  finding.samples = index.train.samples;
+  if (finding.kind == FindingKind::kImages)
+    finding.side = std::min(index.spec.input_shape[1], index.spec.input_shape[2]);
+  finding.notes = {fmt::format("packed slices of {}: {} samples {} to train on, {} to test on", index.origin,
+                               index.train.samples, to_string(index.spec.input_shape), index.test.samples)};
+  return finding;
+}
+
 Finding inspect_folder(const fs::path& path) {
+  if (fs::exists(path / kIndexName)) return inspect_packed(path);
+  if (fs::exists(path / "train.sexp")) return inspect_trees(path);
   if (has_idx(path)) return inspect_idx(path);
   if (has_cifar10(path)) return inspect_cifar("cifar10");
   if (has_cifar100(path)) return inspect_cifar("cifar100");

@@ -9,7 +9,7 @@
 
 namespace distbelief::data {
 
-enum class FindingKind { kImages, kTokens, kFeatureClasses, kFeatureValues };
+enum class FindingKind { kImages, kTokens, kFeatureClasses, kFeatureValues, kTrees };
 
 // What a file or folder seems to hold: enough to write a job for it.
 struct Finding {
@@ -18,6 +18,7 @@ struct Finding {
   OptionMap options{};               // of the data set, where its defaults do not fit
   std::vector<std::string> notes{};  // for people: what was seen, and what was chosen because of it
   std::int64_t side = 0;             // images: pixels of a sample
+  std::int64_t names = 0;            // trees: different names of nodes
   std::uint64_t samples = 0;         // about, to train on
 };
 

@@ -7,6 +7,7 @@
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/data/image/written_images.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/data/slices/pack.h"
 
 namespace distbelief::data {
 namespace {
@@ -43,6 +44,35 @@ TEST_F(Inspect, KnowsATableOfClasses) {
   EXPECT_EQ(option<std::string>(finding.options, "target"), "label");
   EXPECT_EQ(option<std::string>(finding.options, "ignore"), "id,note");
   EXPECT_EQ(opened(finding, path).train->spec().input_shape, Shape{1});
+}
+
+TEST_F(Inspect, KnowsTrees) {
+  file("trees/train.sexp", "0 (a b)\n1 (c (a b))\n0 b\n");
+  file("trees/test.sexp", "1 (a b)\n");
+  const Finding finding = inspect(folder_.path() / "trees");
+  EXPECT_EQ(finding.data_set, "s_expressions");
+  EXPECT_EQ(finding.kind, FindingKind::kTrees);
+  EXPECT_EQ(finding.names, 3);
+  EXPECT_EQ(finding.samples, 3U);
+  EXPECT_EQ(opened(finding, folder_.path() / "trees").train->spec().input_shape, (Shape{3, 2}));
+}
+
+TEST_F(Inspect, KnowsWhatWasPacked) {
+  const auto packed = [&](const std::string& name) {
+    DataConfig config;
+    config.name = name;
+    config.options = {{"samples", std::int64_t{40}}, {"test_samples", std::int64_t{10}}};
+    pack(open_data_set(config), {.folder = folder_.path() / name, .origin = name, .progress = {}});
+    const Finding finding = inspect(folder_.path() / name);
+    EXPECT_EQ(finding.data_set, "packed");
+    EXPECT_EQ(finding.samples, 40U);
+    EXPECT_EQ(opened(finding, folder_.path() / name).test->size(), 10U);
+    return finding;
+  };
+  EXPECT_EQ(packed("synthetic").side, 28);
+  EXPECT_EQ(packed("synthetic_tokens").kind, FindingKind::kTokens);
+  EXPECT_EQ(packed("synthetic_table").kind, FindingKind::kFeatureClasses);
+  EXPECT_PRED_FORMAT2(IsSubstring, "init knows no model", refusal([&] { packed("synthetic_shapes"); }));
 }
 
 TEST_F(Inspect, KnowsATableOfValues) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string_view>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
@@ -15,7 +14,6 @@ namespace {
 
 constexpr int kGridSide = 4;
 constexpr int kOne = 256;  // 1 in the fixed-point arithmetic of the patterns
-constexpr std::int64_t kMostGenerated = std::int64_t{1} << 62;
 constexpr std::int64_t kMostSide = 1 << 14;
 constexpr std::int64_t kMostSampleBytes = 1 << 28;
 constexpr std::int64_t kMostLength = 1 << 20;
@@ -30,23 +28,13 @@ constexpr std::uint64_t kTokenStream = 3;
 
 using PatternGrid = std::array<std::array<int, kGridSide>, kGridSide>;
 
-std::uint64_t number_of(Part part) { return part == Part::kTrain ? 0 : 1; }
-
-void check_range(std::string_view name, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return;
-  throw Error(ErrorCode::kBadInput,
-              fmt::format("option '{}' of a generated data set must be {} to {}, it is {}", name, least, most,
-                          value));
-}
-
 void check(const SyntheticImages::Options& options) {
-  check_range("samples", options.samples, 1, kMostGenerated);
-  check_range("channels", options.channels, 1, kMostSide);
-  check_range("height", options.height, 1, kMostSide);
-  check_range("width", options.width, 1, kMostSide);
-  check_range("classes", options.classes, 2, kMostTokens);
-  check_range("channels * height * width", options.channels * options.height * options.width, 1,
-              kMostSampleBytes);
+  check_generated("channels", options.channels, 1, kMostSide);
+  check_generated("height", options.height, 1, kMostSide);
+  check_generated("width", options.width, 1, kMostSide);
+  check_generated("classes", options.classes, 2, kMostTokens);
+  check_generated("channels * height * width", options.channels * options.height * options.width, 1,
+                  kMostSampleBytes);
   if (!(options.noise >= 0.0 && options.noise <= 1.0)) {
     throw Error(
         ErrorCode::kBadInput,
@@ -67,9 +55,8 @@ int blend(int from, int to, int fraction) { return (from * (kOne - fraction) + t
 
 }  // namespace
 
-SyntheticImages::SyntheticImages(Part part, const Options& options) : part_(part) {
+SyntheticImages::SyntheticImages(Part part, const Options& options) : GeneratedSource(part, options.samples) {
   check(options);
-  size_ = static_cast<std::uint64_t>(options.samples);
   noise_amplitude_ = static_cast<int>(std::lround(options.noise * 255.0));
   rows_ = grid_positions(options.height);
   columns_ = grid_positions(options.width);
@@ -90,12 +77,11 @@ std::vector<SyntheticImages::GridPosition> SyntheticImages::grid_positions(std::
   return positions;
 }
 
-void SyntheticImages::read(std::uint64_t index, void* input, void* target) const {
-  DISTBELIEF_INVARIANT(index < size_);
+void SyntheticImages::draw(std::uint64_t index, void* input, void* target) const {
   const std::uint64_t label = index % static_cast<std::uint64_t>(spec_.classes);
   *static_cast<std::int64_t*>(target) = static_cast<std::int64_t>(label);
   auto* pixel = static_cast<std::uint8_t*>(input);
-  SplitMix64 noise(derive_seed({kNoiseStream, number_of(part_), index}));
+  SplitMix64 noise = randomness(kNoiseStream, index);
   for (std::int64_t channel = 0; channel < spec_.input_shape[0]; ++channel) {
     const PatternGrid grid = pattern_grid(label, static_cast<std::uint64_t>(channel));
     for (const GridPosition& row : rows_) {
@@ -114,11 +100,9 @@ void SyntheticImages::read(std::uint64_t index, void* input, void* target) const
   }
 }
 
-SyntheticTokens::SyntheticTokens(Part part, const Options& options) : part_(part) {
-  check_range("samples", options.samples, 1, kMostGenerated);
-  check_range("length", options.length, 1, kMostLength);
-  check_range("vocabulary", options.vocabulary, 2, kMostTokens);
-  size_ = static_cast<std::uint64_t>(options.samples);
+SyntheticTokens::SyntheticTokens(Part part, const Options& options) : GeneratedSource(part, options.samples) {
+  check_generated("length", options.length, 1, kMostLength);
+  check_generated("vocabulary", options.vocabulary, 2, kMostTokens);
   length_ = static_cast<std::uint64_t>(options.length);
   vocabulary_ = static_cast<std::uint64_t>(options.vocabulary);
   spec_.input_type = ElementType::kInt64;
@@ -127,9 +111,8 @@ SyntheticTokens::SyntheticTokens(Part part, const Options& options) : part_(part
   spec_.classes = options.vocabulary;
 }
 
-void SyntheticTokens::read(std::uint64_t index, void* input, void* target) const {
-  DISTBELIEF_INVARIANT(index < size_);
-  SplitMix64 random(derive_seed({kTokenStream, number_of(part_), index}));
+void SyntheticTokens::draw(std::uint64_t index, void* input, void* target) const {
+  SplitMix64 random = randomness(kTokenStream, index);
   auto* tokens = static_cast<std::int64_t*>(input);
   auto* next = static_cast<std::int64_t*>(target);
   const std::uint64_t stride = 1 + random.below(std::min(kMostStride, vocabulary_));

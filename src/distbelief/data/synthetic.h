@@ -3,17 +3,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "distbelief/data/source.h"
+#include "distbelief/data/generated_source.h"
 
-// Data that needs no files: every sample is computed from its index, in integer arithmetic, so it is the
-// same on every machine and takes no memory however many there are.
+// Generated in integer arithmetic: the same bits on every machine.
 namespace distbelief::data {
 
-// The two parts of a generated set: the same classes or grammar, other samples.
-enum class Part { kTrain, kTest };
-
 // Images of class index % classes: a smooth pattern that belongs to the class, and noise of the sample.
-class SyntheticImages : public Source {
+class SyntheticImages : public GeneratedSource {
  public:
   struct Options {
     std::int64_t samples = 60'000;
@@ -26,9 +22,6 @@ class SyntheticImages : public Source {
   // Throws Error(kBadInput) for options outside their range.
   SyntheticImages(Part part, const Options& options);
 
-  std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, void* input, void* target) const override;
-
  private:
   // Where a row or column lies on the coarse grid that a pattern is drawn from: cell and 256ths beyond it.
   struct GridPosition {
@@ -36,9 +29,8 @@ class SyntheticImages : public Source {
     int fraction;
   };
   static std::vector<GridPosition> grid_positions(std::int64_t count);
+  void draw(std::uint64_t index, void* input, void* target) const override;
 
-  Part part_;
-  std::uint64_t size_;
   int noise_amplitude_;  // in pixel values
   std::vector<GridPosition> rows_;
   std::vector<GridPosition> columns_;
@@ -46,7 +38,7 @@ class SyntheticImages : public Source {
 
 // Token sequences that climb by a stride of their own and now and then jump. The target is the next token:
 // it can be told from the two before it, not from one, so a model has to look back.
-class SyntheticTokens : public Source {
+class SyntheticTokens : public GeneratedSource {
  public:
   struct Options {
     std::int64_t samples = 10'000;
@@ -56,12 +48,9 @@ class SyntheticTokens : public Source {
   // Throws Error(kBadInput) for options outside their range.
   SyntheticTokens(Part part, const Options& options);
 
-  std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, void* input, void* target) const override;
-
  private:
-  Part part_;
-  std::uint64_t size_;
+  void draw(std::uint64_t index, void* input, void* target) const override;
+
   std::uint64_t length_;
   std::uint64_t vocabulary_;
 };

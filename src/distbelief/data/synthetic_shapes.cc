@@ -43,17 +43,14 @@ ShapeOnImage draw_shape(SplitMix64& random, std::int64_t side) {
 }  // namespace
 
 SyntheticShapes::SyntheticShapes(Part part, const Options& options)
-    : part_(part),
-      size_(static_cast<std::uint64_t>(options.samples)),
+    : GeneratedSource(part, options.samples),
       side_(options.size),
       noise_amplitude_(static_cast<int>(std::lround(options.noise * 255.0))) {
-  if (options.samples < 1 || options.size < 8 || options.size > 4096 || !(options.noise >= 0) ||
-      options.noise > 1)
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("synthetic_shapes wants at least 1 sample, a size of 8 to 4096 and noise of 0 to 1, "
-                    "found {}, {} and {}",
-                    options.samples, options.size, options.noise));
+  if (options.size < 8 || options.size > 4096 || !(options.noise >= 0) || options.noise > 1)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("synthetic_shapes wants a size of 8 to 4096 and noise of 0 to 1, "
+                            "found {} and {}",
+                            options.size, options.noise));
   spec_.input_shape = {1, side_, side_};
   spec_.target_shape = {side_, side_};
   spec_.classes = kKinds + 1;
@@ -61,9 +58,8 @@ SyntheticShapes::SyntheticShapes(Part part, const Options& options)
   spec_.deviation = {0.25F};
 }
 
-void SyntheticShapes::read(std::uint64_t index, void* input, void* target) const {
-  DISTBELIEF_INVARIANT(index < size_);
-  SplitMix64 random(derive_seed({kShapeStream, part_ == Part::kTrain ? 0U : 1U, index}));
+void SyntheticShapes::draw(std::uint64_t index, void* input, void* target) const {
+  SplitMix64 random = randomness(kShapeStream, index);
   auto* pixels = static_cast<std::uint8_t*>(input);
   auto* labels = static_cast<std::int64_t*>(target);
   const int ground = static_cast<int>(random.below(96));

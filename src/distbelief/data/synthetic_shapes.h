@@ -1,14 +1,13 @@
 #pragma once
 
-#include "distbelief/data/source.h"
-#include "distbelief/data/synthetic.h"
+#include "distbelief/data/generated_source.h"
 
 namespace distbelief::data {
 
 // Grey images of discs, squares and triangles of several sizes and greys on a noisy ground; the target is the
 // class of every pixel: 0 ground, 1 disc, 2 square, 3 triangle. Later shapes lie on earlier ones. Computed
 // from the index in whole numbers.
-class SyntheticShapes : public Source {
+class SyntheticShapes : public GeneratedSource {
  public:
   struct Options {
     std::int64_t samples = 10'000;
@@ -18,12 +17,9 @@ class SyntheticShapes : public Source {
   // Throws Error(kBadInput) for options outside their range.
   SyntheticShapes(Part part, const Options& options);
 
-  std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, void* input, void* target) const override;
-
  private:
-  Part part_;
-  std::uint64_t size_;
+  void draw(std::uint64_t index, void* input, void* target) const override;
+
   std::int64_t side_;
   int noise_amplitude_;
 };

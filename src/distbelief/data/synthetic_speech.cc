@@ -18,21 +18,21 @@ constexpr std::int64_t kFramesPerSymbol = 8;         // the most that one takes
 
 void check_speech(const SyntheticSpeech::Options& options) {
   const std::int64_t least = kFramesPerSymbol * SyntheticSpeech::kMostSymbols;
-  if (options.samples >= 1 && options.frames >= least && options.bands >= 1 && options.symbols >= 2 &&
-      options.symbols <= 1000 && options.noise >= 0)
+  if (options.frames >= least && options.bands >= 1 && options.symbols >= 2 && options.symbols <= 1000 &&
+      options.noise >= 0)
     return;
-  throw Error(
-      ErrorCode::kBadInput,
-      fmt::format("synthetic_speech wants at least 1 sample, {} frames, 1 band, 2 to 1000 symbols and noise "
-                  "of 0 or more, found {}, {}, {}, {} and {}",
-                  least, options.samples, options.frames, options.bands, options.symbols, options.noise));
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("synthetic_speech wants at least {} frames, 1 band, 2 to 1000 symbols and noise "
+                          "of 0 or more, found {}, {}, {} and {}",
+                          least, options.frames, options.bands, options.symbols, options.noise));
 }
 
 }  // namespace
 
-SyntheticSpeech::SyntheticSpeech(Part part, const Options& options) : part_(part), options_(options) {
+SyntheticSpeech::SyntheticSpeech(Part part, const Options& options)
+    : GeneratedSource(part, options.samples),
+      options_(options) {
   check_speech(options);
-  size_ = static_cast<std::uint64_t>(options.samples);
   spectra_.assign(static_cast<std::size_t>((options.symbols + 1) * options.bands), 0.0F);
   SplitMix64 random(derive_seed({kSpectrumStream}));
   for (auto value = spectra_.begin() + options.bands; value != spectra_.end(); ++value)
@@ -43,9 +43,8 @@ SyntheticSpeech::SyntheticSpeech(Part part, const Options& options) : part_(part
   spec_.classes = options.symbols + 1;
 }
 
-void SyntheticSpeech::read(std::uint64_t index, void* input, void* target) const {
-  DISTBELIEF_INVARIANT(index < size_);
-  SplitMix64 random(derive_seed({kSpeechStream, part_ == Part::kTrain ? 0U : 1U, index}));
+void SyntheticSpeech::draw(std::uint64_t index, void* input, void* target) const {
+  SplitMix64 random = randomness(kSpeechStream, index);
   auto* symbols = static_cast<std::int64_t*>(target);
   std::fill_n(symbols, kMostSymbols, std::int64_t{0});
   std::vector<std::int64_t> said(static_cast<std::size_t>(options_.frames), 0);

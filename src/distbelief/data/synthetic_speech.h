@@ -1,7 +1,6 @@
 #pragma once
 
-#include "distbelief/data/source.h"
-#include "distbelief/data/synthetic.h"
+#include "distbelief/data/generated_source.h"
 
 namespace distbelief::data {
 
@@ -9,7 +8,7 @@ namespace distbelief::data {
 // none or some of silence; all frames have noise. Input [frames, bands]. The target is the symbols in order,
 // from 1 on, and then zeros: where they lie in time is not told. Symbols may be said twice in a row, then
 // with silence between.
-class SyntheticSpeech : public Source {
+class SyntheticSpeech : public GeneratedSource {
  public:
   struct Options {
     std::int64_t samples = 4'000;
@@ -22,12 +21,9 @@ class SyntheticSpeech : public Source {
   // Throws Error(kBadInput) for options outside their range.
   SyntheticSpeech(Part part, const Options& options);
 
-  std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, void* input, void* target) const override;
-
  private:
-  Part part_;
-  std::uint64_t size_;
+  void draw(std::uint64_t index, void* input, void* target) const override;
+
   Options options_;
   std::vector<float> spectra_;  // of silence and each symbol
 };

@@ -18,21 +18,21 @@ constexpr double kProduct = 2.0;  // weight of the product of the first two numb
 double signed_unit(SplitMix64& random) { return 2.0 * random.uniform() - 1.0; }
 
 void check_table(const SyntheticTable::Options& options) {
-  if (options.samples >= 1 && options.numbers >= 3 && options.numbers <= kMostColumns &&
-      options.categories >= 2 && options.categories <= kMostColumns && options.noise >= 0)
+  if (options.numbers >= 3 && options.numbers <= kMostColumns && options.categories >= 2 &&
+      options.categories <= kMostColumns && options.noise >= 0)
     return;
-  throw Error(
-      ErrorCode::kBadInput,
-      fmt::format("synthetic_table wants at least 1 sample, 3 numbers, 2 categories and noise of 0 or "
-                  "more, found {}, {}, {} and {}",
-                  options.samples, options.numbers, options.categories, options.noise));
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("synthetic_table wants at least 3 numbers, 2 categories and noise of 0 or "
+                          "more, found {}, {} and {}",
+                          options.numbers, options.categories, options.noise));
 }
 
 }  // namespace
 
-SyntheticTable::SyntheticTable(Part part, const Options& options) : part_(part), options_(options) {
+SyntheticTable::SyntheticTable(Part part, const Options& options)
+    : GeneratedSource(part, options.samples),
+      options_(options) {
   check_table(options);
-  size_ = static_cast<std::uint64_t>(options.samples);
   SplitMix64 rule(derive_seed({kRuleStream}));
   for (std::int64_t i = 0; i < options.numbers; ++i) weights_.push_back(0.5 * signed_unit(rule));
   for (std::int64_t i = 0; i < options.categories; ++i) effects_.push_back(signed_unit(rule));
@@ -44,9 +44,8 @@ SyntheticTable::SyntheticTable(Part part, const Options& options) : part_(part),
     spec_.target_type = ElementType::kFloat32;
 }
 
-void SyntheticTable::read(std::uint64_t index, void* input, void* target) const {
-  DISTBELIEF_INVARIANT(index < size_);
-  SplitMix64 random(derive_seed({kTableStream, part_ == Part::kTrain ? 0U : 1U, index}));
+void SyntheticTable::draw(std::uint64_t index, void* input, void* target) const {
+  SplitMix64 random = randomness(kTableStream, index);
   auto* row = static_cast<float*>(input);
   double risk = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {

@@ -1,14 +1,13 @@
 #pragma once
 
-#include "distbelief/data/source.h"
-#include "distbelief/data/synthetic.h"
+#include "distbelief/data/generated_source.h"
 
 namespace distbelief::data {
 
 // Rows of a made-up table of credit applications: numbers in [-1, 1] and a category as 0s and a 1. The risk
 // is a sum of the numbers, of the product of the first two, and of an effect of the category that turns with
 // the sign of the third; it has noise. The target is the risk, or whether it is above 0.
-class SyntheticTable : public Source {
+class SyntheticTable : public GeneratedSource {
  public:
   enum class Target { kClass, kValue };
   struct Options {
@@ -21,12 +20,9 @@ class SyntheticTable : public Source {
   // Throws Error(kBadInput) for options outside their range.
   SyntheticTable(Part part, const Options& options);
 
-  std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, void* input, void* target) const override;
-
  private:
-  Part part_;
-  std::uint64_t size_;
+  void draw(std::uint64_t index, void* input, void* target) const override;
+
   Options options_;
   std::vector<double> weights_;  // of the numbers
   std::vector<double> effects_;  // of the categories

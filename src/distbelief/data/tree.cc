@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
@@ -14,7 +13,6 @@ namespace {
 
 constexpr std::uint64_t kLogicStream = 9;
 constexpr std::size_t kMostDepth = 1000;
-constexpr std::int64_t kMostNodes = 4096;
 
 // Reads one expression; the stack of a deep one is bounded.
 class TreeParser {
@@ -74,12 +72,6 @@ class TreeParser {
   std::vector<TreeNode> nodes_;
 };
 
-const std::map<std::string, std::int64_t>& logic_tokens() {
-  static const std::map<std::string, std::int64_t> tokens = {{"true", 1}, {"false", 2}, {"not", 3},
-                                                             {"and", 4},  {"or", 5},    {"xor", 6}};
-  return tokens;
-}
-
 struct Formula {
   std::string text;
   bool value = false;
@@ -103,68 +95,12 @@ Formula draw_formula(SplitMix64& random, std::int64_t nodes) {
   return {fmt::format("({} {} {})", names[which], left.text, right.text), values[which]};
 }
 
-struct LabelledTree {
-  std::vector<TreeNode> tree;
-  std::int64_t label = 0;
-};
-
-std::vector<LabelledTree> read_trees(const std::string& file) {
-  std::ifstream in(file);
-  if (!in)
-    throw Error(
-        ErrorCode::kUnavailable,
-        fmt::format("{} cannot be read; data.path must be a folder with train.sexp and test.sexp", file));
-  std::vector<LabelledTree> trees;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(in, line); ++number) {
-    if (line.empty()) continue;
-    try {
-      std::size_t used = 0;
-      const std::int64_t label = std::stoll(line, &used);
-      if (label < 0 || label > kMostNodes)
-        throw Error(ErrorCode::kBadInput, "a label must be from 0 to 4096");
-      trees.push_back({parse_s_expression(std::string_view(line).substr(used)), label});
-    } catch (const std::logic_error&) {
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("{}, line {}: wants a label and an expression", file, number));
-    } catch (const Error& error) {
-      throw Error(ErrorCode::kBadInput, fmt::format("{}, line {}: {}", file, number, error.message()));
-    }
-  }
-  return trees;
-}
-
-class TreeSource final : public Source {
- public:
-  struct Reading {
-    std::map<std::string, std::int64_t> tokens;
-    std::int64_t nodes = 1;
-    std::int64_t labels = 2;
-  };
-  TreeSource(std::vector<LabelledTree> trees, const Reading& reading)
-      : trees_(std::move(trees)),
-        reading_(reading) {
-    spec_.input_type = ElementType::kInt64;
-    spec_.input_shape = {reading.nodes, 2};
-    spec_.classes = reading.labels;
-  }
-  std::uint64_t size() const override { return trees_.size(); }
-  void read(std::uint64_t index, void* input, void* target) const override {
-    write_tree(trees_[index].tree, reading_.tokens, reading_.nodes, static_cast<std::int64_t*>(input));
-    *static_cast<std::int64_t*>(target) = trees_[index].label;
-  }
-
- private:
-  std::vector<LabelledTree> trees_;
-  Reading reading_;
-};
-
 }  // namespace
 
 std::vector<TreeNode> parse_s_expression(std::string_view text) { return TreeParser(text).parse(); }
 
-void write_tree(const std::vector<TreeNode>& tree, const std::map<std::string, std::int64_t>& tokens,
-                std::int64_t nodes, std::int64_t* out) {
+void write_tree(const std::vector<TreeNode>& tree, const TreeTokens& tokens, std::int64_t nodes,
+                std::int64_t* out) {
   const std::int64_t empty = nodes - std::int64_t(tree.size());
   if (empty < 0)
     throw Error(ErrorCode::kBadInput,
@@ -180,53 +116,32 @@ void write_tree(const std::vector<TreeNode>& tree, const std::map<std::string, s
   }
 }
 
+const TreeTokens& SyntheticLogic::tokens() {
+  static const TreeTokens tokens = {{"true", 1}, {"false", 2}, {"not", 3}, {"and", 4}, {"or", 5}, {"xor", 6}};
+  return tokens;
+}
+
 SyntheticLogic::SyntheticLogic(Part part, const Options& options)
-    : part_(part),
-      size_(static_cast<std::uint64_t>(options.samples)),
+    : GeneratedSource(part, options.samples),
       nodes_(options.nodes) {
-  if (options.samples < 1 || options.nodes < 1 || options.nodes > 255)
+  if (options.nodes < 1 || options.nodes > 255)
     throw Error(ErrorCode::kBadInput,
-                fmt::format("synthetic_logic wants at least 1 sample and 1 to 255 nodes, found {} and {}",
-                            options.samples, options.nodes));
+                fmt::format("synthetic_logic wants 1 to 255 nodes, found {}", options.nodes));
   spec_.input_type = ElementType::kInt64;
   spec_.input_shape = {nodes_, 2};
   spec_.classes = 2;
 }
 
 std::string SyntheticLogic::text(std::uint64_t index) const {
-  SplitMix64 random(derive_seed({kLogicStream, part_ == Part::kTrain ? 0U : 1U, index}));
+  SplitMix64 random = randomness(kLogicStream, index);
   return draw_formula(random, std::int64_t(1 + random.below(std::uint64_t(nodes_)))).text;
 }
 
-void SyntheticLogic::read(std::uint64_t index, void* input, void* target) const {
-  DISTBELIEF_INVARIANT(index < size_);
-  SplitMix64 random(derive_seed({kLogicStream, part_ == Part::kTrain ? 0U : 1U, index}));
+void SyntheticLogic::draw(std::uint64_t index, void* input, void* target) const {
+  SplitMix64 random = randomness(kLogicStream, index);
   const Formula formula = draw_formula(random, std::int64_t(1 + random.below(std::uint64_t(nodes_))));
-  write_tree(parse_s_expression(formula.text), logic_tokens(), nodes_, static_cast<std::int64_t*>(input));
+  write_tree(parse_s_expression(formula.text), tokens(), nodes_, static_cast<std::int64_t*>(input));
   *static_cast<std::int64_t*>(target) = formula.value ? 1 : 0;
-}
-
-DataSet open_s_expressions(const DataConfig& config, const OptionMap&) {
-  std::vector<LabelledTree> train = read_trees(config.path + "/train.sexp");
-  std::vector<LabelledTree> test = read_trees(config.path + "/test.sexp");
-  TreeSource::Reading reading;
-  for (const LabelledTree& each : train) {
-    reading.nodes = std::max(reading.nodes, std::int64_t(each.tree.size()));
-    reading.labels = std::max(reading.labels, each.label + 1);
-    for (const TreeNode& node : each.tree) reading.tokens.emplace(node.name, 0);
-  }
-  if (reading.nodes > kMostNodes)
-    throw Error(ErrorCode::kBadInput, fmt::format("{}: a tree has {} nodes, at most {} can be", config.path,
-                                                  reading.nodes, kMostNodes));
-  std::int64_t token = 1;
-  for (auto& [name, number] : reading.tokens) number = token++;
-  for (const LabelledTree& each : test)
-    if (each.label >= reading.labels || std::int64_t(each.tree.size()) > reading.nodes)
-      throw Error(
-          ErrorCode::kBadInput,
-          fmt::format("{}/test.sexp has a label or a tree larger than any of train.sexp", config.path));
-  return {std::make_unique<TreeSource>(std::move(train), reading),
-          std::make_unique<TreeSource>(std::move(test), reading)};
 }
 
 }  // namespace distbelief::data

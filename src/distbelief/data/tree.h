@@ -6,8 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "distbelief/data/source.h"
-#include "distbelief/data/synthetic.h"
+#include "distbelief/data/generated_source.h"
 
 // Trees as samples: nodes with children before their parents and the root last, [nodes, 2] numbers each: what
 // stands at the node, and where its parent is (-1: the root). Shorter trees begin with empty nodes (0, -1).
@@ -22,12 +21,15 @@ struct TreeNode {
 // name, the others are leaves. Throws Error(kBadInput) with the place in the text.
 std::vector<TreeNode> parse_s_expression(std::string_view text);
 
-// Writes a tree of at most `nodes` nodes to `out`, two numbers each.
-void write_tree(const std::vector<TreeNode>& tree, const std::map<std::string, std::int64_t>& tokens,
-                std::int64_t nodes, std::int64_t* out);
+using TreeTokens = std::map<std::string, std::int64_t>;  // names of nodes, numbered from 1 on
+
+// Writes a tree of at most `nodes` nodes to `out`, two numbers each. A name that `tokens` has not gets the
+// number after theirs. Throws Error(kBadInput) for a larger tree.
+void write_tree(const std::vector<TreeNode>& tree, const TreeTokens& tokens, std::int64_t nodes,
+                std::int64_t* out);
 
 // Random formulas of true, false, not, and, or, xor with up to `nodes` nodes; the class is their value.
-class SyntheticLogic : public Source {
+class SyntheticLogic : public GeneratedSource {
  public:
   struct Options {
     std::int64_t samples = 4'000;
@@ -35,20 +37,14 @@ class SyntheticLogic : public Source {
   };
   // Throws Error(kBadInput) for options outside their range.
   SyntheticLogic(Part part, const Options& options);
-
-  std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t index, void* input, void* target) const override;
   std::string text(std::uint64_t index) const;  // as an s-expression
 
+  static const TreeTokens& tokens();
+
  private:
-  Part part_;
-  std::uint64_t size_;
+  void draw(std::uint64_t index, void* input, void* target) const override;
+
   std::int64_t nodes_;
 };
-
-// The trees of a text file: a line "LABEL EXPRESSION" for each, LABEL from 0 on. Tokens and the number of
-// nodes and classes are those of the training file. Names that it does not have become one token of their
-// own.
-DataSet open_s_expressions(const DataConfig& config, const OptionMap& options);
 
 }  // namespace distbelief::data

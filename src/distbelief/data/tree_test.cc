@@ -5,8 +5,10 @@
 #include <fstream>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/refusal.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/data/s_expressions.h"
 #include "distbelief/data/synthetic_speech.h"
 
 namespace distbelief::data {
@@ -82,6 +84,22 @@ TEST(SExpressions, AreReadFromFilesAndRefusedWithLine) {
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("test.sexp, line 1"), std::string::npos) << error.message();
   }
+}
+
+TEST(SExpressions, AreAskedWithOrWithoutLabels) {
+  const ScratchFolder folder;
+  const std::string file = (folder.path() / "asked.sexp").string();
+  std::ofstream(file) << "(a b)\n\n3 (c d e)\r\n7\n-2 word\n12x\n";
+  const std::vector<AskedTree> trees = read_asked_trees(file);
+  ASSERT_EQ(trees.size(), 5U);
+  EXPECT_EQ(trees[0].tree.size(), 2U);
+  EXPECT_EQ(trees[1].tree.back().name, "c");
+  EXPECT_EQ(trees[1].line, 3);
+  EXPECT_EQ(trees[2].tree.back().name, "7") << "a number alone is a leaf";
+  EXPECT_EQ(trees[3].tree.back().name, "word");
+  EXPECT_EQ(trees[4].tree.back().name, "12x");
+  std::ofstream(file) << "(a b)\n(a\n";
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "asked.sexp, line 2", refusal([&] { read_asked_trees(file); }));
 }
 
 TEST(SyntheticSpeech, SaysItsSymbolsInOrderWithSilenceBetweenTwins) {

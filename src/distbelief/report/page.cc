@@ -131,12 +131,20 @@ std::string header(const PageContent& content) {
       short_time(history.end() - history.begin()));
 }
 
-// Of a generator: what it draws.
-std::string generated_part(const std::string& png) {
+// A sheet of images that the network has made, or nothing.
+std::string sheet(const char* id, const char* caption, const std::string& png) {
   if (!png.starts_with("\x89PNG")) return "";
-  return R"(<h2>Samples</h2><figure id="generated"><figcaption>What the network draws from noise</figcaption>)"
-         R"(<img class="sheet" alt="images that the network has generated" src="data:image/png;base64,)" +
-         base64(png) + R"("></figure>)";
+  return fmt::format(
+      R"(<figure id="{}"><figcaption>{}</figcaption><img class="sheet" alt="{}" src="data:image/png;base64,{}"></figure>)",
+      id, caption, caption, base64(png));
+}
+
+std::string picture_parts(const PageContent& content) {
+  const std::string sheets =
+      sheet("generated", "What the network draws from noise", content.samples) +
+      sheet("reconstructions", "Test images, and below each what the network makes of its code",
+            content.reconstructions);
+  return sheets.empty() ? "" : "<h2>Samples</h2>" + sheets;
 }
 
 std::string details_of_job(const std::string& job) {
@@ -185,7 +193,7 @@ std::string render_page(const PageContent& content) {
                  .marks = by_step});
   out += time_charts(history, marks_by_time(events, history.begin()));
   out += worker_balance(content.summary) + "</div>";
-  out += prediction_parts(content.predictions) + generated_part(content.samples);
+  out += prediction_parts(content.predictions) + picture_parts(content);
   out += event_table(events, history) + details_of_job(content.job);
   return out + "</main><script>" + kPageScript + "</script></body></html>\n";
 }
@@ -202,6 +210,7 @@ void write_page(const std::filesystem::path& run_dir, const RunHistory& history,
        .predictions = predictions,
        .job = read_text(run_dir / "job.toml", kLongestJob),
        .samples = read_text(run_dir / "samples.png", kLargestSheet),
+       .reconstructions = read_text(run_dir / "reconstructions.png", kLargestSheet),
        .refresh_seconds = refresh_seconds});
   const std::string_view pieces[] = {page};
   write_atomically(run_dir / "report.html", pieces);

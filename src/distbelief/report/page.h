@@ -16,6 +16,7 @@ struct PageContent {
   const nlohmann::json& predictions;  // predictions.json
   std::string job;                    // the text of job.toml
   std::string samples{};              // samples.png: what a generator draws
+  std::string reconstructions{};      // reconstructions.png: what an autoencoder makes of test images
   double refresh_seconds = 0;         // more than 0: the run goes on, and the page is loaded anew so often
 
   bool goes_on() const { return refresh_seconds > 0 || history.goes_on(); }

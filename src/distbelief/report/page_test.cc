@@ -103,6 +103,16 @@ TEST(Page, ShowsWhatAGeneratorDraws) {
   EXPECT_EQ(read_text(scratch.path() / "report.html").find(R"(<figure id="generated">)"), std::string::npos);
 }
 
+TEST(Page, ShowsWhatAnAutoencoderMakesOfImages) {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.path() / "reconstructions.png") << "\x89PNG and so on";
+  write_page(scratch.path(), RunHistory(scratch.path()), 0);
+  const std::string page = read_text(scratch.path() / "report.html");
+  EXPECT_NE(page.find(R"(<figure id="reconstructions">)"), std::string::npos);
+  EXPECT_NE(page.find("data:image/png;base64,iVBORyBhbmQgc28gb24="), std::string::npos);
+  EXPECT_EQ(page.find(R"(<figure id="generated">)"), std::string::npos);
+}
+
 TEST(PageWriter, WritesWhileTheRunGoesOnAndAtItsEnd) {
   const ScratchFolder scratch;
   write_metrics(scratch.path(), 5);

@@ -26,6 +26,25 @@ Picture picture_of(const PlanarImage& image, int most) {
   return picture;
 }
 
+// The bits of the number are dealt to red, green and blue in turn, the highest places first.
+std::uint32_t class_colour(std::int64_t index) {
+  std::uint32_t colour = 0;
+  auto left = static_cast<std::uint32_t>(index);
+  for (unsigned bit = 8; bit-- > 0; left >>= 3U)
+    colour |= (left & 1U) << (16 + bit) | (left >> 1U & 1U) << (8 + bit) | (left >> 2U & 1U) << bit;
+  return colour;
+}
+
+Picture picture_of(const ClassImage& image) {
+  DISTBELIEF_INVARIANT(image.classes.size() == std::size_t(image.height) * std::size_t(image.width));
+  Picture picture{.width = image.width, .height = image.height, .channels = 3, .bytes = {}};
+  for (const std::int64_t index : image.classes) {
+    const std::uint32_t colour = class_colour(index);
+    for (const unsigned shift : {16U, 8U, 0U}) picture.bytes.push_back(std::uint8_t(colour >> shift & 255U));
+  }
+  return picture;
+}
+
 Picture contact_sheet(const std::vector<Picture>& pictures, int columns, int gap) {
   Picture sheet;
   if (pictures.empty()) return sheet;

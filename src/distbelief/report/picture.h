@@ -28,6 +28,16 @@ struct PlanarImage {
 // One wider or higher than `most` is drawn smaller: every n-th pixel.
 Picture picture_of(const PlanarImage& image, int most);
 
+// The class of every pixel, rows from the top. Borrows them.
+struct ClassImage {
+  int height = 0;
+  int width = 0;
+  std::span<const std::int64_t> classes{};
+};
+// The colour of a class, 0xRRGGBB, as the PASCAL VOC devkit has them: 0 is black, and 256 differ.
+std::uint32_t class_colour(std::int64_t index);
+Picture picture_of(const ClassImage& image);
+
 // Many pictures of one size in rows of `columns`, with a line of `gap` pixels between them.
 Picture contact_sheet(const std::vector<Picture>& pictures, int columns, int gap = 2);
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <set>
+
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
 
@@ -29,6 +31,25 @@ TEST(Base64, IsThatOfTheStandard) {
   EXPECT_EQ(base64("fo"), "Zm8=");
   EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
   EXPECT_EQ(base64("\xff\xfe\xfd"), "//79");
+}
+
+TEST(ClassColours, AreThoseOfThePascalDevkitAndDiffer) {
+  EXPECT_EQ(class_colour(0), 0x000000U);
+  EXPECT_EQ(class_colour(1), 0x800000U);
+  EXPECT_EQ(class_colour(7), 0x808080U);
+  EXPECT_EQ(class_colour(8), 0x400000U);
+  EXPECT_EQ(class_colour(15), 0xc08080U);
+  std::set<std::uint32_t> all;
+  for (int i = 0; i < 256; ++i) all.insert(class_colour(i));
+  EXPECT_EQ(all.size(), 256U);
+}
+
+TEST(ClassColours, FillAPictureRowByRow) {
+  const std::vector<std::int64_t> classes{0, 1, 2, 0, 0, 15};
+  const Picture picture = picture_of(ClassImage{.height = 2, .width = 3, .classes = classes});
+  EXPECT_EQ(picture.width, 3);
+  EXPECT_EQ(picture.bytes, (std::vector<std::uint8_t>{0, 0, 0, 128, 0, 0, 0, 128, 0,  //
+                                                      0, 0, 0, 0, 0, 0, 192, 128, 128}));
 }
 
 TEST(ContactSheet, PutsPicturesInRowsWithALineBetween) {

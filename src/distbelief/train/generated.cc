@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "distbelief/base/error.h"
 #include "distbelief/model/dcgan.h"
 #include "distbelief/model/random.h"
@@ -12,6 +14,7 @@ namespace distbelief::train {
 namespace {
 
 constexpr int kSheetColumns = 8;
+constexpr std::uint64_t kReconstructed = 32;
 
 torch::Tensor drawn_by_generator(const PreparedJob& job, model::Network& network, std::int64_t count) {
   Shape batch = job.shape.input;
@@ -33,6 +36,12 @@ torch::Tensor drawn_by_decoder(const PreparedJob& job, model::Network& network, 
   Shape images = job.shape.input;
   images.insert(images.begin(), count);
   return x.narrow(1, 0, element_count(job.shape.input)).reshape(images);
+}
+
+bool reconstructs_images(const PreparedJob& job) {
+  const std::string task = task_name(job.config, job.data.train->spec());
+  const Shape& shape = job.shape.input;
+  return (task == "autoencoder" || task == "vae") && shape.size() == 3 && (shape[0] == 1 || shape[0] == 3);
 }
 
 // From what the network was shown to what the files have.
@@ -57,7 +66,14 @@ torch::Tensor draw_images(const PreparedJob& job, model::Network& network, const
   return as_stored(job, images).clamp(0, 1);
 }
 
-report::Picture sheet_of(const torch::Tensor& images) {
+torch::Tensor reconstructed_images(const PreparedJob& job, const torch::Tensor& output) {
+  if (!reconstructs_images(job)) return {};
+  const Shape& shape = job.shape.input;
+  return as_stored(job, output.narrow(1, 0, element_count(shape)).reshape({-1, shape[0], shape[1], shape[2]}))
+      .clamp(0, 1);
+}
+
+report::Picture sheet_of(const torch::Tensor& images, int columns) {
   if (images.size(1) != 1 && images.size(1) != 3)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("a sheet of samples wants images of 1 or 3 channels, this model draws {}",
@@ -71,15 +87,36 @@ report::Picture sheet_of(const torch::Tensor& images) {
                         .channels = int(bytes.size(3)),
                         .bytes = {begin, begin + bytes[i].numel()}});
   }
-  return report::contact_sheet(pictures, kSheetColumns);
+  return report::contact_sheet(pictures, columns);
 }
 
-void keep_samples(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
+bool keep_reconstructions(const PreparedJob& job, model::Network& network,
+                          const std::filesystem::path& run_dir) {
+  if (!reconstructs_images(job)) return false;
+  const torch::NoGradGuard no_grad;
+  const data::BatchMaker maker(*job.data.test,
+                               {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
+  data::Batch batch;
+  maker.eval_batch({0, std::min(job.data.test->size(), kReconstructed)}, batch);
+  const torch::Tensor input = as_tensors(batch).input;
+  network.eval();
+  const torch::Tensor made = reconstructed_images(job, network.forward(input));
+  const torch::Tensor given = as_stored(job, input).clamp(0, 1);
+  const std::int64_t columns = std::min<std::int64_t>(kSheetColumns, given.size(0));
+  std::vector<torch::Tensor> rows;
+  for (std::int64_t first = 0; first + columns <= given.size(0); first += columns)
+    for (const torch::Tensor& images : {given, made}) rows.push_back(images.narrow(0, first, columns));
+  report::write_png(run_dir / "reconstructions.png", sheet_of(torch::cat(rows), int(columns)));
+  return true;
+}
+
+void keep_pictures(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
   try {
     const torch::Tensor images = draw_images(job, network, {.seed = job.config.train.seed});
     if (images.defined()) report::write_png(run_dir / "samples.png", sheet_of(images));
+    keep_reconstructions(job, network, run_dir);
   } catch (const std::exception& error) {
-    spdlog::warn("no samples for the report: {}", error.what());
+    spdlog::warn("no pictures for the report: {}", error.what());
   }
   network.train();
 }

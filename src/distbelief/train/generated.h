@@ -8,7 +8,7 @@
 #include "distbelief/report/picture.h"
 #include "distbelief/train/job.h"
 
-// What generative networks draw from noise: dcgan, and vae.
+// Pictures that networks make: what dcgan and vae draw from noise, what autoencoders make of an image.
 namespace distbelief::train {
 
 struct DrawOptions {
@@ -19,11 +19,18 @@ struct DrawOptions {
 // same options. Leaves the network evaluating.
 torch::Tensor draw_images(const PreparedJob& job, model::Network& network, const DrawOptions& options);
 
-// Such images, of 1 or 3 channels, in rows of eight. Throws Error(kBadInput) for others.
-report::Picture sheet_of(const torch::Tensor& images);
+// What an autoencoder or vae answers, as such images; no tensor for other tasks, or for what is no image.
+torch::Tensor reconstructed_images(const PreparedJob& job, const torch::Tensor& output);
 
-// samples.png of a run folder, for its report; nothing for other tasks. What fails is logged: the run itself
-// is done. The network is in training mode afterwards.
-void keep_samples(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
+// Such images, of 1 or 3 channels, in rows. Throws Error(kBadInput) for others.
+report::Picture sheet_of(const torch::Tensor& images, int columns = 8);
+
+// Pictures of a run folder, for its report: samples.png of what draws from noise, reconstructions.png of
+// autoencoders, with the first test images and below each what became of it. Nothing for other tasks. What
+// fails is logged: the run itself is done. The network is in training mode afterwards.
+void keep_pictures(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
+// The second alone; whether there is one. Throws what goes wrong.
+bool keep_reconstructions(const PreparedJob& job, model::Network& network,
+                          const std::filesystem::path& run_dir);
 
 }  // namespace distbelief::train

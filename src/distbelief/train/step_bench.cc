@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "distbelief/base/median.h"
 #include "distbelief/base/random.h"
+#include "distbelief/compute/replica.h"
+#include "distbelief/model/random.h"
 #include "distbelief/report/memory.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/lane_team.h"
@@ -49,7 +52,56 @@ std::int64_t sum_over_workers(World& world, std::uint64_t value) {
   return sum;
 }
 
+constexpr std::int64_t kWarmUp = 3;  // steps that are not timed
+
+// Seconds of each of `steps` calls, after those that warm up.
+std::vector<double> timed(std::int64_t steps, const std::function<void(std::int64_t step)>& call) {
+  std::vector<double> seconds;
+  for (std::int64_t step = 0; step < steps + kWarmUp; ++step) {
+    const auto begin = Clock::now();
+    call(step);
+    if (step >= kWarmUp) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return seconds;
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+
 }  // namespace
+
+nlohmann::json bench_network(const StepBenchOptions& options) {
+  const Config& config = options.config;
+  const model::DataShape shape = model::find_model(config.model.name).bench;
+  const data::Batch batch = random_batch(shape, config.train.batch_size);
+  const std::unique_ptr<Task> task = make_task(config, spec_of(shape));
+  const auto network = model::build_model(config.model, shape, config.train.seed);
+  const compute::Layout layout(compute::trainable_parameters(*network), std::size_t{1} << 20);
+  compute::Replica replica(network, layout, nullptr);
+  const double items = double(config.train.batch_size * task->items_per_sample());
+  double loss_seen = 0;
+  if (options.when_built) options.when_built();
+  const std::vector<double> seconds = timed(options.steps, [&](std::int64_t step) {
+    const std::uint64_t seed = lane_seed(config.train.seed, step, 0);
+    const TensorBatch tensors = prepared_for_lane(*task, as_tensors(batch), seed);
+    const model::GeneratorScope randomness(seed);
+    for (std::size_t i = 0; i < task->backwards().size(); ++i) {
+      const torch::Tensor loss = task->loss_sum(*network, tensors, i);
+      loss_seen = loss.item<double>() / items;
+      replica.backward(loss, float(1.0 / items), [](int, const float*) {});
+    }
+  });
+  return {{"model", config.model.name},
+          {"batch", config.train.batch_size},
+          {"parameters", layout.parameter_count()},
+          {"steps", options.steps},
+          {"seconds_median", median(seconds)},
+          {"seconds_mean", mean_of(seconds)},
+          {"seconds_min", *std::min_element(seconds.begin(), seconds.end())},
+          {"last_loss", loss_seen},
+          {"peak_rss_bytes", report::peak_rss_bytes()}};
+}
 
 nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
   const Config& config = options.config;
@@ -84,22 +136,16 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
                 {.abort = &group.abort(), .workers = &world.communicator(), .task = task.get()});
 
   if (options.when_built) options.when_built();
-  constexpr std::int64_t kWarmUp = 3;
   const std::vector<std::int64_t> samples(std::size_t(lanes), std::int64_t(batch.size));
-  std::vector<double> seconds;
   StepOutcome outcome;
-  for (std::int64_t step = 0; step < options.steps + kWarmUp; ++step) {
-    const auto begin = Clock::now();
+  const std::vector<double> seconds = timed(options.steps, [&](std::int64_t step) {
     outcome = team.step({step, config.train.optimizer.lr, samples}, {});
-    if (step >= kWarmUp) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  }
+  });
   world.communicator().barrier();
   const std::int64_t pss = sum_over_workers(world, report::pss_bytes());
   const std::int64_t rss = sum_over_workers(world, report::peak_rss_bytes());
   const auto& times = group.sharing(0).times();
   const double all = std::chrono::duration<double>(times.early + times.late).count();
-  double total = 0;
-  for (const double value : seconds) total += value;
   return {{"model", config.model.name},
           {"workers", world.size()},
           {"threads", config.parallel.threads},
@@ -109,7 +155,7 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
           {"parameters", group.layout().parameter_count()},
           {"steps", options.steps},
           {"step_seconds_median", median(seconds)},
-          {"step_seconds_mean", total / double(seconds.size())},
+          {"step_seconds_mean", mean_of(seconds)},
           {"step_seconds_min", *std::min_element(seconds.begin(), seconds.end())},
           {"samples_per_second", double(config.train.batch_size) / median(seconds)},
           {"final_loss", outcome.loss},

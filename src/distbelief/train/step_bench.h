@@ -18,6 +18,10 @@ struct StepBenchOptions {
 // answer is complete: step_seconds_median and _mean, parameters, peak_rss_bytes, peak_pss_bytes, ...
 nlohmann::json bench_step(World& world, const StepBenchOptions& options);
 
+// Times forward and backward of [model] alone on such a batch, on the calling thread, as a lane runs them;
+// gradients are made and dropped. Blocks. Answers seconds_median and _mean, parameters, ...
+nlohmann::json bench_network(const StepBenchOptions& options);
+
 // Times allreduce of several sizes against MPI's own and against memcpy by all ranks at once.
 nlohmann::json bench_allreduce(World& world, const std::vector<std::size_t>& sizes, int repeats);
 

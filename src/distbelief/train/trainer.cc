@@ -70,7 +70,7 @@ report::Summary Trainer::run(const Start& start) {
     // A network that no worker has whole is scored by `distbelief report --score`.
     if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted") {
       keep_predictions(*stages_[0].network, *job_.data.test, *test_batches_, options_.run_dir);
-      keep_samples(job_, *stages_[0].network, options_.run_dir);
+      keep_pictures(job_, *stages_[0].network, options_.run_dir);
     }
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});

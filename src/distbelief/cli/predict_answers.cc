@@ -1,0 +1,153 @@
+#include "distbelief/cli/predict_answers.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "distbelief/train/evaluation.h"
+#include "distbelief/train/generated.h"
+#include "distbelief/train/task.h"
+
+namespace distbelief::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// What outputs mean depends on what was minimised.
+torch::Tensor probabilities_of(const torch::Tensor& output, const std::string& loss) {
+  if (loss != "mse") return torch::softmax(output, 1);  // of log-probabilities they are the probabilities
+  const torch::Tensor shares = output.clamp(0, 1);
+  return shares / shares.sum(1, /*keepdim=*/true).clamp_min(1e-12);
+}
+
+// Of tokens each sample is seen by itself, since it may be shorter than those that were trained on.
+torch::Tensor token_answers(const train::PreparedJob& job, const GivenSamples& samples, std::uint64_t first,
+                            const torch::Tensor& input) {
+  std::vector<torch::Tensor> rows;
+  for (std::int64_t i = 0; i < input.size(0); ++i) {
+    const TokenPlace place = samples.place(first + std::uint64_t(i));
+    const torch::Tensor output = job.network->forward(input.narrow(0, i, 1).narrow(1, 0, place.used));
+    const bool of_each = output.size(0) == place.used;
+    rows.push_back(output.narrow(0, of_each ? place.asked : 0, 1));
+  }
+  return torch::cat(rows);
+}
+
+class Answerer {
+ public:
+  Answerer(const train::PreparedJob& job, const InputReader& reader, const AnswerOptions& options)
+      : job_(job),
+        reader_(reader),
+        options_(options),
+        task_(train::task_name(job.config, job.data.test->spec())) {}
+
+  // Of every row of a batch's output; `first` is the batch's first sample.
+  void add(torch::Tensor output, const GivenSamples& samples, std::uint64_t first, Json& all) const {
+    const std::int64_t classes = samples.spec().classes;
+    const bool reconstructs = task_ == "autoencoder" || task_ == "vae";
+    const bool classifies = !reconstructs && classes > 0 && output.dim() == 2 && output.size(1) == classes;
+    if (classifies) output = probabilities_of(output, job_.config.train.loss);
+    const torch::Tensor images = train::reconstructed_images(job_, output);
+    for (std::int64_t i = 0; i < output.size(0); ++i) {
+      const std::string& name = samples.name(first + std::uint64_t(i));
+      all.push_back({{"input", name}});
+      Json& answer = all.back();
+      if (task_ == "segmentation")
+        add_pixels(answer, name, output[i]);
+      else if (reconstructs)
+        add_code(answer, name, output[i], images.defined() ? images.narrow(0, i, 1) : images);
+      else if (classifies)
+        answer["classes"] = top_classes(output[i]);
+      else
+        answer["values"] = values_of(output[i]);
+    }
+  }
+
+ private:
+  Json named_class(std::int64_t index) const {
+    Json found{{"class", index}};
+    if (std::string name = reader_.class_name(index); !name.empty()) found["name"] = std::move(name);
+    return found;
+  }
+
+  Json top_classes(const torch::Tensor& probabilities) const {
+    const auto [values, classes] =
+        probabilities.topk(std::min<std::int64_t>(options_.top, probabilities.size(0)));
+    Json found = Json::array();
+    for (std::int64_t i = 0; i < values.size(0); ++i) {
+      found.push_back(named_class(classes[i].item<std::int64_t>()));
+      found.back()["probability"] = values[i].item<double>();
+    }
+    return found;
+  }
+
+  Json values_of(const torch::Tensor& output) const {
+    const torch::Tensor values = output.flatten().to(torch::kFloat64).contiguous();
+    Json found = Json::array();
+    for (std::int64_t i = 0; i < values.numel(); ++i)
+      found.push_back(reader_.value(values.data_ptr<double>()[i]));
+    return found;
+  }
+
+  // `output` is [classes, height, width].
+  void add_pixels(Json& answer, const std::string& name, const torch::Tensor& output) const {
+    const torch::Tensor classes = output.argmax(0).contiguous();
+    const report::ClassImage image{
+        .height = int(classes.size(0)),
+        .width = int(classes.size(1)),
+        .classes = {classes.data_ptr<std::int64_t>(), std::size_t(classes.numel())}};
+    answer["picture"] = options_.pictures.add(name, report::picture_of(image)).string();
+    const torch::Tensor counts = torch::bincount(classes.flatten(), {}, output.size(0));
+    answer["classes"] = Json::array();
+    for (std::int64_t i = 0; i < counts.size(0); ++i) {
+      const auto count = counts[i].item<std::int64_t>();
+      if (count == 0) continue;
+      Json found = named_class(i);
+      found["share"] = double(count) / double(classes.numel());
+      found["colour"] = fmt::format("#{:06x}", report::class_colour(i));
+      answer["classes"].push_back(std::move(found));
+    }
+  }
+
+  // `output` is the reconstruction, the code, and of a vae the logarithms of its variances.
+  void add_code(Json& answer, const std::string& name, const torch::Tensor& output,
+                const torch::Tensor& image) const {
+    const std::int64_t elements = element_count(job_.shape.input);
+    const std::int64_t rest = output.size(0) - elements;
+    answer["code"] = values_of(output.narrow(0, elements, task_ == "vae" ? rest / 2 : rest));
+    if (image.defined())
+      answer["picture"] = options_.pictures.add(name, train::sheet_of(image)).string();
+    else
+      answer["values"] = values_of(output.narrow(0, 0, elements));
+  }
+
+  const train::PreparedJob& job_;
+  const InputReader& reader_;
+  const AnswerOptions& options_;
+  std::string task_;
+};
+
+}  // namespace
+
+Json predict_answers(const train::PreparedJob& job, const GivenSamples& samples, const InputReader& reader,
+                     const AnswerOptions& options) {
+  const torch::NoGradGuard no_grad;
+  const data::BatchMaker maker(samples,
+                               {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
+  const Answerer answerer(job, reader, options);
+  const bool tokens = job.shape.tokens && job.shape.input.size() == 1;
+  data::Batch batch;
+  Json all = Json::array();
+  job.network->eval();
+  for (std::uint64_t first = 0; first < samples.size(); first += train::kEvaluationChunk) {
+    maker.eval_batch({first, std::min(samples.size(), first + train::kEvaluationChunk)}, batch);
+    const torch::Tensor input = train::as_tensors(batch).input;
+    answerer.add(tokens ? token_answers(job, samples, first, input) : job.network->forward(input), samples,
+                 first, all);
+  }
+  return all;
+}
+
+}  // namespace distbelief::cli

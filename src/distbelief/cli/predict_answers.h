@@ -1,0 +1,21 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "distbelief/cli/predict_inputs.h"
+#include "distbelief/report/picture_folder.h"
+#include "distbelief/train/job.h"
+
+// What `distbelief predict` makes of a network's outputs. Not thread-safe; writing a picture blocks.
+namespace distbelief::cli {
+
+struct AnswerOptions {
+  int top = 3;  // classes to name
+  report::PictureFolder& pictures;
+};
+// An object for each sample (docs/using_models.md): `classes`, or `values`; of a segmentation a `picture` and
+// its `classes`; of an autoencoder the `code`, and of images a `picture`.
+nlohmann::json predict_answers(const train::PreparedJob& job, const GivenSamples& samples,
+                               const InputReader& reader, const AnswerOptions& options);
+
+}  // namespace distbelief::cli

@@ -1,0 +1,141 @@
+#include "distbelief/data/s_expressions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <optional>
+
+#include "distbelief/base/error.h"
+
+namespace distbelief::data {
+namespace {
+
+constexpr std::int64_t kMostNodes = 4096;
+
+struct LabelledTree {
+  std::vector<TreeNode> tree;
+  std::int64_t label = 0;
+};
+
+// How trees become numbers, as the training trees say.
+struct TreeReading {
+  TreeTokens tokens;
+  std::int64_t nodes = 1;
+  std::int64_t labels = 2;
+};
+
+// Every line that is not empty; what `take` throws gets file and line.
+void for_each_line(const std::string& file, const char* advice,
+                   const std::function<void(std::string_view line, std::int64_t number)>& take) {
+  std::ifstream in(file);
+  if (!in) throw Error(ErrorCode::kUnavailable, fmt::format("{} cannot be read{}", file, advice));
+  std::string line;
+  for (std::int64_t number = 1; std::getline(in, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      take(line, number);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::kBadInput, fmt::format("{}, line {}: {}", file, number, error.message()));
+    }
+  }
+}
+
+// The number at the beginning of a line and what comes after it; all of the line when it begins otherwise.
+struct SplitLine {
+  std::optional<std::int64_t> label{};
+  std::string_view rest;
+};
+SplitLine split_label(std::string_view line) {
+  const std::size_t begin = line.find_first_not_of(" \t");
+  std::int64_t label = 0;
+  const char* const end = line.data() + line.size();
+  const auto [after, fault] = std::from_chars(line.data() + begin, end, label);
+  const bool ends = after == end || *after == ' ' || *after == '\t' || *after == '(';
+  if (fault != std::errc() || !ends) return {.rest = line};
+  return {.label = label, .rest = line.substr(std::size_t(after - line.data()))};
+}
+
+std::vector<LabelledTree> read_trees(const std::string& file) {
+  std::vector<LabelledTree> trees;
+  for_each_line(file, "; data.path must be a folder with train.sexp and test.sexp",
+                [&](std::string_view line, std::int64_t) {
+                  const SplitLine parts = split_label(line);
+                  if (!parts.label) throw Error(ErrorCode::kBadInput, "wants a label and an expression");
+                  if (*parts.label < 0 || *parts.label > kMostNodes)
+                    throw Error(ErrorCode::kBadInput,
+                                fmt::format("a label must be from 0 to {}", kMostNodes));
+                  trees.push_back({parse_s_expression(parts.rest), *parts.label});
+                });
+  return trees;
+}
+
+TreeReading learn_reading(const std::vector<LabelledTree>& trees) {
+  TreeReading reading;
+  for (const LabelledTree& each : trees) {
+    reading.nodes = std::max(reading.nodes, std::int64_t(each.tree.size()));
+    reading.labels = std::max(reading.labels, each.label + 1);
+    for (const TreeNode& node : each.tree) reading.tokens.emplace(node.name, 0);
+  }
+  std::int64_t token = 1;
+  for (auto& [name, number] : reading.tokens) number = token++;
+  return reading;
+}
+
+class TreeSource final : public Source {
+ public:
+  TreeSource(std::vector<LabelledTree> trees, const TreeReading& reading)
+      : trees_(std::move(trees)),
+        reading_(reading) {
+    spec_.input_type = ElementType::kInt64;
+    spec_.input_shape = {reading.nodes, 2};
+    spec_.classes = reading.labels;
+  }
+  std::uint64_t size() const override { return trees_.size(); }
+  void read(std::uint64_t index, void* input, void* target) const override {
+    write_tree(trees_[index].tree, reading_.tokens, reading_.nodes, static_cast<std::int64_t*>(input));
+    *static_cast<std::int64_t*>(target) = trees_[index].label;
+  }
+
+ private:
+  std::vector<LabelledTree> trees_;
+  TreeReading reading_;
+};
+
+}  // namespace
+
+DataSet open_s_expressions(const DataConfig& config, const OptionMap&) {
+  std::vector<LabelledTree> train = read_trees(config.path + "/train.sexp");
+  std::vector<LabelledTree> test = read_trees(config.path + "/test.sexp");
+  const TreeReading reading = learn_reading(train);
+  if (reading.nodes > kMostNodes)
+    throw Error(ErrorCode::kBadInput, fmt::format("{}: a tree has {} nodes, at most {} can be", config.path,
+                                                  reading.nodes, kMostNodes));
+  for (const LabelledTree& each : test)
+    if (each.label >= reading.labels || std::int64_t(each.tree.size()) > reading.nodes)
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("{}/test.sexp has a label or a tree larger than any of train.sexp", config.path));
+  return {std::make_unique<TreeSource>(std::move(train), reading),
+          std::make_unique<TreeSource>(std::move(test), reading)};
+}
+
+TreeTokens tree_tokens(const DataConfig& config) {
+  if (config.name == "synthetic_logic") return SyntheticLogic::tokens();
+  if (config.name == "s_expressions") return learn_reading(read_trees(config.path + "/train.sexp")).tokens;
+  return {};
+}
+
+std::vector<AskedTree> read_asked_trees(const std::string& file) {
+  std::vector<AskedTree> trees;
+  for_each_line(file, "", [&](std::string_view line, std::int64_t number) {
+    const SplitLine parts = split_label(line);
+    const bool only_a_number = parts.rest.find_first_not_of(" \t\r") == std::string_view::npos;
+    trees.push_back({parse_s_expression(only_a_number ? line : parts.rest), number});
+  });
+  return trees;
+}
+
+}  // namespace distbelief::data
