@@ -1,10 +1,11 @@
-"""report.html in a real browser, and TensorBoard's files through a reader of their format written here."""
+"""report.html in a real browser, and TensorBoard's files through two readers: one written here, one of npm's."""
 import base64
 import json
 import pathlib
 import re
 import shutil
 import struct
+import subprocess
 import tempfile
 
 import browser
@@ -162,6 +163,61 @@ class LiveTest(program.ProgramTest):
             self.assertEqual(losses[line["step"]], struct.unpack("<f", struct.pack("<f", line["loss"]))[0])
         self.assertEqual(events[1]["time"], lines[0]["unix_seconds"])
         self.assertIn("phase_seconds/backward", {event.get("tag") for event in events})
+
+
+# Reads records with npm's tfrecord, which checks lengths and checksums, and messages by TensorFlow's own field numbers.
+READER = """
+const {RecordReader} = require("tfrecord/lib/record_reader");
+const protobuf = require("protobufjs");
+const root = protobuf.parse(`syntax = "proto3";
+  message Value { string tag = 1; float simple_value = 2; }
+  message Summary { repeated Value value = 1; }
+  message Event { double wall_time = 1; int64 step = 2; oneof what { string file_version = 3; Summary summary = 5; } }`).root;
+const Event = root.lookupType("Event");
+(async () => {
+  const reader = await RecordReader.create(process.argv[2]);
+  for (let record; (record = await reader.readRecord()) !== null;) {
+    const event = Event.toObject(Event.decode(record), {longs: Number});
+    console.log(JSON.stringify(event));
+  }
+})().catch(error => { console.error(error); process.exit(1); });
+"""
+
+
+class IndependentReaderTest(program.ProgramTest):
+    def reader(self):
+        """Command that reads an event file; the package comes from npm's registry."""
+        if shutil.which("npm") is None or shutil.which("node") is None:
+            program.cannot("node and npm are not installed")
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="distbelief-npm-"))
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "package.json").write_text("{}")
+        installed = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "tfrecord@0.2"],
+                                   cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        if installed.returncode != 0:
+            program.cannot(f"npm has no package tfrecord: {installed.stderr.strip().splitlines()[-1:]}")
+        (folder / "read.js").write_text(READER)
+        return ["node", str(folder / "read.js")]
+
+    def test_both_readers_find_the_same_in_a_file(self):
+        command = self.reader()
+        self.train("run", {**IMAGES, "report.tensorboard": True}, "--workers", 2)
+        [path] = (self.scratch / "run" / "tensorboard").iterdir()
+        lines = subprocess.run([*command, str(path)], cwd=self.scratch, capture_output=True, text=True, timeout=60, check=True)
+        theirs = [json.loads(line) for line in lines.stdout.splitlines()]
+        ours = list(read_events(path))
+        self.assertEqual(len(theirs), len(ours))
+        self.assertGreater(len(ours), 20)
+        self.assertEqual(theirs[0], {"wallTime": ours[0]["time"], "fileVersion": "brain.Event:2"})
+        for found, event in zip(theirs[1:], ours[1:]):
+            [value] = found["summary"]["value"]
+            self.assertEqual((found["wallTime"], found.get("step", 0), value["tag"]), (event["time"], event["step"], event["tag"]))
+            self.assertEqual(struct.pack("<f", value.get("simpleValue", 0)), struct.pack("<f", event["value"]))
+        damaged = bytearray(path.read_bytes())
+        damaged[-10] ^= 1
+        (self.scratch / "damaged").write_bytes(damaged)
+        refused = subprocess.run([*command, "damaged"], cwd=self.scratch, capture_output=True, text=True, timeout=60, check=False)
+        self.assertIn("CRC32C", refused.stderr, "it looks at checksums")
 
 
 def crc32c(data):
