@@ -27,23 +27,21 @@ double timed(World& world, const Body& body) {
 }  // namespace
 
 nlohmann::json bench_allreduce(World& world, const std::vector<std::size_t>& sizes, int repeats) {
-  const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
-  comm::HostWindow& window = world.host_group().allocate(largest);
-  auto* values = reinterpret_cast<float*>(window.own());
-  std::vector<float> plain(largest / sizeof(float)), copy(largest / sizeof(float));
-  std::fill(values, values + largest / sizeof(float), 1.0F);
-  std::fill(plain.begin(), plain.end(), 1.0F);
-  std::fill(copy.begin(), copy.end(), 0.0F);
   nlohmann::json rows = nlohmann::json::array();
   for (const std::size_t bytes : sizes) {
+    // Each size in memory of its own, as a job's arena is: the first part of a far larger buffer is slower to
+    // reach, by five times on one machine.
     const std::size_t count = bytes / sizeof(float);
+    auto* values = reinterpret_cast<float*>(world.host_group().allocate(bytes).own());
+    std::vector<float> plain(count, 1.0F), copy(count, 0.0F);
+    std::fill(values, values + count, 1.0F);
     std::vector<double> ours, mpi, memory;
     for (int i = 0; i < repeats + 2; ++i) {  // interleaved; the first two warm up
       const double a = timed(
           world, [&] { world.communicator().allreduce(comm::view(values, count), comm::ReduceOp::kSum); });
       const double b = timed(world, [&] { comm::native_allreduce(plain.data(), count); });
       const double c = timed(world, [&] { std::memcpy(copy.data(), plain.data(), bytes); });
-      std::fill(plain.begin(), plain.begin() + std::ptrdiff_t(count), 1.0F);
+      std::fill(plain.begin(), plain.end(), 1.0F);
       std::fill(values, values + count, 1.0F);
       if (i < 2) continue;
       ours.push_back(a);
