@@ -80,6 +80,26 @@ class SameBitsTest(ServersTest):
         self.assert_each_ticket_once("killed", expected["steps"])
 
 
+class WideReplicaTest(ServersTest):
+    """Replicas of several workers, which add up their gradients among themselves and push once."""
+
+    def test_synchronous_steps_have_the_bits_of_allreduce(self):
+        expected = self.train("allreduce", RESNET, "--workers", 2)
+        served = self.train("served", {**RESNET, **SERVED, "parallel.mode": "sync", "parallel.data": 2}, "--workers", 2)
+        self.assertEqual(served["weights_sha256"], expected["weights_sha256"])
+        self.assertEqual(served["final_train_loss"], expected["final_train_loss"])
+
+    def test_each_push_is_one_of_the_whole_replica(self):
+        job = {**OWN_STEPS, "parallel.lanes": 2, "parallel.data": 2, "parallel.mode": "hybrid", "train.epochs": 150,
+               "train.validate_every": 0, "report.interval_seconds": 0.02}
+        run = self.start_training("killed", job, "--workers", 2)
+        self.kill("killed", 1, 20)
+        outcome = self.finish(run)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assert_each_ticket_once("killed", self.summary("killed")["steps"])
+        self.assertEqual({line["replica"] for line in self.updates("killed")}, {0, 1})
+
+
 class OwnStepsTest(ServersTest):
     def test_each_piece_of_work_counts_once_at_every_pace(self):
         for mode in ({"parallel.mode": "async"},

@@ -20,12 +20,17 @@ bool takes_own_steps(const ParallelConfig& parallel) {
   return has_servers(parallel) && parallel.mode != "sync";
 }
 
+std::int64_t workers_per_replica(const ParallelConfig& parallel) {
+  return std::max<std::int64_t>(1, parallel.data) * parallel.pipeline * parallel.tensor;
+}
+
 RankGroups rank_groups(const ParallelConfig& parallel) {
   return {.tensor = int(parallel.tensor), .pipeline = int(parallel.pipeline)};
 }
 
 std::int64_t default_lanes(const ParallelConfig& parallel) {
-  const std::int64_t sharing = takes_own_steps(parallel) ? 1 : parallel.workers;
+  const std::int64_t worlds = takes_own_steps(parallel) ? 1 : parallel.workers;
+  const std::int64_t sharing = has_servers(parallel) ? worlds * workers_per_replica(parallel) : worlds;
   const std::int64_t groups = std::max<std::int64_t>(1, sharing / parallel.tensor);
   return groups * (parallel.pipeline > 1 ? kLanesPerStage : parallel.threads);
 }

@@ -15,6 +15,8 @@ int stages_per_worker(const ParallelConfig& parallel);
 // takes steps of its own.
 bool has_servers(const ParallelConfig& parallel);
 bool takes_own_steps(const ParallelConfig& parallel);
+// Workers of such a replica: its mesh.
+std::int64_t workers_per_replica(const ParallelConfig& parallel);
 // Ranks that should share a host.
 RankGroups rank_groups(const ParallelConfig& parallel);
 // Lanes of a job that names none, before train.accumulate multiplies them.

@@ -68,9 +68,13 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
   EXPECT_EQ(served({}), "fine");
   EXPECT_EQ(served({"parallel.workers=5"}), "fine");
   EXPECT_EQ(served({"parallel.mode=sync"}), "fine");
+  EXPECT_EQ(served({"parallel.mode=sync", "parallel.data=2"}), "fine");
+  EXPECT_EQ(served({"parallel.mode=hybrid", "parallel.data=3"}), "fine");
   EXPECT_EQ(served({"parallel.mode=sync", "parallel.workers=3", "parallel.lanes=6"}), "fine");
   for (const std::vector<std::string>& refused :
        {std::vector<std::string>{"parallel.mode=sync", "parallel.workers=2", "parallel.lanes=6"},
+        {"parallel.mode=sync", "parallel.workers=2", "parallel.data=3"},
+        {"parallel.mode=hybrid", "parallel.data=3", "parallel.lanes=2"},
         {"parallel.mode=sync", "train.clip_norm=1"},
         {"parallel.mode=sync", "parallel.push_every=2"},
         {"parallel.mode=sync", "parallel.spare_replicas=2"},

@@ -59,7 +59,8 @@ MaybeFault stopping_needs_validation(const Config& config) {
 
 // Workers of a pipeline share their lanes.
 std::int64_t replicas_of(const ParallelConfig& parallel) {
-  if (takes_own_steps(parallel)) return 1;
+  if (has_servers(parallel))
+    return (takes_own_steps(parallel) ? 1 : parallel.workers) * std::max<std::int64_t>(1, parallel.data);
   return std::max<std::int64_t>(1, parallel.workers / (parallel.pipeline * parallel.tensor));
 }
 
@@ -163,7 +164,7 @@ MaybeFault lanes_for_all_threads(const Config& config) {
       fmt::format(
           "parallel.lanes must be 0 or at least workers times threads ({} x {}), so that each has one; "
           "found {}",
-          parallel.workers, parallel.threads, parallel.lanes)};
+          replicas_of(parallel), parallel.threads, parallel.lanes)};
 }
 
 std::int64_t lanes_of(const ParallelConfig& parallel) {

@@ -186,7 +186,9 @@ std::vector<Key> parallel_keys() {
       key("parallel.threads", at<&ParallelConfig::threads>(), kThreads,
           "lanes that a worker carries at a time, each on its own thread"),
       key("parallel.data", at<&ParallelConfig::data>(), kCountOrZero,
-          "replicas of the network, each with its share of the lanes; 0: as many as there are workers for"),
+          "replicas of the network, each with its share of the lanes; 0: as many as there are workers for. "
+          "With "
+          "parameter servers: workers of each replica, which add up their gradients and push once; 0: 1"),
       key("parallel.pipeline", at<&ParallelConfig::pipeline>(), kCount,
           "workers that each replica is cut over, by layers: each holds one stage, and lanes flow through "
           "them as micro-batches"),
@@ -218,13 +220,15 @@ std::vector<Key> parallel_keys() {
           "third more work"),
       key("parallel.sync", at<&ParallelConfig::sync>(), Choices{"allreduce", "parameter_server"},
           "how workers share a step: by adding up among themselves, or through servers that have the "
-          "parameters ([parameter_servers.md](parameter_servers.md)); each worker is then a replica of its "
-          "own"),
+          "parameters ([parameter_servers.md](parameter_servers.md)); parallel.workers then "
+          "counts replicas, each a world of its own"),
       key("parallel.servers", at<&ParallelConfig::servers>(), kCount,
           "parameter servers, each a process with its part of the parameters"),
-      key("parallel.mode", at<&ParallelConfig::mode>(), Choices{"sync", "async", "bounded"},
+      key("parallel.mode", at<&ParallelConfig::mode>(), Choices{"sync", "async", "bounded", "hybrid"},
           "of parameter servers: `sync` all replicas in every step, `async` each at its own pace, `bounded` "
-          "each at its own pace but none more than `staleness` steps ahead of the slowest"),
+          "each at its own pace but none more than `staleness` steps ahead of the slowest, `hybrid` as "
+          "`async`, "
+          "with one replica per host of `--hosts`, whose workers add up among themselves"),
       key("parallel.staleness", at<&ParallelConfig::staleness>(), kNotNegative,
           "the bound of `bounded`, in steps"),
       key("parallel.fetch_every", at<&ParallelConfig::fetch_every>(), kCount,

@@ -6,10 +6,15 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
+#include <optional>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/host_name.h"
 #include "distbelief/cli/commands.h"
+#include "distbelief/cluster/supervisor.h"
+#include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
 #include "distbelief/server/service.h"
 #include "distbelief/train/worker_log.h"
@@ -25,6 +30,85 @@ struct ServerFlags {
   std::string control;
   std::string listen;
   int launch = 1;
+  std::string address;  // of this host, for others; empty: there are none
+  std::string certs;    // empty: the run's own, from the environment
+  double silence = 5;
+};
+
+// Between hosts with the user's certificates, or those of the run, which go from the environment.
+comm::ControlAddress identity_of(const ServerFlags& flags) {
+  if (flags.address.empty()) return {};
+  comm::ControlAddress identity;
+  if (!flags.certs.empty()) {
+    identity = comm::secure_address("", flags.certs, "server");
+  } else {
+    const char* word = std::getenv(cluster::kCertificatesVariable);
+    identity = comm::unpack_certificates("", word == nullptr ? "" : word);
+    unsetenv(cluster::kCertificatesVariable);
+  }
+  identity.silence = std::chrono::milliseconds(std::int64_t(1e3 * flags.silence));
+  return identity;
+}
+
+comm::ControlAddress with_target(comm::ControlAddress identity, const std::string& target) {
+  identity.target = target;
+  return identity;
+}
+
+// The folder of a server's socket on a host that is not the supervisor's: made, and removed again.
+class SocketFolder {
+ public:
+  explicit SocketFolder(const std::string& listen)
+      : folder_(fs::path(listen.substr(listen.find(':') + 1)).parent_path()),
+        is_ours_(fs::create_directories(folder_)) {
+    if (is_ours_) fs::permissions(folder_, fs::perms::owner_all);
+  }
+  ~SocketFolder() {
+    std::error_code ignored;  // others may still have theirs in it
+    if (is_ours_) fs::remove(folder_, ignored);
+  }
+  SocketFolder(const SocketFolder&) = delete;
+  SocketFolder& operator=(const SocketFolder&) = delete;
+
+ private:
+  fs::path folder_;
+  bool is_ours_;
+};
+
+// A server's ends: a Unix socket with shared memory for this host, TLS for others.
+class Ends {
+ public:
+  Ends(const ServerFlags& flags, const comm::ControlAddress& identity, server::Service& service)
+      : near_({.address = {.target = flags.listen}, .shared_limit = kSharedLimit}, service) {
+    if (flags.address.empty()) return;
+    far_.emplace(comm::ExchangeServer::Options{.address = with_target(identity, "0.0.0.0:0"),
+                                               .first_connection = kFarConnections},
+                 service);
+    const std::string target = far_->target();
+    far_target_ = flags.address + target.substr(target.rfind(':'));
+  }
+  server::ServerMap::Server place() const {
+    if (!far_) return {.target = near_.target(), .host = host_name()};
+    return {.target = far_target_, .near = near_.target(), .host = host_name()};
+  }
+  void close() {
+    near_.close();
+    if (far_) far_->close();
+  }
+  std::string counts() const {
+    comm::ExchangeServer::Counts sum = near_.counts();
+    const comm::ExchangeServer::Counts far = far_ ? far_->counts() : comm::ExchangeServer::Counts{};
+    return fmt::format("{} connections, {} requests, {} turned away, {} dropped",
+                       sum.connections + far.connections, sum.requests + far.requests,
+                       sum.turned_away + far.turned_away, sum.dropped + far.dropped);
+  }
+
+ private:
+  static constexpr std::size_t kSharedLimit = std::size_t{1} << 40;
+  static constexpr std::uint64_t kFarConnections = std::uint64_t{1} << 48;
+  comm::ExchangeServer near_;
+  std::optional<comm::ExchangeServer> far_;
+  std::string far_target_;
 };
 
 void take_map(server::Service& service, const std::string& text) {
@@ -42,7 +126,11 @@ int serve(const ServerFlags& flags) {
   spdlog::set_default_logger(train::open_log(flags.run_dir, fmt::format("server-{}", flags.launch)));
   std::atomic<comm::ControlClient*> tie{nullptr};
   comm::WorkerReport report{.generation = flags.launch, .rank = 0, .pid = getpid(), .state = "ready"};
+  const comm::ControlAddress identity = identity_of(flags);
+  const SocketFolder folder(flags.listen);
   server::Service service({.id = flags.launch,
+                           .identity = identity,
+                           .host = host_name(),
                            .logs = fs::path(flags.run_dir) / "servers",
                            .on_filled = [&tie, report](std::int64_t epoch) {
                              comm::WorkerReport filled = report;
@@ -50,8 +138,7 @@ int serve(const ServerFlags& flags) {
                              filled.step = epoch;
                              if (comm::ControlClient* const client = tie) client->report(filled);
                            }});
-  comm::ExchangeServer exchange({.address = {.target = flags.listen}, .shared_limit = std::size_t{1} << 40},
-                                service);
+  Ends exchange(flags, identity, service);
   std::mutex mutex;
   std::condition_variable changed;
   bool ends = false;
@@ -60,7 +147,7 @@ int serve(const ServerFlags& flags) {
     ends = true;
     changed.notify_one();
   };
-  comm::ControlClient control({.address = {.target = flags.control},
+  comm::ControlClient control({.address = with_target(identity, flags.control),
                                .on_order =
                                    [&](const comm::WorkerOrder& order) {
                                      if (order.kind == "stop") end();
@@ -68,7 +155,8 @@ int serve(const ServerFlags& flags) {
                                    },
                                .on_lost = end});
   tie = &control;
-  report.message = exchange.target();
+  report.host = host_name();
+  report.message = server::to_text(exchange.place());
   control.report(report);
   {
     std::unique_lock lock(mutex);
@@ -76,9 +164,7 @@ int serve(const ServerFlags& flags) {
   }
   tie = nullptr;
   exchange.close();
-  const comm::ExchangeServer::Counts counts = exchange.counts();
-  spdlog::info("{} connections, {} requests, {} refused, {} turned away, {} dropped", counts.connections,
-               counts.requests, service.refused(), counts.turned_away, counts.dropped);
+  spdlog::info("{}, {} refused", exchange.counts(), service.refused());
   report.state = "ended";
   control.report(report);
   control.close();
@@ -94,6 +180,9 @@ void add_server(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--control", flags->control)->required();
   command->add_option("--listen", flags->listen)->required();
   command->add_option("--launch", flags->launch);
+  command->add_option("--address", flags->address);
+  command->add_option("--certs", flags->certs);
+  command->add_option("--silence", flags->silence);
   command->callback([=, &run] { run = [=] { return serve(*flags); }; });
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "distbelief/base/parallel_defaults.h"
@@ -37,7 +38,9 @@ std::optional<Fault> in_every_step(const Config& config) {
         fmt::format("servers add up whole nodes of the tree over the lanes: mode \"sync\" wants as "
                     "many lanes for each of {} replicas, 1, 2, 4 or another power of two; found {} in "
                     "all; set parallel.lanes = {}",
-                    parallel.workers, lanes, parallel.workers)};
+                    parallel.workers, lanes,
+                    parallel.workers * std::int64_t(std::bit_ceil(
+                                           std::uint64_t(std::max<std::int64_t>(1, parallel.data)))))};
   if (config.train.clip_norm > 0)
     return Fault{"train.clip_norm",
                  "no server has the norm of the whole gradient: train.clip_norm does not go with mode "
@@ -82,8 +85,9 @@ std::optional<Fault> impossible_with_servers(const Config& config) {
       parallel.mesh == "auto")
     return Fault{
         "parallel.sync",
-        "a replica with parameter servers is one worker with one thread that holds the whole network; "
-        "leave pipeline, tensor, threads, zero and mesh at their defaults, and raise parallel.workers"};
+        "each worker of a replica with parameter servers has one thread and holds the whole network; "
+        "leave pipeline, tensor, threads, zero and mesh at their defaults; parallel.data says how many "
+        "workers a replica has, parallel.workers how many replicas there are"};
   if (config.elastic.automatic || config.elastic.standby || !config.elastic.hostfile.empty() ||
       !config.elastic.discovery.empty() || !config.elastic.spares.empty())
     return Fault{"parallel.sync",

@@ -88,32 +88,61 @@ fs::path folder_of(const fs::path& run_dir, int replica) {
   return replica == 0 ? run_dir : run_dir / "replicas" / std::to_string(replica);
 }
 
-cluster::FleetOptions fleet_options(const Config& config, const WorkerCommand& command) {
+std::vector<cluster::ReplicaPlace> replica_places(const ParallelConfig& parallel,
+                                                  const std::vector<cluster::HostSlots>& hosts) {
+  const auto workers = int(workers_per_replica(parallel));
+  if (hosts.empty())
+    return std::vector<cluster::ReplicaPlace>(std::size_t(parallel.workers),
+                                              {.host = {}, .workers = workers});
+  return cluster::place_replicas(hosts, workers, replica_rule(parallel));
+}
+
+std::vector<std::string> server_command(const fs::path& run_dir, const Config& config,
+                                        const cluster::FleetProcess& process) {
+  std::vector<std::string> parts{
+      own_path(),
+      "server",
+      "--run-dir",
+      fs::absolute(run_dir).string(),
+      "--control",
+      process.control,
+      "--listen",
+      fmt::format("unix:{}/server{}", cluster::place_of(run_dir).folder.string(), process.launch),
+      "--launch",
+      std::to_string(process.launch)};
+  if (process.address.empty()) return parts;
+  parts.insert(parts.end(), {"--address", process.address, "--silence",
+                             fmt::format("{}", config.elastic.silence_seconds)});
+  if (!config.elastic.certs.empty()) parts.insert(parts.end(), {"--certs", config.elastic.certs});
+  return parts;
+}
+
+cluster::FleetOptions fleet_options(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+                                    const WorkerCommand& command) {
   const cluster::RunPlace place = cluster::place_of(command.run_dir);
   return {.launch = {},
+          .hosts = hosts,
+          .address = config.elastic.address,
+          .certs = config.elastic.certs,
+          .silence = milliseconds(config.elastic.silence_seconds),
           .servers = int(config.parallel.servers),
-          .replicas = int(config.parallel.workers),
+          .replicas = replica_places(config.parallel, hosts),
           .stops_together = !takes_own_steps(config.parallel),
           .server_command =
-              [=](const cluster::FleetOptions::Process& process) {
-                return std::vector<std::string>{
-                    own_path(),  "server",
-                    "--run-dir", fs::absolute(command.run_dir).string(),
-                    "--control", process.control,
-                    "--listen",  fmt::format("unix:{}/server{}", place.folder.string(), process.launch),
-                    "--launch",  std::to_string(process.launch)};
+              [=](const cluster::FleetProcess& process) {
+                return server_command(command.run_dir, config, process);
               },
           .replica_command =
-              [=](const cluster::FleetOptions::Process& process) {
+              [=](const cluster::FleetProcess& process) {
                 Config own = config;
-                own.parallel.workers = 1;
+                own.parallel.workers = process.workers;
                 if (process.index > 0) own.report.progress = "none";
                 WorkerCommand one = command;
                 one.run_dir = folder_of(command.run_dir, process.index);
                 one.cohort = process.launch;
                 one.control = process.control;
                 one.replica = process.index;
-                one.replicas = int(config.parallel.workers);
+                one.replicas = process.replicas;
                 one.servers = process.servers;
                 return worker_command(own, one);
               },
@@ -132,6 +161,10 @@ report::PageWriter::Options page_options(const Config& config, const fs::path& r
 
 }  // namespace
 
+cluster::ReplicaRule replica_rule(const ParallelConfig& parallel) {
+  return parallel.mode == "hybrid" ? cluster::ReplicaRule::kOnePerHost : cluster::ReplicaRule::kOfEqualSize;
+}
+
 cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>& hosts,
                     const Invocation& invocation) {
   return cluster::weakest_isa(hosts, spare_hosts(config), own_path(), *invocation.interrupted);
@@ -142,7 +175,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
   report::PageWriter page(page_options(config, command.run_dir));
   int code = 1;
   if (has_servers(config.parallel)) {
-    cluster::FleetOptions options = fleet_options(config, command);
+    cluster::FleetOptions options = fleet_options(config, hosts, command);
     options.launch.isa = isa;
     code = cluster::supervise_fleet(options, *invocation.interrupted);
   } else {

@@ -6,11 +6,15 @@
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/worker_command.h"
+#include "distbelief/cluster/fleet_places.h"
 #include "distbelief/cluster/hosts.h"
 #include "distbelief/cluster/isa.h"
 
 // A run under way: what is started once a job is known to be sound, and what is shown at its end.
 namespace distbelief::cli {
+
+// How a run with parameter servers deals its hosts' slots to replicas.
+cluster::ReplicaRule replica_rule(const ParallelConfig& parallel);
 
 // The instruction set that all hosts have, spares too. Asked before there is a run folder: a host that does
 // not answer leaves nothing behind.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -45,14 +46,26 @@ struct TrainFlags {
   std::vector<std::string> inject;
 };
 
+std::size_t most_replicas_of_a_host(const ParallelConfig& parallel,
+                                    const std::vector<cluster::HostSlots>& hosts) {
+  if (hosts.empty()) return std::size_t(parallel.workers);
+  std::map<std::string, std::size_t> replicas;
+  std::size_t most = 1;
+  for (const cluster::ReplicaPlace& place :
+       cluster::place_replicas(hosts, int(workers_per_replica(parallel)), replica_rule(parallel)))
+    most = std::max(most, ++replicas[place.host]);
+  return most;
+}
+
 // Everything that can be known to fail is found before a process starts. Gives the job's steps.
 std::int64_t check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts) {
-  // With parameter servers each worker is a world of its own.
+  // With parameter servers each replica is a world of its own.
   const bool are_apart = has_servers(job.config.parallel);
   const int workers = int(job.config.parallel.workers);
   const std::vector<int> workers_per_host =
-      are_apart ? std::vector<int>{1} : cluster::workers_per_host(hosts, workers);
-  const std::size_t worlds = are_apart ? std::size_t(workers) : 1;
+      are_apart ? std::vector<int>{int(workers_per_replica(job.config.parallel))}
+                : cluster::workers_per_host(hosts, workers);
+  const std::size_t worlds = are_apart ? most_replicas_of_a_host(job.config.parallel, hosts) : 1;
   check_named(job);
   cluster::require_short_place();
   const train::PreparedJob prepared = prepare_placed(job);
@@ -90,6 +103,19 @@ void require_certificates(const fs::path& certs) {
                                                 certs.string()));
 }
 
+// With parameter servers: so many replicas, each with all its workers on one host.
+void count_replicas(const TrainFlags& flags, Config& config, const std::vector<cluster::HostSlots>& hosts) {
+  const std::vector<cluster::ReplicaPlace> places = cluster::place_replicas(
+      hosts, int(workers_per_replica(config.parallel)), replica_rule(config.parallel));
+  if (flags.workers > 0 && std::size_t(flags.workers) != places.size())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("--workers counts replicas: {}, but --hosts {} has room for {}; give one of them",
+                            flags.workers, flags.hosts, places.size()));
+  config.parallel.workers = std::int64_t(places.size());
+  if (replica_rule(config.parallel) == cluster::ReplicaRule::kOnePerHost)
+    config.parallel.data = std::ranges::max(hosts, {}, &cluster::HostSlots::slots).slots;
+}
+
 // Where the workers go, and how many there are: --hosts, --hostfile, --workers, or what the job says.
 std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& config,
                                               const Invocation& invocation) {
@@ -108,6 +134,10 @@ std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& c
   }
   const std::vector<cluster::HostSlots> hosts =
       finds ? found_hosts(config, *invocation.interrupted) : cluster::parse_hosts(flags.hosts);
+  if (has_servers(config.parallel) && !finds) {
+    count_replicas(flags, config, hosts);
+    return hosts;
+  }
   const int slots = std::accumulate(hosts.begin(), hosts.end(), 0,
                                     [](int sum, const auto& host) { return sum + host.slots; });
   if (!finds && flags.workers > 0 && flags.workers != slots)
@@ -219,7 +249,9 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   if (invocation.interrupted->load()) return 130;
   measure_if_searching(job.config);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
-  train::require_mesh(job.config, int(job.config.parallel.workers));
+  train::require_mesh(job.config,
+                      int(has_servers(job.config.parallel) ? workers_per_replica(job.config.parallel)
+                                                           : job.config.parallel.workers));
   check_faults(flags.inject, job.config);
   check_before_start(job, hosts);
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);

@@ -113,6 +113,13 @@ comm::ControlAddress control_address(const WorkerFlags& flags, const Config& con
   return address;
 }
 
+// A parameter server's, with the certificates that this worker shows the supervisor.
+comm::ControlAddress server_address(comm::ControlAddress control, const std::string& target) {
+  control.target = target;
+  control.expected_role = "server";
+  return control;
+}
+
 int work(const WorkerFlags& flags, const Invocation& invocation) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
   pin_or_restart(invocation);
@@ -130,7 +137,8 @@ int work(const WorkerFlags& flags, const Invocation& invocation) {
   options.cohort = flags.cohort;
   options.replica = flags.replica;
   options.replicas = flags.replicas;
-  for (const std::string& target : flags.servers) options.servers.push_back({.target = target});
+  for (const std::string& target : flags.servers)
+    options.servers.push_back(server_address(options.control.value_or(comm::ControlAddress{}), target));
   return train::run_worker(options);
 }
 

@@ -7,28 +7,37 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/cluster/fleet_places.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/recovery.h"
 #include "distbelief/cluster/run_place.h"
 
 namespace distbelief::cluster {
 
+// A process that a fleet starts.
+struct FleetProcess {
+  int index = 0;                       // of the replica
+  int launch = 0;                      // which of the run's launches this is: no two have the same
+  std::string control{};               // where the supervisor listens
+  std::string address{};               // of its host, for others; empty: there is one host only
+  int workers = 1;                     // of the replica
+  int replicas = 1;                    // in all
+  std::vector<std::string> servers{};  // where these listen
+};
+
 // A run with parameter servers: processes that keep the parameters, and replicas that train, each a world of
 // its own.
 struct FleetOptions {
-  LaunchOptions launch{};  // of a replica, without workers and command
-  int servers = 1;
-  int replicas = 1;
-  int workers_per_replica = 1;
+  LaunchOptions launch{};          // of a replica, without workers, hosts and command
+  std::vector<HostSlots> hosts{};  // empty: this machine alone
+  std::string address{};           // of this machine, for those; empty: found out
+  std::filesystem::path certs{};   // for the wires between hosts; empty: the run makes its own
+  std::chrono::milliseconds silence{5000};
+  int servers = 1;  // spread over the hosts
+  std::vector<ReplicaPlace> replicas{};
   bool stops_together = false;  // a replica that is given up ends the run (sync)
-  struct Process {
-    int index = 0;                       // of the server, or the replica
-    int launch = 0;                      // which of the run's launches this is: no two have the same
-    std::string control{};               // where the supervisor listens
-    std::vector<std::string> servers{};  // where these listen
-  };
-  std::function<std::vector<std::string>(const Process&)> server_command{};
-  std::function<std::vector<std::string>(const Process&)> replica_command{};
+  std::function<std::vector<std::string>(const FleetProcess&)> server_command{};
+  std::function<std::vector<std::string>(const FleetProcess&)> replica_command{};
   std::filesystem::path run_dir{};
   RunPlace place{};
   RecoveryPolicy policy{};

@@ -34,19 +34,32 @@ std::string own_end(const addrinfo& peer) {
   return known ? numeric(place, length) : "";
 }
 
+struct Freed {
+  void operator()(addrinfo* list) const { freeaddrinfo(list); }
+};
+
+std::unique_ptr<addrinfo, Freed> look_up(const std::string& host) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  if (const int failure = getaddrinfo(host.c_str(), kAnyPort, &wanted, &list); failure != 0)
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the name of host {} is not known here: {}", host, gai_strerror(failure)));
+  return std::unique_ptr<addrinfo, Freed>(list);
+}
+
 }  // namespace
+
+std::string host_address(const std::string& host) {
+  const auto list = look_up(host);
+  return numeric(list->ai_addr, list->ai_addrlen);
+}
 
 std::string own_address(const std::vector<HostSlots>& hosts) {
   std::string local = "127.0.0.1";
   for (const HostSlots& host : hosts) {
-    addrinfo wanted{};
-    wanted.ai_family = AF_INET;
-    wanted.ai_socktype = SOCK_DGRAM;
-    addrinfo* list = nullptr;
-    if (const int failure = getaddrinfo(host.host.c_str(), kAnyPort, &wanted, &list); failure != 0)
-      throw Error(ErrorCode::kUnavailable,
-                  fmt::format("the name of host {} is not known here: {}", host.host, gai_strerror(failure)));
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(list, freeaddrinfo);
+    const auto list = look_up(host.host);
     const std::string own = own_end(*list);
     const std::string peer = numeric(list->ai_addr, list->ai_addrlen);
     if (own.empty() || own == peer || own.starts_with("127.")) {  // this machine itself

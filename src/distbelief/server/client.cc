@@ -74,7 +74,7 @@ void Client::adopt(const ServerMap& map) {
   std::erase_if(servers_, [&](const auto& server) { return server.first >= 0 && !map.has(server.first); });
   for (const ServerMap::Server& server : map.servers)
     if (!servers_.contains(server.id)) try {
-        connect(server.id, server.target);
+        connect(server.id, map.target_of(server.id, options_.host));
       } catch (const Error& error) {  // the next map will not have it
         spdlog::info("server {}: {}", server.id, error.what());
       }

@@ -21,7 +21,8 @@ namespace distbelief::server {
 class Client {
  public:
   struct Options {
-    std::vector<comm::ControlAddress> servers{};  // where a map can be had
+    std::vector<comm::ControlAddress> servers{};  // where a map can be had; certificates of the first for all
+    std::string host{};                           // this one's name, as in maps
     comm::SpaceSpec spec{};
     std::int32_t replica = 0;
     std::int64_t incarnation = 1;

@@ -11,17 +11,49 @@ bool ServerMap::has(int id) const {
   return std::ranges::any_of(servers, [&](const Server& server) { return server.id == id; });
 }
 
-const std::string& ServerMap::target_of(int id) const {
-  return std::ranges::find(servers, id, &Server::id)->target;
+const std::string& ServerMap::target_of(int id, const std::string& host) const {
+  const Server& server = *std::ranges::find(servers, id, &Server::id);
+  return !server.near.empty() && server.host == host ? server.near : server.target;
+}
+
+namespace {
+
+nlohmann::json to_json(const ServerMap::Server& server) {
+  return {{"id", server.id}, {"target", server.target}, {"near", server.near}, {"host", server.host}};
+}
+
+ServerMap::Server server_from_json(const nlohmann::json& value) {
+  return {
+      .id = value.at("id"), .target = value.at("target"), .near = value.at("near"), .host = value.at("host")};
+}
+
+// After the primary, whose host may fail as a whole.
+int first_backup(const std::vector<ServerMap::Server>& servers, std::size_t primary) {
+  for (std::size_t after = 1; after < servers.size(); ++after) {
+    const ServerMap::Server& next = servers[(primary + after) % servers.size()];
+    if (next.host != servers[primary].host) return next.id;
+  }
+  return servers.size() > 1 ? servers[(primary + 1) % servers.size()].id : kNobody;
+}
+
+}  // namespace
+
+std::string to_text(const ServerMap::Server& server) { return to_json(server).dump(); }
+
+ServerMap::Server server_from_text(const std::string& text) {
+  try {
+    return server_from_json(nlohmann::json::parse(text));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::kBadInput, std::string("no place of a server: ") + error.what());
+  }
 }
 
 ServerMap first_map(const std::vector<ServerMap::Server>& servers) {
   ServerMap map{.epoch = 1, .servers = servers, .parts = std::vector<ServerMap::Part>(kParts)};
   const auto count = std::int64_t(servers.size());
-  for (std::int64_t p = 0; p < kParts; ++p) {
-    map.parts[std::size_t(p)].primary = servers[std::size_t(p % count)].id;
-    if (count > 1) map.parts[std::size_t(p)].backup = servers[std::size_t((p + 1) % count)].id;
-  }
+  for (std::int64_t p = 0; p < kParts; ++p)
+    map.parts[std::size_t(p)] = {.primary = servers[std::size_t(p % count)].id,
+                                 .backup = first_backup(servers, std::size_t(p % count))};
   return map;
 }
 
@@ -67,8 +99,7 @@ ServerMap with_filled(const ServerMap& map) {
 std::string to_text(const ServerMap& map) {
   nlohmann::json value = {
       {"epoch", map.epoch}, {"servers", nlohmann::json::array()}, {"parts", nlohmann::json::array()}};
-  for (const ServerMap::Server& server : map.servers)
-    value["servers"].push_back({{"id", server.id}, {"target", server.target}});
+  for (const ServerMap::Server& server : map.servers) value["servers"].push_back(to_json(server));
   for (const ServerMap::Part& part : map.parts)
     value["parts"].push_back({part.primary, part.backup, part.filling});
   return value.dump();
@@ -78,8 +109,7 @@ ServerMap map_from_text(const std::string& text) {
   try {
     const nlohmann::json value = nlohmann::json::parse(text);
     ServerMap map{.epoch = value.at("epoch")};
-    for (const nlohmann::json& server : value.at("servers"))
-      map.servers.push_back({.id = server.at("id"), .target = server.at("target")});
+    for (const nlohmann::json& server : value.at("servers")) map.servers.push_back(server_from_json(server));
     for (const nlohmann::json& part : value.at("parts"))
       map.parts.push_back({.primary = part.at(0), .backup = part.at(1), .filling = part.at(2)});
     if (std::int64_t(map.parts.size()) != kParts)

@@ -14,8 +14,10 @@ inline constexpr int kNobody = -1;
 
 struct ServerMap {
   struct Server {
-    int id = 0;  // no two processes of a run have the same
-    std::string target{};
+    int id = 0;            // no two processes of a run have the same
+    std::string target{};  // where everyone finds it
+    std::string near{};    // a Unix socket for those on its host; empty: the target is one, or there is none
+    std::string host{};    // its name
     bool operator==(const Server&) const = default;
   };
   // Who has a part, by id. What the primary does the backup does after it; `filling` is to become the backup
@@ -35,10 +37,16 @@ struct ServerMap {
   // Where work is dealt out and lanes meet.
   const Part& desk() const { return parts[0]; }
   bool has(int id) const;
-  const std::string& target_of(int id) const;
+  // Where a process on `host` finds it.
+  const std::string& target_of(int id, const std::string& host) const;
 };
 
-// Parts are dealt evenly; each has a backup when there are two servers or more.
+std::string to_text(const ServerMap::Server& server);
+// Throws Error(kBadInput).
+ServerMap::Server server_from_text(const std::string& text);
+
+// Parts are dealt evenly; each has a backup when there are two servers or more, on another host if there is
+// one.
 ServerMap first_map(const std::vector<ServerMap::Server>& servers);
 // A server is gone: where it was primary the backup takes over.
 ServerMap without_server(const ServerMap& map, int id);

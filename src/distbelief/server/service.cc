@@ -49,6 +49,12 @@ std::vector<std::shared_ptr<Space>> Service::spaces() const {
   return all;
 }
 
+std::shared_ptr<BackupLink> Service::link_to(const std::string& target) const {
+  comm::ControlAddress address = options_.identity;
+  address.target = target;
+  return std::make_shared<BackupLink>(std::move(address), fmt::format("server {}", options_.id));
+}
+
 void Service::set_map(const ServerMap& map) {
   const std::lock_guard changing(changing_);
   const std::shared_ptr<const Roles> before = roles();
@@ -63,8 +69,7 @@ void Service::set_map(const ServerMap& map) {
     if (before && before->links.contains(other))
       next->links[other] = before->links.at(other);
     else
-      next->links[other] = std::make_shared<BackupLink>(comm::ControlAddress{.target = map.target_of(other)},
-                                                        fmt::format("server {}", options_.id));
+      next->links[other] = link_to(map.target_of(other, options_.host));
   {
     const std::lock_guard lock(mutex_);
     roles_ = next;

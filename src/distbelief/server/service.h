@@ -22,6 +22,8 @@ class Service final : public comm::ExchangeServer::Handler {
  public:
   struct Options {
     int id = 0;                                  // of this server, in maps
+    comm::ControlAddress identity{};             // its certificates, for other servers; none on one host
+    std::string host{};                          // its name, as in maps
     std::filesystem::path logs{};                // folder for the logs of updates; empty: none are kept
     std::size_t memory_limit = std::size_t(-1);  // bytes, of all jobs
     std::size_t job_limit = std::size_t(-1);     // bytes, of one
@@ -43,6 +45,7 @@ class Service final : public comm::ExchangeServer::Handler {
 
  private:
   void dispatch(comm::ExchangeServer::Request& request);
+  std::shared_ptr<BackupLink> link_to(const std::string& target) const;
   void open(comm::ExchangeServer::Request& request);
   std::shared_ptr<Space> admit(const comm::SpaceSpec& spec, std::uint64_t& id);
   std::shared_ptr<Space> find(const comm::StoreRequest& message, const comm::Peer& peer) const;

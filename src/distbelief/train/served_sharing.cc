@@ -21,7 +21,7 @@ void ServedSharing::end_step() {
   if (has_link) exchange();
   if (has_link && options_.link->is_synchronous()) meet();
   if (options_.world->size() == 1) return;
-  options_.group->barrier();  // the parameters are there
+  options_.group->meet_patiently();  // the parameters are there, however long the servers took
   options_.world->communicator().broadcast(comm::view(mean_.data(), mean_.size()), 0);
 }
 

@@ -9,8 +9,8 @@
 namespace distbelief::train {
 
 // How a replica's worker shares a step when parameters live on servers: the replica's workers add up their
-// gradients as ever, the first of them hands the sum to the servers and brings what comes back. One carrier
-// per worker.
+// gradients as ever, the first of them hands the sum to the servers and brings what comes back. All are on
+// one host; one carrier per worker.
 class ServedSharing final : public strategy::Sharing {
  public:
   struct Options {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/host_name.h"
 #include "distbelief/base/vector.h"
 #include "distbelief/compute/kernels.h"
 
@@ -30,7 +31,7 @@ comm::SpaceSpec ServerLink::spec_for(const Start& start) const {
       .elements = start.layout->size(),
       .lane_values = start.lane_values.size(),
       .optimizer = options_.config.train.optimizer,
-      .mode = parallel().mode,
+      .mode = parallel().mode == "hybrid" ? "async" : parallel().mode,
       .lanes = is_synchronous() ? parallel().lanes : 1,
       .spare_lanes =
           is_synchronous() ? parallel().spare_replicas * (parallel().lanes / options_.replicas) : 0,
@@ -48,6 +49,7 @@ std::int64_t ServerLink::join(const Start& start) {
   client_ = std::make_unique<server::Client>(
       server::Client::Options{
           .servers = options_.servers,
+          .host = host_name(),
           .spec = spec_for(start),
           .replica = options_.replica,
           .incarnation = options_.incarnation,

@@ -95,6 +95,8 @@ class Trainer {
   void train();
   void join_servers();
   bool has_next_step();
+  std::vector<std::int64_t> deal_steps();
+  void follow(std::int64_t step);
   void finish_served(std::int64_t total);
   bool takes_own_steps() const { return options_.link && !options_.link->is_synchronous(); }
   bool leads() const { return options_.link == nullptr || options_.link->leads(); }

@@ -1,5 +1,7 @@
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "distbelief/train/trainer.h"
 
 // A replica whose parameters live on servers: the part of Trainer that gets its steps from there.
@@ -11,32 +13,59 @@ void Trainer::join_servers() {
   const std::size_t values = stages_[0].outline->buffers + kNoteFloats;
   served_ = std::make_unique<ServedSharing>(ServedSharing::Options{
       .group = &group, .world = &world_, .link = options_.link, .lane_values = values});
-  if (world_.rank() != 0) return group.barrier();
   compute::BufferSet buffers(*stages_[0].network);
   std::vector<float> mean(values);
   buffers.read(std::span(mean).first(buffers.size()));
-  const std::int64_t step = options_.link->join({.layout = &group.layout(),
-                                                 .steps = job_.total_steps(),
-                                                 .parameters = {group.parameters(), group.layout().size()},
-                                                 .lane_values = mean});
-  group.barrier();
+  std::int64_t step = 0;
+  if (is_root())
+    step = options_.link->join({.layout = &group.layout(),
+                                .steps = job_.total_steps(),
+                                .parameters = {group.parameters(), group.layout().size()},
+                                .lane_values = mean});
+  group.meet_patiently();
+  world_.communicator().broadcast(comm::view(&step, 1), 0);
   if (!options_.link->is_synchronous() || step == 0) return;
+  world_.communicator().broadcast(comm::view(mean.data(), mean.size()), 0);
   buffers.write(std::span(mean).first(buffers.size()));
+  follow(step);
+  spdlog::info("the servers are at step {}", step);
+}
+
+void Trainer::follow(std::int64_t step) {
   progress_.step = step;
   progress_.epoch = step / job_.steps_per_epoch();
   progress_.step_in_epoch = step % job_.steps_per_epoch();
-  spdlog::info("the servers are at step {}", step);
+}
+
+// The replica's next step, -1 when all work is done, then those that come after it as far as they are known.
+// The first worker asks for all; however long the servers take.
+std::vector<std::int64_t> Trainer::deal_steps() {
+  std::vector<std::int64_t> steps{-1};
+  const auto announce = [this](std::int64_t step) {
+    for (const auto& loader : loaders_) loader->announce(std::uint64_t(step));
+  };
+  if (is_root())
+    steps[0] = options_.link
+                   ->next([&](std::int64_t announced) {
+                     steps.push_back(announced);
+                     announce(announced);
+                   })
+                   .value_or(-1);
+  if (world_.size() == 1) return steps;
+  group().meet_patiently();
+  auto count = std::int64_t(steps.size());
+  world_.communicator().broadcast(comm::view(&count, 1), 0);
+  steps.resize(std::size_t(count));
+  world_.communicator().broadcast(comm::view(steps.data(), steps.size()), 0);
+  if (!is_root()) std::for_each(steps.begin() + 1, steps.end(), announce);
+  return steps;
 }
 
 bool Trainer::has_next_step() {
   if (!takes_own_steps()) return progress_.step < job_.total_steps();
-  const std::optional<std::int64_t> step = options_.link->next([this](std::int64_t announced) {
-    for (const auto& loader : loaders_) loader->announce(std::uint64_t(announced));
-  });
-  if (!step) return false;
-  progress_.step = *step;
-  progress_.epoch = *step / job_.steps_per_epoch();
-  progress_.step_in_epoch = *step % job_.steps_per_epoch();
+  const std::int64_t step = deal_steps()[0];
+  if (step < 0) return false;
+  follow(step);
   if (leads() && progress_.epoch > validated_epoch_) {
     validated_epoch_ = progress_.epoch;
     end_epoch();
@@ -46,7 +75,8 @@ bool Trainer::has_next_step() {
 
 // All work is done, by all replicas.
 void Trainer::finish_served(std::int64_t total) {
-  options_.link->finish({group().parameters(), group().layout().size()});
+  if (is_root()) options_.link->finish({group().parameters(), group().layout().size()});
+  group().meet_patiently();
   progress_.step = total;
   progress_.epoch = (total + job_.steps_per_epoch() - 1) / job_.steps_per_epoch();
   progress_.step_in_epoch = total % job_.steps_per_epoch();

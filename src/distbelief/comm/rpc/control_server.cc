@@ -28,8 +28,10 @@ class Service final : public wire::Control::WithCallbackMethod_Work<wire::Contro
         roster_(roster) {}
 
   grpc::ServerBidiReactor<wire::Report, wire::Order>* Work(grpc::CallbackServerContext* context) override {
-    if (has_role(*context->auth_context(), address_, "worker")) return new WorkerStream(*context, roster_);
-    return new RefusedStream({grpc::StatusCode::PERMISSION_DENIED, "the certificate is not a worker's"});
+    for (const char* role : {"worker", "server"})
+      if (has_role(*context->auth_context(), address_, role)) return new WorkerStream(*context, roster_);
+    return new RefusedStream(
+        {grpc::StatusCode::PERMISSION_DENIED, "the certificate is not a worker's or a server's"});
   }
 
   grpc::Status Call(grpc::ServerContext* context, const wire::Command* command, wire::Reply* reply) override {

@@ -8,7 +8,8 @@ namespace distbelief::comm {
 
 ExchangeHub::ExchangeHub(ExchangeServer::Options options, ExchangeServer::Handler& handler)
     : options_(std::move(options)),
-      handler_(handler) {}
+      handler_(handler),
+      last_connection_(options_.first_connection - 1) {}
 
 ExchangeConnection* ExchangeHub::open(grpc::CallbackServerContext& context) {
   std::shared_ptr<ExchangeConnection> connection;

@@ -49,7 +49,7 @@ class ExchangeHub {
 
   std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<ExchangeConnection>> connections_;
-  std::uint64_t last_connection_ = 0;
+  std::uint64_t last_connection_;
   bool closed_ = false;
 };
 

@@ -66,8 +66,9 @@ class ExchangeServer {
     ControlAddress address{};
     std::vector<std::string> roles{"worker", "server"};  // who may connect
     bool insecure = false;                               // TCP without TLS: on a loopback address only
-    std::size_t shared_limit = 0;  // bytes of memory shared with clients of this host, all together
-    int in_flight = 64;            // requests of one connection that wait for their answers
+    std::uint64_t first_connection = 1;  // number of the first: apart, where two share a handler
+    std::size_t shared_limit = 0;        // bytes of memory shared with clients of this host, all together
+    int in_flight = 64;                  // requests of one connection that wait for their answers
     int connections = 256;
     std::size_t most_unread_bytes = 16 << 20;  // of answers; then no more requests are read
     std::chrono::milliseconds stall_deadline{

@@ -1,0 +1,203 @@
+#include "distbelief/cluster/replica_set.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+
+namespace distbelief::cluster {
+
+ReplicaSet::ReplicaSet(Options options, Dispatch& dispatch)
+    : options_(std::move(options)),
+      dispatch_(dispatch) {
+  for (const ReplicaPlace& place : options_.places) replicas_.push_back({.place = place});
+}
+
+void ReplicaSet::hear(const comm::WorkerReport& report) {
+  for (Replica& replica : replicas_)
+    if (replica.cohort && replica.cohort->id() == report.generation) {
+      replica.cohort->hear(report, Clock::now());
+      if (report.state == "ended") replica.cohort->part_with(report.rank);
+    }
+}
+
+void ReplicaSet::lost(int launch, int rank) {
+  for (Replica& replica : replicas_)
+    if (replica.cohort && replica.cohort->id() == launch) {
+      replica.cohort->part_with(rank);
+      replica.cohort->lose(rank, Clock::now());
+    }
+}
+
+void ReplicaSet::start(std::size_t index, const std::vector<std::string>& servers) {
+  Replica& replica = replicas_[index];
+  const int launch = dispatch_.next_launch();
+  const FleetProcess process{.index = int(index),
+                             .launch = launch,
+                             .control = dispatch_.control(),
+                             .workers = replica.place.workers,
+                             .replicas = size(),
+                             .servers = servers};
+  Placement placement{.hosts = {}, .workers = replica.place.workers};
+  if (!replica.place.host.empty()) placement.hosts = {{replica.place.host, replica.place.workers}};
+  replica.cohort = std::make_unique<Cohort>(launch, placement, 1,
+                                            dispatch_.start_world({.launch = launch,
+                                                                   .host = replica.place.host,
+                                                                   .workers = replica.place.workers,
+                                                                   .command = options_.command(process)}));
+  replica.told_to_go = false;
+}
+
+void ReplicaSet::order(const Replica& replica, const comm::WorkerOrder& order) {
+  for (int rank = 0; replica.cohort && rank < replica.cohort->workers(); ++rank)
+    dispatch_.order(replica.cohort->id(), rank, order);
+}
+
+void ReplicaSet::stop() {
+  stopping_ = true;
+  for (const Replica& replica : replicas_) order(replica, {.kind = "stop"});
+}
+
+void ReplicaSet::set_pace(Pace pace) {
+  pace_ = pace;
+  for (const Replica& replica : replicas_) order(replica, {.kind = is_paused() ? "pause" : "continue"});
+}
+
+// The cohort's launcher has ended.
+std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
+  Replica& replica = replicas_[index];
+  const int code = replica.cohort->child().exit_code();
+  if (code == 0 || (code == 130 && stopping_)) {
+    replica.done = true;
+    replica.cohort.reset();
+    return std::nullopt;
+  }
+  if (!replica.cohort->is_broken()) replica.cohort->lose(-1, Clock::now());
+  const Loss loss = replica.cohort->loss();
+  replica.losses.push_back(loss);
+  const RecoveryDecision decision = decide_recovery(options_.policy, replica.losses);
+  if (!replica.lost_at) replica.lost_at = replica.cohort->lost_at();
+  replica.cohort->kill_workers();
+  replica.cohort.reset();
+  dispatch_.event("replica lost", {{"replica", index},
+                                   {"host", replica.place.host},
+                                   {"signal", loss.signal},
+                                   {"exit_code", loss.exit_code},
+                                   {"step", loss.step},
+                                   {"reason", loss.reason},
+                                   {"decision", decision.restart ? "restart" : "give up"},
+                                   {"why", decision.reason}});
+  replica.not_before = Clock::now() + decision.delay;
+  if (decision.restart) {
+    dispatch_.say(fmt::format("replica {}: {}; starting it again", index, loss.describe()));
+    return std::nullopt;
+  }
+  replica.given_up = true;
+  dispatch_.say(fmt::format("replica {}: {}; given up: {}", index, loss.describe(), decision.reason));
+  if (index > 0 && !options_.stops_together && loss.exit_code != 2) return std::nullopt;
+  return FleetFailure{fmt::format("replica {} was given up", index), loss.exit_code == 2 ? 2 : 1};
+}
+
+void ReplicaSet::note_recovery(std::size_t index) {
+  Replica& replica = replicas_[index];
+  if (!replica.lost_at || replica.cohort->first_step() < 0) return;
+  const double seconds = std::chrono::duration<double>(Clock::now() - *replica.lost_at).count();
+  dispatch_.say(fmt::format("replica {} is back after {:.1f} s", index, seconds));
+  dispatch_.event("replica recovered", {{"replica", index}, {"seconds", seconds}});
+  replica.lost_at.reset();
+}
+
+void ReplicaSet::begin(std::size_t index) {
+  Replica& replica = replicas_[index];
+  replica.told_to_go = true;
+  const nlohmann::json text = {{"generation", int(replica.losses.size()) + 1},
+                               {"recoveries", replica.losses.size()},
+                               {"fence", 0},
+                               {"resume", options_.resume && replica.losses.empty()}};
+  dispatch_.event("replica", {{"replica", index},
+                              {"launch", replica.cohort->id()},
+                              {"host", replica.place.host},
+                              {"workers", replica.place.workers}});
+  order(replica, {.kind = "go", .value = 0, .text = text.dump()});
+  if (is_paused()) order(replica, {.kind = "pause"});
+}
+
+std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const std::vector<std::string>& servers) {
+  Replica& replica = replicas_[index];
+  if (replica.done || replica.given_up) return std::nullopt;
+  if (!replica.cohort) {
+    if (stopping_)
+      replica.done = true;
+    else if (Clock::now() >= replica.not_before)
+      start(index, servers);
+    return std::nullopt;
+  }
+  if (replica.cohort->child().ended()) return end_of(index);
+  if (replica.cohort->is_broken()) {
+    if (Clock::now() - replica.cohort->lost_at() > std::chrono::seconds(1))
+      replica.cohort->child().signal_group(SIGKILL);
+    return std::nullopt;
+  }
+  if (!replica.told_to_go && replica.cohort->is_ready()) begin(index);
+  note_recovery(index);
+  return std::nullopt;
+}
+
+std::optional<FleetFailure> ReplicaSet::look(const std::vector<std::string>& servers) {
+  for (std::size_t i = 0; i < replicas_.size(); ++i)
+    if (const auto failure = look_at(i, servers)) return failure;
+  return std::nullopt;
+}
+
+bool ReplicaSet::are_all_over() const {
+  return std::ranges::all_of(replicas_,
+                             [](const Replica& replica) { return replica.done || replica.given_up; });
+}
+
+nlohmann::json ReplicaSet::workers() const {
+  nlohmann::json workers = nlohmann::json::array();
+  for (std::size_t i = 0; i < replicas_.size(); ++i) {
+    if (!replicas_[i].cohort) continue;
+    for (const auto& [rank, report] : replicas_[i].cohort->reports())
+      workers.push_back({{"replica", i},
+                         {"rank", rank},
+                         {"pid", report.pid},
+                         {"host", report.host},
+                         {"state", report.state},
+                         {"phase", report.phase},
+                         {"step", report.step},
+                         {"lanes", report.lanes},
+                         {"step_seconds", report.step_seconds},
+                         {"busy_seconds", report.busy_seconds},
+                         {"straggler", false},
+                         {"slowness", 1.0}});
+  }
+  return workers;
+}
+
+std::int64_t ReplicaSet::step() const {
+  std::int64_t step = -1;
+  for (const Replica& replica : replicas_)
+    if (replica.cohort) step = std::max(step, replica.cohort->step());
+  return step;
+}
+
+double ReplicaSet::loss() const {
+  const auto& first = replicas_.at(0).cohort;
+  return first && first->reports().contains(0) ? first->reports().at(0).loss : 0.0;
+}
+
+int ReplicaSet::recoveries() const {
+  int all = 0;
+  for (const Replica& replica : replicas_) all += int(replica.losses.size());
+  return all;
+}
+
+std::vector<Child*> ReplicaSet::children() {
+  std::vector<Child*> all;
+  for (Replica& replica : replicas_)
+    if (replica.cohort) all.push_back(&replica.cohort->child());
+  return all;
+}
+
+}  // namespace distbelief::cluster

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distbelief/cluster/cohort.h"
+#include "distbelief/cluster/server_set.h"
+
+namespace distbelief::cluster {
+
+// The replicas of a run with parameter servers, each a world of its own: starts them, and starts again what
+// is lost. Used with the fleet's lock.
+class ReplicaSet {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Options {
+    std::vector<ReplicaPlace> places{};
+    std::function<std::vector<std::string>(const FleetProcess&)> command{};
+    RecoveryPolicy policy{};
+    bool stops_together = false;  // one that is given up ends the run (sync)
+    bool resume = false;
+  };
+  ReplicaSet(Options options, Dispatch& dispatch);
+
+  void hear(const comm::WorkerReport& report);
+  void lost(int launch, int rank);
+  // Starts and replaces what is to be; `servers`: where these listen now.
+  std::optional<FleetFailure> look(const std::vector<std::string>& servers);
+  bool are_all_over() const;
+
+  void stop();  // all save and end, and none is started any more
+  enum class Pace { kGoOn, kPause };
+  void set_pace(Pace pace);
+  bool is_paused() const { return pace_ == Pace::kPause; }
+
+  nlohmann::json workers() const;  // what each said last
+  std::int64_t step() const;       // the furthest; -1: none
+  double loss() const;             // of the first replica
+  int recoveries() const;
+  int size() const { return int(replicas_.size()); }
+  // Launchers of those that live.
+  std::vector<Child*> children();
+  void clear() { replicas_.clear(); }
+
+ private:
+  struct Replica {
+    ReplicaPlace place{};
+    std::unique_ptr<Cohort> cohort{};  // none: it is to be started, has done its work, or was given up
+    bool told_to_go = false;
+    bool done = false;
+    bool given_up = false;
+    std::vector<Loss> losses{};
+    std::optional<Clock::time_point> lost_at{};
+    Clock::time_point not_before{};
+  };
+  void start(std::size_t index, const std::vector<std::string>& servers);
+  void begin(std::size_t index);
+  std::optional<FleetFailure> look_at(std::size_t index, const std::vector<std::string>& servers);
+  std::optional<FleetFailure> end_of(std::size_t index);
+  void note_recovery(std::size_t index);
+  void order(const Replica& replica, const comm::WorkerOrder& order);
+
+  Options options_;
+  Dispatch& dispatch_;
+  std::vector<Replica> replicas_;
+  Pace pace_ = Pace::kGoOn;
+  bool stopping_ = false;
+};
+
+}  // namespace distbelief::cluster

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distbelief/cluster/dispatch.h"
+#include "distbelief/cluster/fleet.h"
+#include "distbelief/server/server_map.h"
+
+namespace distbelief::cluster {
+
+// Why a run cannot go on.
+struct FleetFailure {
+  std::string why{};
+  int code = 1;
+};
+
+// The parameter servers of a run: starts them, decides who has what, and replaces those that are lost. Used
+// with the fleet's lock.
+class ServerSet {
+ public:
+  struct Options {
+    int servers = 1;
+    std::vector<HostSlots> hosts{};  // empty: this machine
+    std::function<std::vector<std::string>(const FleetProcess&)> command{};
+    std::filesystem::path run_dir{};
+    int losses_allowed = 0;
+  };
+  ServerSet(Options options, Dispatch& dispatch);
+
+  void start();
+  void hear(const comm::WorkerReport& report);
+  void lost(int launch);
+  // What has changed is seen to.
+  std::optional<FleetFailure> look();
+  // All that were started at first listen, and know what they have.
+  bool are_ready() const { return map_.epoch > 0; }
+  std::vector<std::string> targets() const;
+  nlohmann::json status() const;
+  void end();
+
+ private:
+  struct Server {
+    int launch = 0;  // its id in maps
+    std::string host{};
+    std::unique_ptr<Child> child{};
+    std::int64_t pid = 0;
+    server::ServerMap::Server place{};  // once it listens
+    bool is_mapped = false;
+    bool is_lost = false;     // it has hung up
+    std::int64_t filled = 0;  // epoch of the map whose newcomers have all of this server's parts
+  };
+  void start_one();
+  std::string next_host() const;
+  void publish(const server::ServerMap& map, const char* why);
+  std::optional<FleetFailure> lose(std::size_t index);
+  void steer();
+
+  Options options_;
+  Dispatch& dispatch_;
+  std::vector<Server> servers_;
+  server::ServerMap map_;              // epoch 0: none yet
+  std::map<std::string, int> losses_;  // by host
+  int loss_count_ = 0;
+};
+
+}  // namespace distbelief::cluster
