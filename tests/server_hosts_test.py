@@ -25,6 +25,7 @@ class ServerHostsTest(servers_test.ServersTest):
         job = {**servers_test.OWN_STEPS, "parallel.mode": "hybrid", "parallel.lanes": 2, "train.epochs": 400,
                "train.validate_every": 0, "report.interval_seconds": 0.02}
         run = self.start_training("killed", job, "--hosts", "host0:2,host1:1")
+        self.wait_until(lambda: len(self.status("killed")["workers"]) == 3, "all workers are there")
         status = self.status("killed")
         self.assertEqual({server["host"] for server in status["servers"]}, {"host0", "host1"})
         self.assertEqual([worker["host"] for worker in status["workers"]], ["host0", "host0", "host1"])

@@ -183,5 +183,58 @@ class LostServerTest(ServersTest):
         self.assert_each_ticket_once("killed", self.summary("killed")["steps"])
 
 
+class ScaleTest(ServersTest):
+    """Servers and replicas come and go by command."""
+    WIDE = {"model.hidden": [512, 1024], "train.validate_every": 0, "report.interval_seconds": 0.02}  # three slices
+
+    def scale_servers(self, name, servers):
+        self.control("scale", name, "--servers", servers)
+
+        def is_even():
+            found = self.status(name)["servers"]
+            return len(found) == servers and all(
+                abs(server["primary"] - 64 / servers) < 1 and server["state"] == "serving" for server in found)
+        self.wait_until(is_even, f"{servers} servers with as many parts each")
+
+    def assert_all_agree(self, name, tickets):
+        """Every update is known once, and by all servers that have seen it as the same."""
+        for slice_ in range(3):
+            chain = {}
+            for line in self.updates(name):
+                if line["slice"] == slice_:
+                    self.assertEqual(chain.setdefault(line["version"], line), line)
+            self.assertEqual(sorted(chain), list(range(1, tickets + 1)))
+            self.assertEqual(sorted(line["ticket"] for line in chain.values()), list(range(tickets)))
+
+    def test_synchronous_steps_keep_their_bits(self):
+        job = {**JOB, **self.WIDE, "train.epochs": 60}
+        expected = self.train("undisturbed", job, "--workers", 2)
+        run = self.start_training("scaled", {**job, **SERVED, "parallel.mode": "sync"}, "--workers", 2)
+        for servers in (4, 1, 2):
+            self.scale_servers("scaled", servers)
+        self.assertIsNone(run.poll(), self.shown())
+        outcome = self.finish(run)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assertEqual(self.summary("scaled")["weights_sha256"], expected["weights_sha256"])
+        self.assert_all_agree("scaled", expected["steps"])
+
+    def test_asynchronous_steps_count_once(self):
+        job = {**OWN_STEPS, **self.WIDE, "parallel.mode": "async", "train.epochs": 150}
+        run = self.start_training("scaled", job, "--workers", 1)
+        self.scale_servers("scaled", 3)
+        self.control("scale", "scaled", 3)
+        self.wait_until(lambda: {worker["replica"] for worker in self.status("scaled")["workers"]
+                                 if worker["state"] == "training"} == {0, 1, 2}, "three replicas")
+        self.control("pause", "scaled", "--worker", 2)
+        self.scale_servers("scaled", 1)
+        self.control("scale", "scaled", 1)
+        outcome = self.finish(run)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assert_all_agree("scaled", self.summary("scaled")["steps"])
+        events = program.lines_of(self.scratch / "scaled" / "events.jsonl")
+        self.assertEqual(sum(event["event"] == "server left" for event in events), 2)
+        self.assertEqual([event for event in events if event["event"] in ("server lost", "replica lost")], [])
+
+
 if __name__ == "__main__":
     program.main()

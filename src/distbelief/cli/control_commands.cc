@@ -33,6 +33,7 @@ struct ControlFlags {
   std::string run_dir;
   int workers = 0;
   int threads = 0;
+  int servers = 0;
   int worker = -1;
   bool json = false;
 };
@@ -132,8 +133,10 @@ comm::Command about_worker(const char* name, int worker) {
 }
 
 int scale(const ControlFlags& flags) {
-  if (flags.workers == 0 && flags.threads == 0)
-    throw Error(ErrorCode::kBadInput, "scale to what? Give a number of workers, --threads, or both");
+  if (flags.workers == 0 && flags.threads == 0 && flags.servers == 0)
+    throw Error(ErrorCode::kBadInput, "scale to what? Give a number of workers, --threads or --servers");
+  if (flags.servers > 0) obey(flags, {.name = "scale servers", .value = flags.servers, .text = {}});
+  if (flags.workers == 0 && flags.threads == 0) return 0;
   return obey(flags, {.name = "scale", .value = flags.workers, .text = std::to_string(flags.threads)});
 }
 
@@ -206,12 +209,15 @@ void add_control(CLI::App& app, const Invocation&, Run& run) {
       ->check(CLI::Range(0, 65535));
   command->callback([=, &run] { run = [=] { return obey(*flags, about_worker("pause", flags->worker)); }; });
 
-  command =
-      add_verb(app, flags,
-               {"scale", "give a run another number of workers, or its workers of threads, while it trains",
-                "distbelief scale runs/my-run 4\n  distbelief scale runs/my-run --threads 2"});
+  command = add_verb(
+      app, flags,
+      {"scale", "give a run another number of workers, or its workers of threads, while it trains",
+       "distbelief scale runs/my-run 4\n  distbelief scale runs/my-run --threads 2\n  distbelief scale "
+       "runs/my-run --servers 3"});
   command->add_option("workers", flags->workers, "how many")->check(CLI::Range(1, 4096));
   command->add_option("--threads", flags->threads, "lanes that each worker carries at a time")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--servers", flags->servers, "parameter servers (parallel.sync = \"parameter_server\")")
       ->check(CLI::Range(1, 1024));
   command->callback([=, &run] { run = [=] { return scale(*flags); }; });
 
@@ -233,7 +239,8 @@ void add_certs(CLI::App& app, const Invocation&, Run& run) {
   command->callback([=, &run] {
     run = [=] {
       comm::make_certificates(*folder, std::chrono::days(*days));
-      fmt::print("{}: ca, supervisor, server, worker and operator; keep the .key files to yourself\n", *folder);
+      fmt::print("{}: ca, supervisor, server, worker and operator; keep the .key files to yourself\n",
+                 *folder);
       return 0;
     };
   });

@@ -132,11 +132,11 @@ int serve(const ServerFlags& flags) {
                            .identity = identity,
                            .host = host_name(),
                            .logs = fs::path(flags.run_dir) / "servers",
-                           .on_filled = [&tie, report](std::int64_t epoch) {
-                             comm::WorkerReport filled = report;
-                             filled.state = "filled";
-                             filled.step = epoch;
-                             if (comm::ControlClient* const client = tie) client->report(filled);
+                           .on_settled = [&tie, report](std::int64_t epoch) {
+                             comm::WorkerReport settled = report;
+                             settled.state = "settled";
+                             settled.step = epoch;
+                             if (comm::ControlClient* const client = tie) client->report(settled);
                            }});
   Ends exchange(flags, identity, service);
   std::mutex mutex;

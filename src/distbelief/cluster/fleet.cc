@@ -32,6 +32,7 @@ class Fleet final : public comm::ControlServer::Handler {
   void end_all();
   bool is_wanted_to_stop() const { return stopping_ || interrupted_.load(); }
   nlohmann::json status() const;
+  comm::CommandReply scale(const comm::Command& command);
 
   const FleetOptions& options_;
   const std::atomic<bool>& interrupted_;
@@ -116,7 +117,7 @@ nlohmann::json Fleet::status() const {
                                             : "starting workers"},
           {"generation", 1},
           {"recoveries", replicas_.recoveries()},
-          {"workers_wanted", replicas_.size()},
+          {"workers_wanted", replicas_.wanted()},
           {"threads", 1},
           {"hosts_absent", ""},
           {"standby", "none"},
@@ -133,15 +134,28 @@ nlohmann::json Fleet::status() const {
 comm::CommandReply Fleet::command(const comm::Command& command) {
   const std::lock_guard lock(mutex_);
   if (command.name == "status") return {true, status().dump()};
-  if (command.name == "stop")
-    stopping_ = true;
-  else if (command.name == "pause" || command.name == "continue")
-    replicas_.set_pace(command.name == "pause" ? ReplicaSet::Pace::kPause : ReplicaSet::Pace::kGoOn);
-  else
-    return {false, "a run with parameter servers does not know the command '" + command.name + "'"};
-  dispatch_.event(command.name, nlohmann::json::object());
   changed_.notify_one();
+  if (command.name == "scale servers") return servers_.scale(command.value);
+  if (command.name == "scale") return scale(command);
+  const auto pace = command.name == "pause" ? ReplicaSet::Pace::kPause : ReplicaSet::Pace::kGoOn;
+  const bool is_pace = command.name == "pause" || command.name == "continue";
+  if (is_pace && command.text == "worker") return replicas_.set_pace_of(command.value, pace);
+  if (!is_pace && command.name != "stop")
+    return {false, "a run with parameter servers does not know the command '" + command.name + "'"};
+  if (is_pace)
+    replicas_.set_pace(pace);
+  else
+    stopping_ = true;
+  dispatch_.event(command.name, nlohmann::json::object());
   return {true, "done"};
+}
+
+comm::CommandReply Fleet::scale(const comm::Command& command) {
+  if (command.value == 0 || command.text != "0")
+    return {false,
+            "each worker of a replica with parameter servers has one thread; scale to a number of "
+            "replicas, or --servers"};
+  return replicas_.scale(command.value);
 }
 
 // Asks first, then presses; without the lock, for the workers' last reports must get through.

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace distbelief::cluster {
 
@@ -60,14 +61,45 @@ void ReplicaSet::stop() {
 
 void ReplicaSet::set_pace(Pace pace) {
   pace_ = pace;
-  for (const Replica& replica : replicas_) order(replica, {.kind = is_paused() ? "pause" : "continue"});
+  for (const Replica& replica : replicas_)
+    order(replica, {.kind = is_paused() || replica.rests ? "pause" : "continue"});
 }
+
+comm::CommandReply ReplicaSet::set_pace_of(std::int64_t index, Pace pace) {
+  if (index < 0 || index >= size())
+    return {false, fmt::format("there is no replica {}: the run has {}", index, size())};
+  if (options_.stops_together)
+    return {false, "in mode \"sync\" every step wants all replicas: pause the whole run"};
+  Replica& replica = replicas_[std::size_t(index)];
+  replica.rests = pace == Pace::kPause;
+  order(replica, {.kind = replica.rests || is_paused() ? "pause" : "continue"});
+  return {true, "done"};
+}
+
+comm::CommandReply ReplicaSet::scale(std::int64_t replicas) {
+  if (options_.stops_together)
+    return {false,
+            "in mode \"sync\" the lanes are dealt to the replicas for the run's whole life; use "
+            "\"async\", \"bounded\" or \"hybrid\""};
+  if (stopping_) return {false, "the run is stopping"};
+  for (std::int64_t i = 0; i < size(); ++i) {
+    Replica& replica = replicas_[std::size_t(i)];
+    if (i < replicas && std::exchange(replica.is_leaving, false)) replica.done = false;
+    if (i >= replicas && !std::exchange(replica.is_leaving, true)) order(replica, {.kind = "stop"});
+  }
+  while (size() < replicas)
+    replicas_.push_back({.place = options_.places[replicas_.size() % options_.places.size()]});
+  dispatch_.event("scale", {{"replicas", replicas}});
+  return {true, fmt::format("{} replica{}", replicas, replicas == 1 ? "" : "s")};
+}
+
+int ReplicaSet::wanted() const { return int(std::ranges::count(replicas_, false, &Replica::is_leaving)); }
 
 // The cohort's launcher has ended.
 std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
   Replica& replica = replicas_[index];
   const int code = replica.cohort->child().exit_code();
-  if (code == 0 || (code == 130 && stopping_)) {
+  if (code == 0 || (code == 130 && (stopping_ || replica.is_leaving))) {
     replica.done = true;
     replica.cohort.reset();
     return std::nullopt;
@@ -119,14 +151,14 @@ void ReplicaSet::begin(std::size_t index) {
                               {"host", replica.place.host},
                               {"workers", replica.place.workers}});
   order(replica, {.kind = "go", .value = 0, .text = text.dump()});
-  if (is_paused()) order(replica, {.kind = "pause"});
+  if (is_paused() || replica.rests) order(replica, {.kind = "pause"});
 }
 
 std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const std::vector<std::string>& servers) {
   Replica& replica = replicas_[index];
   if (replica.done || replica.given_up) return std::nullopt;
   if (!replica.cohort) {
-    if (stopping_)
+    if (stopping_ || replica.is_leaving)
       replica.done = true;
     else if (Clock::now() >= replica.not_before)
       start(index, servers);

@@ -21,7 +21,7 @@ class ReplicaSet {
     std::vector<ReplicaPlace> places{};
     std::function<std::vector<std::string>(const FleetProcess&)> command{};
     RecoveryPolicy policy{};
-    bool stops_together = false;  // one that is given up ends the run (sync)
+    bool stops_together = false;  // all take part in every step (sync): one that is given up ends the run
     bool resume = false;
   };
   ReplicaSet(Options options, Dispatch& dispatch);
@@ -36,12 +36,17 @@ class ReplicaSet {
   enum class Pace { kGoOn, kPause };
   void set_pace(Pace pace);
   bool is_paused() const { return pace_ == Pace::kPause; }
+  // One that takes steps of its own.
+  comm::CommandReply set_pace_of(std::int64_t replica, Pace pace);
+  // So many replicas from now on.
+  comm::CommandReply scale(std::int64_t replicas);
 
   nlohmann::json workers() const;  // what each said last
   std::int64_t step() const;       // the furthest; -1: none
   double loss() const;             // of the first replica
   int recoveries() const;
   int size() const { return int(replicas_.size()); }
+  int wanted() const;  // that do not leave
   // Launchers of those that live.
   std::vector<Child*> children();
   void clear() { replicas_.clear(); }
@@ -51,6 +56,8 @@ class ReplicaSet {
     ReplicaPlace place{};
     std::unique_ptr<Cohort> cohort{};  // none: it is to be started, has done its work, or was given up
     bool told_to_go = false;
+    bool is_leaving = false;  // it is not wanted any more
+    bool rests = false;       // while the others go on
     bool done = false;
     bool given_up = false;
     std::vector<Loss> losses{};

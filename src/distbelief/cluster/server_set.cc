@@ -4,8 +4,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/server/map_plan.h"
 
 namespace distbelief::cluster {
 namespace {
@@ -15,6 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kServerFarewell{2};
 constexpr milliseconds kLauncherPatience{200};
+constexpr int kMostServers = 1024;
 
 }  // namespace
 
@@ -59,7 +63,7 @@ void ServerSet::hear(const comm::WorkerReport& report) {
       server.place = server::server_from_text(report.message);
       server.place.id = server.launch;
     }
-    if (report.state == "filled") server.filled = std::max(server.filled, report.step);
+    if (report.state == "settled") server.settled = std::max(server.settled, report.step);
   }
 }
 
@@ -74,7 +78,7 @@ std::vector<std::string> ServerSet::targets() const {
   return all;
 }
 
-void ServerSet::publish(const server::ServerMap& map, const char* why) {
+void ServerSet::publish(const server::ServerMap& map, const std::string& why) {
   map_ = map;
   const std::string text = server::to_text(map_);
   for (Server& server : servers_) {
@@ -83,6 +87,23 @@ void ServerSet::publish(const server::ServerMap& map, const char* why) {
       dispatch_.order(server.launch, 0, {.kind = "map", .value = map_.epoch, .text = text});
   }
   dispatch_.event("servers", {{"epoch", map_.epoch}, {"servers", map_.servers.size()}, {"reason", why}});
+}
+
+comm::CommandReply ServerSet::scale(std::int64_t servers) {
+  if (!are_ready()) return {false, "the servers are just starting; ask again in a moment"};
+  if (servers < 1 || servers > kMostServers)
+    return {false, fmt::format("a run has 1 to {} parameter servers, found {}", kMostServers, servers)};
+  options_.servers = int(servers);
+  dispatch_.event("scale servers", {{"servers", servers}});
+  return {true, fmt::format("{} parameter server{}", servers, servers == 1 ? "" : "s")};
+}
+
+// As many as are wanted that do not leave. The newest go first: replicas know the others longest.
+void ServerSet::keep_count() {
+  int staying = int(std::ranges::count(servers_, false, &Server::is_leaving));
+  for (; staying < options_.servers; ++staying) start_one();
+  for (auto server = servers_.rbegin(); server != servers_.rend() && staying > options_.servers; ++server)
+    if (!std::exchange(server->is_leaving, true)) --staying;
 }
 
 // Its backups take over at once; another process is started in its place.
@@ -113,41 +134,68 @@ std::optional<FleetFailure> ServerSet::lose(std::size_t index) {
   if (lost.is_mapped) publish(next, "lost");
   dispatch_.say(fmt::format("parameter server {} lost; {}", lost.launch,
                             lost.is_mapped ? "its backups have taken over" : "it had nothing yet"));
-  start_one();
+  lacks_copies_ = lacks_copies_ || lost.is_mapped;
   return std::nullopt;
 }
 
 // One change at a time: the next map is made when servers have done what the present one asks.
+std::optional<server::ServerMap> ServerSet::next_map(std::string& why) const {
+  if (server::is_changing(map_)) {
+    for (const Server& server : servers_) {
+      const bool has_to = std::ranges::any_of(map_.parts, [&](const server::ServerMap::Part& part) {
+        return part.primary == server.launch && server::is_changing(part);
+      });
+      if (has_to && server.settled < map_.epoch) return std::nullopt;
+    }
+    why = "settled";
+    return server::with_settled(map_);
+  }
+  server::ServerMap map = map_;
+  std::set<int> leaving;
+  for (const Server& server : servers_) {
+    if (server.is_leaving) leaving.insert(server.launch);
+    if (server.is_mapped || server.is_leaving || server.place.target.empty()) continue;
+    map = server::with_newcomer(map, server.place);
+    why = "newcomer";
+  }
+  if (const std::optional<server::MapStep> step = server::next_step(map, leaving)) {
+    why = step->reason;
+    return step->map;
+  }
+  return why.empty() ? std::nullopt : std::optional(map);
+}
+
 void ServerSet::steer() {
-  if (map_.epoch == 0) {
+  if (!are_ready()) {
     std::vector<server::ServerMap::Server> known;
     for (const Server& server : servers_)
       if (!server.place.target.empty()) known.push_back(server.place);
     if (known.size() == servers_.size()) publish(server::first_map(known), "start");
     return;
   }
-  const auto fills = [](const server::ServerMap::Part& part) { return part.filling != server::kNobody; };
-  if (std::ranges::any_of(map_.parts, fills)) {
-    for (const Server& server : servers_) {
-      const bool has_to = std::ranges::any_of(
-          map_.parts, [&](const auto& part) { return part.primary == server.launch && fills(part); });
-      if (has_to && server.filled < map_.epoch) return;
-    }
-    publish(server::with_filled(map_), "filled");
-    return dispatch_.say("every parameter has two copies again");
-  }
+  keep_count();
+  std::string why;
+  if (const std::optional<server::ServerMap> next = next_map(why)) publish(*next, why);
+  const bool has_all = std::ranges::none_of(
+      map_.parts, [](const server::ServerMap::Part& part) { return part.backup == server::kNobody; });
+  if (lacks_copies_ && has_all) dispatch_.say("every parameter has two copies again");
+  lacks_copies_ = lacks_copies_ && !has_all;
   for (const Server& server : servers_)
-    if (!server.is_mapped && !server.place.target.empty())
-      return publish(server::with_newcomer(map_, server.place), "newcomer");
+    if (has_left(server)) dispatch_.order(server.launch, 0, {.kind = "stop", .value = 0, .text = {}});
 }
 
 std::optional<FleetFailure> ServerSet::look() {
-  for (std::size_t i = 0; i < servers_.size();)
-    if (servers_[i].is_lost || servers_[i].child->ended()) {
+  for (std::size_t i = 0; i < servers_.size();) {
+    const bool is_gone = servers_[i].is_lost || servers_[i].child->ended();
+    if (is_gone && has_left(servers_[i])) {
+      dispatch_.event("server left", {{"server", servers_[i].launch}});
+      servers_.erase(servers_.begin() + std::ptrdiff_t(i));
+    } else if (is_gone) {
       if (const auto failure = lose(i)) return failure;
     } else {
       ++i;
     }
+  }
   steer();
   return std::nullopt;
 }
@@ -160,6 +208,7 @@ nlohmann::json ServerSet::status() const {
          {"pid", server.pid},
          {"host", server.place.host},
          {"state", server.place.target.empty() ? "starting"
+                   : server.is_leaving         ? "leaving"
                    : server.is_mapped          ? "serving"
                                                : "waiting"},
          {"primary", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::primary)},

@@ -40,6 +40,8 @@ class ServerSet {
   // All that were started at first listen, and know what they have.
   bool are_ready() const { return map_.epoch > 0; }
   std::vector<std::string> targets() const;
+  // So many servers from now on: newcomers get their share, those who leave hand theirs over first.
+  comm::CommandReply scale(std::int64_t servers);
   nlohmann::json status() const;
   void end();
 
@@ -51,12 +53,16 @@ class ServerSet {
     std::int64_t pid = 0;
     server::ServerMap::Server place{};  // once it listens
     bool is_mapped = false;
-    bool is_lost = false;     // it has hung up
-    std::int64_t filled = 0;  // epoch of the map whose newcomers have all of this server's parts
+    bool is_lost = false;      // it has hung up
+    bool is_leaving = false;   // it is to hand over what it has, and to end
+    std::int64_t settled = 0;  // epoch of the map that it has done everything for
   };
   void start_one();
+  void keep_count();
+  bool has_left(const Server& server) const { return server.is_leaving && !server.is_mapped; }
+  std::optional<server::ServerMap> next_map(std::string& why) const;
   std::string next_host() const;
-  void publish(const server::ServerMap& map, const char* why);
+  void publish(const server::ServerMap& map, const std::string& why);
   std::optional<FleetFailure> lose(std::size_t index);
   void steer();
 
@@ -66,6 +72,7 @@ class ServerSet {
   server::ServerMap map_;              // epoch 0: none yet
   std::map<std::string, int> losses_;  // by host
   int loss_count_ = 0;
+  bool lacks_copies_ = false;  // said so, and nothing since
 };
 
 }  // namespace distbelief::cluster

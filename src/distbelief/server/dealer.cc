@@ -48,8 +48,11 @@ void Dealer::learn(std::int64_t next, std::int64_t below, const std::vector<std:
 }
 
 void Dealer::take_over() {
+  clocks_.clear();
+  holders_.clear();
+  returned_.clear();
   for (std::int64_t ticket = done_.below(); ticket < next_; ++ticket)
-    if (!done_.contains(ticket) && !holders_.contains(ticket)) returned_.insert(ticket);
+    if (!done_.contains(ticket)) returned_.insert(ticket);
 }
 
 std::int64_t Dealer::clock(int replica) const {

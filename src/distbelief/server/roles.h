@@ -15,7 +15,7 @@ struct Roles {
   ServerMap map{};
   std::map<int, std::shared_ptr<BackupLink>> links{};  // by id, to those who are backups of parts of ours
 
-  bool is_primary(const ServerMap::Part& part) const { return part.primary == id; }
+  bool is_primary(const ServerMap::Part& part) const { return part.primary == id && !part.is_handed_over; }
   bool holds(const ServerMap::Part& part) const {
     return part.primary == id || part.backup == id || part.filling == id;
   }

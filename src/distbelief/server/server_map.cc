@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "distbelief/base/error.h"
 
@@ -62,6 +63,8 @@ ServerMap without_server(const ServerMap& map, int id) {
   ++next.epoch;
   std::erase_if(next.servers, [&](const ServerMap::Server& server) { return server.id == id; });
   for (ServerMap::Part& part : next.parts) {
+    // Whoever is left has all that was answered.
+    if (part.primary == id || part.backup == id) part.is_handed_over = false;
     if (part.filling == id) part.filling = kNobody;
     if (part.backup == id) part.backup = kNobody;
     if (part.primary != id) continue;
@@ -79,19 +82,21 @@ ServerMap with_newcomer(const ServerMap& map, const ServerMap::Server& server) {
   ServerMap next = map;
   ++next.epoch;
   next.servers.push_back(server);
-  for (ServerMap::Part& part : next.parts)
-    if (part.backup == kNobody && part.filling == kNobody && part.primary != server.id)
-      part.filling = server.id;
   return next;
 }
 
-ServerMap with_filled(const ServerMap& map) {
+bool is_changing(const ServerMap::Part& part) { return part.filling != kNobody || part.is_handed_over; }
+
+bool is_changing(const ServerMap& map) {
+  return std::ranges::any_of(map.parts, [](const ServerMap::Part& part) { return is_changing(part); });
+}
+
+ServerMap with_settled(const ServerMap& map) {
   ServerMap next = map;
   ++next.epoch;
   for (ServerMap::Part& part : next.parts) {
-    if (part.filling == kNobody) continue;
-    part.backup = part.filling;
-    part.filling = kNobody;
+    if (part.filling != kNobody) part.backup = std::exchange(part.filling, kNobody);
+    if (std::exchange(part.is_handed_over, false)) std::swap(part.primary, part.backup);
   }
   return next;
 }
@@ -101,7 +106,7 @@ std::string to_text(const ServerMap& map) {
       {"epoch", map.epoch}, {"servers", nlohmann::json::array()}, {"parts", nlohmann::json::array()}};
   for (const ServerMap::Server& server : map.servers) value["servers"].push_back(to_json(server));
   for (const ServerMap::Part& part : map.parts)
-    value["parts"].push_back({part.primary, part.backup, part.filling});
+    value["parts"].push_back({part.primary, part.backup, part.filling, part.is_handed_over});
   return value.dump();
 }
 
@@ -111,7 +116,8 @@ ServerMap map_from_text(const std::string& text) {
     ServerMap map{.epoch = value.at("epoch")};
     for (const nlohmann::json& server : value.at("servers")) map.servers.push_back(server_from_json(server));
     for (const nlohmann::json& part : value.at("parts"))
-      map.parts.push_back({.primary = part.at(0), .backup = part.at(1), .filling = part.at(2)});
+      map.parts.push_back(
+          {.primary = part.at(0), .backup = part.at(1), .filling = part.at(2), .is_handed_over = part.at(3)});
     if (std::int64_t(map.parts.size()) != kParts)
       throw Error(ErrorCode::kBadInput, "a map of servers has another number of parts");
     for (const ServerMap::Part& part : map.parts)

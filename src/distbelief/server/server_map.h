@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-// Which servers have which slices. Pure. The supervisor makes it and hands it to the servers; replicas ask
-// these for it.
+// Which servers have which slices. Pure (map_plan.h says what is next). The supervisor makes it and hands it
+// to the servers; replicas ask these for it.
 namespace distbelief::server {
 
 // The slices of every job are dealt to so many parts in turn, and parts to servers.
@@ -26,6 +26,9 @@ struct ServerMap {
     int primary = kNobody;
     int backup = kNobody;
     int filling = kNobody;
+    // The primary gives it to its backup: it takes no more requests, and tells when the backup has all it
+    // did.
+    bool is_handed_over = false;
     bool operator==(const Part&) const = default;
   };
   std::int64_t epoch = 0;  // a larger one is newer
@@ -52,10 +55,14 @@ ServerMap first_map(const std::vector<ServerMap::Server>& servers);
 ServerMap without_server(const ServerMap& map, int id);
 // Whether every part still has a primary.
 bool is_whole(const ServerMap& map);
-// One has come: it is filled with the parts that have no backup.
+// One has come; it has nothing yet.
 ServerMap with_newcomer(const ServerMap& map, const ServerMap::Server& server);
-// What was being filled is full: it is the backup.
-ServerMap with_filled(const ServerMap& map);
+// Whether primaries have something to do before the next map.
+bool is_changing(const ServerMap& map);
+bool is_changing(const ServerMap::Part& part);
+// They have done it: what was being filled is the backup, and a part that was handed over has its backup as
+// primary.
+ServerMap with_settled(const ServerMap& map);
 
 std::string to_text(const ServerMap& map);
 // Throws Error(kBadInput).

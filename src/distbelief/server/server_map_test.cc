@@ -50,17 +50,33 @@ TEST(ServerMap, BackupsTakeOverFromALostServer) {
 }
 
 TEST(ServerMap, ANewcomerIsFilledWithWhatHasNoBackup) {
-  const ServerMap filling = with_newcomer(without_server(three(), 2), {.id = 9, .target = "d"});
-  for (const ServerMap::Part& part : filling.parts) EXPECT_TRUE(part.backup != kNobody || part.filling == 9);
-  const ServerMap full = with_filled(filling);
+  ServerMap filling = with_newcomer(without_server(three(), 2), {.id = 9, .target = "d"});
+  EXPECT_FALSE(is_changing(filling));
+  for (ServerMap::Part& part : filling.parts)
+    if (part.backup == kNobody) part.filling = 9;
+  EXPECT_TRUE(is_changing(filling));
+  const ServerMap full = with_settled(filling);
   expect_two_copies(full);
   const ServerMap dead = without_server(filling, 9);
   EXPECT_TRUE(is_whole(dead));
   EXPECT_EQ(dead.parts[0].filling, kNobody);
 }
 
+TEST(ServerMap, APartThatIsHandedOverHasOneWhoeverIsLost) {
+  ServerMap map = three();
+  map.parts[0].is_handed_over = true;
+  const ServerMap::Part before = map.parts[0];
+  EXPECT_EQ(with_settled(map).parts[0],
+            (ServerMap::Part{.primary = before.backup, .backup = before.primary}));
+  EXPECT_EQ(without_server(map, before.primary).parts[0], (ServerMap::Part{.primary = before.backup}));
+  EXPECT_EQ(without_server(map, before.backup).parts[0], (ServerMap::Part{.primary = before.primary}));
+  EXPECT_TRUE(without_server(map, 3).parts[0].is_handed_over);
+}
+
 TEST(ServerMap, GoesThroughTextUnchanged) {
-  const ServerMap map = with_newcomer(without_server(three(), 1), {.id = 4, .target = "unix:/x y"});
+  ServerMap map = with_newcomer(without_server(three(), 1),
+                                {.id = 4, .target = "host:1", .near = "unix:/x y", .host = "host"});
+  map.parts[3].is_handed_over = true;
   EXPECT_EQ(map_from_text(to_text(map)), map);
   EXPECT_THROW(map_from_text("{}"), Error);
   EXPECT_THROW(map_from_text(R"({"epoch":1,"servers":[],"parts":[[1,-1,-1]]})"), Error);

@@ -80,31 +80,57 @@ void Service::set_map(const ServerMap& map) {
     for (const auto& [id, link] : before->links)
       if (!next->links.contains(id)) link->release();
   if (filling_.joinable()) filling_.join();
-  filling_ = std::jthread([this, next] { fill_newcomers(next); });
+  filling_ = std::jthread([this, next] { settle(next); });
 }
 
-void Service::fill_newcomers(std::shared_ptr<const Roles> roles) {
-  pthread_setname_np(pthread_self(), "db-fill");
-  std::set<int> newcomers;
-  for (const ServerMap::Part& part : roles->map.parts)
-    if (part.primary == options_.id && part.filling != kNobody) newcomers.insert(part.filling);
-  for (const int newcomer : newcomers) {
-    BackupLink& link = *roles->links.at(newcomer);
-    const auto wait_for = [&](BackupLink::Item item) {
-      std::promise<void> done;
-      item.done = [&done] { done.set_value(); };
-      link.hand_over(std::move(item));
-      done.get_future().wait();
-    };
-    for (const auto& space : spaces()) {
-      const std::string spec = comm::encode(space->spec());
-      wait_for({.header = comm::encode(comm::StoreRequest{.kind = Kind::kOpen}),
-                .payload = std::as_bytes(std::span(spec))});
-      space->fill(newcomer);
-    }
-    wait_for({});
+namespace {
+
+// What was handed over before has arrived too.
+void wait_for(BackupLink& link, BackupLink::Item item) {
+  std::promise<void> done;
+  item.done = [&done] { done.set_value(); };
+  link.hand_over(std::move(item));
+  done.get_future().wait();
+}
+
+BackupLink::Item opening(const comm::SpaceSpec& spec) {
+  const auto text = std::make_shared<std::string>(comm::encode(spec));
+  return {.header = comm::encode(comm::StoreRequest{.kind = Kind::kOpen}),
+          .payload = std::as_bytes(std::span(*text)),
+          .owner = text};
+}
+
+}  // namespace
+
+void Service::fill(BackupLink& link, int newcomer) {
+  for (const auto& space : spaces()) {
+    wait_for(link, opening(space->spec()));
+    space->fill(newcomer);
   }
-  if (!newcomers.empty() && options_.on_filled) options_.on_filled(roles->map.epoch);
+}
+
+// Does what the map asks of this server. The spaces follow it already, so that nothing comes after what is
+// waited for here.
+void Service::settle(std::shared_ptr<const Roles> roles) {
+  pthread_setname_np(pthread_self(), "db-fill");
+  std::set<int> newcomers, heirs;
+  for (const ServerMap::Part& part : roles->map.parts) {
+    if (part.primary != options_.id) continue;
+    if (part.filling != kNobody) newcomers.insert(part.filling);
+    if (part.is_handed_over) heirs.insert(part.backup);
+  }
+  for (const int newcomer : newcomers) fill(*roles->links.at(newcomer), newcomer);
+  heirs.insert(newcomers.begin(), newcomers.end());
+  for (const int heir : heirs) wait_for(*roles->links.at(heir), {});
+  if (!heirs.empty() && options_.on_settled) options_.on_settled(roles->map.epoch);
+}
+
+// A newcomer has to have the space before anything of it comes; replicas may not know of that server yet.
+void Service::announce(const comm::SpaceSpec& spec) const {
+  std::set<int> newcomers;
+  for (const ServerMap::Part& part : roles_->map.parts)
+    if (part.primary == options_.id && part.filling != kNobody) newcomers.insert(part.filling);
+  for (const int newcomer : newcomers) roles_->links.at(newcomer)->hand_over(opening(spec));
 }
 
 void Service::handle(comm::ExchangeServer::Request request) {
@@ -195,6 +221,7 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
   auto space = std::make_shared<Space>(Space::Options{.spec = spec, .log = log}, roles_);
   spaces_[id] = space;
   by_job_[spec.job] = id;
+  announce(spec);
   spdlog::info("job {}: {} elements, {} bytes here", spec.job, spec.elements, wanted);
   return space;
 }

@@ -28,8 +28,8 @@ class Service final : public comm::ExchangeServer::Handler {
     std::size_t memory_limit = std::size_t(-1);  // bytes, of all jobs
     std::size_t job_limit = std::size_t(-1);     // bytes, of one
     int jobs_limit = 64;
-    std::function<void(std::int64_t epoch)>
-        on_filled{};  // newcomers have all that this map gives them of ours
+    // Newcomers have all that this map gives them of ours, and backups all of what we hand over.
+    std::function<void(std::int64_t epoch)> on_settled{};
   };
   explicit Service(Options options);
   ~Service() override;
@@ -51,7 +51,9 @@ class Service final : public comm::ExchangeServer::Handler {
   std::shared_ptr<Space> find(const comm::StoreRequest& message, const comm::Peer& peer) const;
   std::vector<std::shared_ptr<Space>> spaces() const;
   std::shared_ptr<const Roles> roles() const;
-  void fill_newcomers(std::shared_ptr<const Roles> roles);
+  void settle(std::shared_ptr<const Roles> roles);
+  void fill(BackupLink& link, int newcomer);
+  void announce(const comm::SpaceSpec& spec) const;
 
   Options options_;
   std::atomic<std::int64_t> refused_{0};

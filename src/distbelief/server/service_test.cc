@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/client.h"
+#include "distbelief/server/map_plan.h"
 
 namespace distbelief::server {
 namespace {
@@ -41,8 +43,8 @@ class ServiceTest : public ::testing::Test {
   void add_server(std::size_t job_limit = std::size_t(-1)) {
     const int id = int(services_.size());
     services_.push_back(std::make_unique<Service>(Service::Options{
-        .id = id, .logs = folder_ / "logs", .job_limit = job_limit, .on_filled = [this](std::int64_t) {
-          ++filled_;
+        .id = id, .logs = folder_ / "logs", .job_limit = job_limit, .on_settled = [this](std::int64_t) {
+          ++settled_;
         }}));
     addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(id)).string()});
     exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
@@ -53,6 +55,24 @@ class ServiceTest : public ::testing::Test {
     map_ = map;
     for (const auto& service : services_)
       if (service) service->set_map(map);
+  }
+  void await_settled(int reports) {
+    for (int i = 0; i < 500 && settled_ < reports; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_EQ(settled_, reports);
+    settled_ = 0;
+  }
+  // Until the plan has nothing left to do.
+  void follow_plan(const std::set<int>& leaving, const std::function<void()>& meanwhile) {
+    while (const auto step = next_step(map_, leaving)) {
+      std::set<int> busy;
+      for (const ServerMap::Part& part : step->map.parts)
+        if (is_changing(part)) busy.insert(part.primary);
+      publish(step->map);
+      std::thread other(meanwhile);  // it may wait for a part that is on its way
+      if (!busy.empty()) await_settled(int(busy.size()));
+      if (!busy.empty()) publish(with_settled(map_));
+      other.join();
+    }
   }
   // As if its process were killed: its connections end, and what it has is gone.
   void lose_server(int id) {
@@ -87,7 +107,7 @@ class ServiceTest : public ::testing::Test {
 
   fs::path folder_;
   ServerMap map_;
-  std::atomic<int> filled_{0};
+  std::atomic<int> settled_{0};
   std::vector<comm::ControlAddress> addresses_;
   std::vector<std::unique_ptr<Service>> services_;
   std::vector<std::unique_ptr<comm::ExchangeServer>> exchanges_;
@@ -231,7 +251,7 @@ TEST_F(ServiceTest, ALostServerLosesNothingAndANewOneIsFilled) {
     TearDown();
     SetUp();
     addresses_.clear();
-    filled_ = 0;
+    settled_ = 0;
     serve(2);
     comm::SpaceSpec one = spec(mode);
     one.lanes = 1;
@@ -256,11 +276,10 @@ TEST_F(ServiceTest, ALostServerLosesNothingAndANewOneIsFilled) {
     lose_server(0);
     for (int i = 3; i < 6; ++i) step(i);
     add_server();
-    publish(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}));
+    publish(next_step(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}), {})->map);
     for (int i = 6; i < 9; ++i) step(i);
-    for (int i = 0; i < 500 && filled_ == 0; ++i) std::this_thread::sleep_for(10ms);
-    EXPECT_EQ(filled_, 1);
-    publish(with_filled(map_));
+    await_settled(1);
+    publish(with_settled(map_));
     for (int i = 9; i < 12; ++i) step(i);
     lose_server(1);
     for (int i = 12; i < 15; ++i) step(i);
@@ -272,6 +291,50 @@ TEST_F(ServiceTest, ALostServerLosesNothingAndANewOneIsFilled) {
       EXPECT_EQ(again.meeting_step(), 15);
       EXPECT_EQ(again.pull(values, 14), 14);
     }
+  }
+}
+
+TEST_F(ServiceTest, ServersComeAndGoWhileReplicasPush) {
+  for (const char* mode : {"async", "sync"}) {
+    SetUp();
+    exchanges_.clear();
+    services_.clear();
+    addresses_.clear();
+    serve(1);
+    comm::SpaceSpec one = spec(mode);
+    one.elements = 5 * comm::kSliceElements;
+    one.parameters = {{.begin = 0, .count = one.elements}};
+    one.lanes = 1;
+    one.lane_values = 1;
+    Client client = join(0, one);
+    std::vector<float> values(one.elements), gradient(one.elements, 1.0F), mean(1);
+    std::int64_t ticket = 0;
+    const auto steps = [&] {
+      for (int i = 0; i < 3; ++i, ++ticket) {
+        EXPECT_FALSE(client.push_pull(
+            {.ticket = ticket, .lr = 1, .first_lane = 0, .end_lane = 1, .samples = 1, .step_samples = 1},
+            gradient, values));
+        if (one.mode == "sync") client.meet(ticket, 0, 1, {}, std::vector<float>{float(ticket)}, mean);
+        EXPECT_EQ(values, std::vector<float>(values.size(), float(-ticket))) << mode;
+      }
+    };
+    steps();
+    for (int id = 1; id <= 2; ++id) {
+      add_server();
+      publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
+      follow_plan({}, steps);
+      steps();
+    }
+    EXPECT_EQ(std::ranges::count(map_.parts, 2, &ServerMap::Part::primary), 21);
+    follow_plan({0}, steps);
+    EXPECT_FALSE(map_.has(0));
+    exchanges_[0].reset();
+    services_[0].reset();
+    steps();
+    lose_server(1);
+    steps();
+    EXPECT_EQ(client.map().servers.size(), 1U);
+    EXPECT_EQ(client.versions(), std::vector<std::int64_t>(5, ticket));
   }
 }
 

@@ -128,10 +128,22 @@ void Slice::install(State state) {
   values_of_.clear();
 }
 
+void Slice::forget() {
+  const std::lock_guard lock(mutex_);
+  version_ = 0;
+  filled_ = false;
+  std::ranges::fill(counts_, 0);
+  tickets_ = {};
+  values_of_.clear();
+  for (std::vector<float>* array : {&values_, &previous_, &scratch_}) *array = {};
+  for (std::vector<float>& state : states_) state = {};
+}
+
 bool Slice::fill(const float* values) {
   const std::lock_guard lock(mutex_);
   if (filled_) return false;
-  std::memcpy(values_.data(), values, values_.size() * sizeof(float));
+  values_.assign(values, values + size());
+  for (std::vector<float>& state : states_) state.assign(size(), 0.0F);
   filled_ = true;
   return true;
 }

@@ -72,6 +72,8 @@ class Slice {
   };
   State state();
   void install(State state);
+  // As if nothing had ever been in it; its memory is free.
+  void forget();
   std::size_t arrays() const { return 1 + states_.size(); }
 
   std::size_t size() const { return options_.span.size(); }

@@ -85,6 +85,7 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
                    options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt}),
       meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values) {
   if (!options_.log.empty()) log_ = std::make_unique<UpdateLog>(options_.log);
+  desk_filled_ = roles->map.desk().filling;  // with what there is: nothing
   set_roles(std::move(roles));
 }
 
@@ -100,12 +101,33 @@ void Space::set_roles(std::shared_ptr<const Roles> roles) {
     const std::lock_guard lock(structure_);
     roles_ = roles;
   }
-  for (std::size_t i = 0; i < slices_.size(); ++i)
-    if (roles->holds(roles->map.part_of(std::int64_t(i)))) held(std::int64_t(i));
-  const std::lock_guard lock(desk_);
-  const bool has_desk = roles->is_primary(roles->map.desk());
-  if (has_desk && !has_desk_) dealer_.take_over();
-  has_desk_ = has_desk;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const bool holds = roles->holds(roles->map.part_of(std::int64_t(i)));
+    if (Held* const one = holds ? &held(std::int64_t(i)) : known(i)) follow(*roles, *one);
+  }
+  follow_desk(*roles);
+}
+
+// Nothing of a slice happens by older roles when this returns: whoever works on it has its lock.
+void Space::follow(const Roles& roles, Held& held) {
+  const std::lock_guard lock(held.mutex);
+  const ServerMap::Part& part = roles.map.part_of(held.slice.number());
+  if (held.filled != part.filling) held.filled = kNobody;
+  if (!roles.is_primary(part))
+    for (Waiting& waiting : std::exchange(held.parts, {}))
+      waiting.request.refuse(ErrorCode::kAborted, "the slice is handed to another server");
+  if (roles.holds(part)) return;
+  // Those who need it have it, or this would not be the map.
+  for (auto& [version, waiting] : std::exchange(held.early, {}))
+    answer(waiting.request, {.version = version});
+  held.pieces.clear();
+  held.sum = {};
+  held.slice.forget();
+}
+
+Space::Held* Space::known(std::size_t slice) {
+  const std::lock_guard lock(structure_);
+  return slices_[slice].get();
 }
 
 bool Space::is_filled() {
@@ -155,15 +177,22 @@ Space::Held& Space::held(std::int64_t slice) {
                                                   .staleness_aware = options_.spec.staleness_aware,
                                                   .keeps_previous = is_sync(options_.spec),
                                                   .log = log_.get()});
+    // Whoever is being given what there is has it: there is nothing.
+    found->filled = roles_->map.part_of(slice).filling;
   }
   return *found;
 }
 
-Space::Held& Space::held_as_primary(std::int64_t slice) {
+// Once more with the slice's lock before anything is changed: it may have been handed over meanwhile.
+void Space::require_primary(std::int64_t slice) const {
   const std::shared_ptr<const Roles> now = roles();
   if (slice >= 0 && !now->is_primary(now->map.part_of(slice)))
     throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is another server's by map {}", slice,
                                                  options_.spec.job, now->map.epoch));
+}
+
+Space::Held& Space::held_as_primary(std::int64_t slice) {
+  require_primary(slice);
   return held(slice);
 }
 
@@ -186,6 +215,7 @@ void Space::fill_first(const StoreRequest& message, Request& request) {
   Held& target = held_as_primary(message.slice);
   const std::span<const float> values = payload_for(target, message, request);
   const std::lock_guard lock(target.mutex);
+  require_primary(message.slice);
   const bool is_first = target.slice.fill(values.data());
   const StoreAnswer::Outcome outcome =
       is_first ? StoreAnswer::Outcome::kDone : StoreAnswer::Outcome::kRepeated;
@@ -206,6 +236,7 @@ void Space::push(const StoreRequest& message, Request& request) {
     throw Error(ErrorCode::kBadInput, fmt::format("ticket {} of job {}, which has {}", message.ticket,
                                                   options_.spec.job, options_.spec.tickets));
   const std::lock_guard lock(target.mutex);
+  require_primary(message.slice);
   const Gradient gradient{.ticket = message.ticket,
                           .replica = message.replica,
                           .base = message.base,
@@ -236,6 +267,7 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
                 fmt::format("lanes {} to {} are no node of the tree over {}", message.first_lane,
                             message.end_lane - 1, options_.spec.lanes));
   const std::lock_guard lock(held.mutex);
+  require_primary(message.slice);
   const std::int64_t step = held.slice.version();
   if (message.ticket > step)
     throw Error(ErrorCode::kBadInput,

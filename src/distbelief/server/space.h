@@ -67,7 +67,10 @@ class Space {
   };
 
   Held& held(std::int64_t slice);
+  Held* known(std::size_t slice);  // null: it was never here
   Held& held_as_primary(std::int64_t slice);
+  void require_primary(std::int64_t slice) const;
+  void follow(const Roles& roles, Held& held);
   std::shared_ptr<const Roles> roles() const;
   std::span<const float> payload_for(const Held& held, const comm::StoreRequest& message,
                                      const Request& request) const;
@@ -78,6 +81,7 @@ class Space {
   void pull(const comm::StoreRequest& message, Request& request);
 
   // space_backup.cc: between servers.
+  bool is_held(const comm::StoreRequest& message, const Roles& roles) const;
   void replicate(const comm::StoreRequest& message, Request& request);
   void apply_early(Held& held);
   void install(const comm::StoreRequest& message, Request& request);
@@ -94,6 +98,7 @@ class Space {
   void leave(const comm::StoreRequest& message, Request& request);
   void enter(const comm::StoreRequest& message, const Request& request);
   void serve();
+  void follow_desk(const Roles& roles);
   void require_desk();
   void give_mean(Request& request, std::int64_t step, comm::StoreAnswer::Outcome outcome);
   void tell_deals(const std::vector<std::int64_t>& done);

@@ -81,23 +81,31 @@ void Space::hand_over_state(Held& held, const std::vector<std::shared_ptr<Backup
 
 void Space::fill(int newcomer) {
   for (std::size_t i = 0; i < slices_.size(); ++i) {
+    Held* const slice = known(i);
+    if (slice == nullptr) continue;
+    Held& one = *slice;
+    const std::lock_guard lock(one.mutex);
     const std::shared_ptr<const Roles> now = roles();
     const ServerMap::Part& part = now->map.part_of(std::int64_t(i));
-    if (!now->is_primary(part) || part.filling != newcomer) continue;
+    if (!now->is_primary(part) || part.filling != newcomer || one.filled == newcomer) continue;
     const auto link = now->links.find(newcomer);
     if (link == now->links.end()) continue;
-    Held& one = held(std::int64_t(i));
-    const std::lock_guard lock(one.mutex);
-    if (one.filled == newcomer) continue;
     if (one.slice.is_filled()) hand_over_state(one, {link->second}, [] {});
     one.filled = newcomer;
   }
   fill_desk(newcomer);
 }
 
+// Not so when the part has gone to another server since this was sent: who has it now has this too. A sender
+// that knows a newer map than this server is right.
+bool Space::is_held(const StoreRequest& message, const Roles& roles) const {
+  return message.epoch > roles.map.epoch || roles.holds(roles.map.part_of(message.slice));
+}
+
 void Space::replicate(const StoreRequest& message, Request& request) {
   const std::shared_ptr<const Roles> now = roles();
   Held& target = held(message.slice);
+  if (!is_held(message, *now)) return answer(request, {.version = message.version});
   if (now->is_primary(now->map.part_of(message.slice)))
     throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
                                                  message.slice, options_.spec.job, now->map.epoch));
@@ -131,6 +139,7 @@ void Space::apply_early(Held& held) {
 void Space::install(const StoreRequest& message, Request& request) {
   const std::shared_ptr<const Roles> now = roles();
   Held& target = held(message.slice);
+  if (!is_held(message, *now)) return answer(request, {.version = message.version});
   if (now->is_primary(now->map.part_of(message.slice)))
     throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
                                                  message.slice, options_.spec.job, now->map.epoch));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/lane_sum.h"
@@ -17,6 +18,19 @@ using comm::StoreRequest;
 std::int64_t Space::meeting_step() {
   const std::lock_guard lock(desk_);
   return meeting_.step();
+}
+
+// Those who wait are sent to who has the desk now.
+void Space::follow_desk(const Roles& roles) {
+  const std::lock_guard lock(desk_);
+  const bool has_desk = roles.is_primary(roles.map.desk());
+  if (has_desk && !has_desk_) dealer_.take_over();
+  has_desk_ = has_desk;
+  if (desk_filled_ != roles.map.desk().filling) desk_filled_ = kNobody;
+  if (has_desk) return;
+  for (std::vector<Waiting>* waiting : {&takers_, &beginners_, &meeters_})
+    for (Waiting& one : std::exchange(*waiting, {}))
+      one.request.refuse(ErrorCode::kAborted, "the work is dealt out by another server");
 }
 
 // With the desk's lock.
@@ -146,9 +160,9 @@ void Space::learn(const StoreRequest& message, Request& request) {
 }
 
 void Space::fill_desk(int newcomer) {
+  const std::lock_guard lock(desk_);
   const std::shared_ptr<const Roles> now = roles();
   if (!now->is_primary(now->map.desk()) || now->map.desk().filling != newcomer) return;
-  const std::lock_guard lock(desk_);
   desk_filled_ = newcomer;
   const std::int64_t below = dealer_.done_tickets().below();
   tell_all(now->backups(now->map.desk(), desk_filled_),
