@@ -2,6 +2,7 @@
 a replica that is killed stops nobody and loses nothing."""
 import os
 import signal
+import subprocess
 
 import program
 from program import ENDLESS, MLP, RESNET
@@ -207,16 +208,17 @@ class ScaleTest(ServersTest):
             self.assertEqual(sorted(line["ticket"] for line in chain.values()), list(range(tickets)))
 
     def test_synchronous_steps_keep_their_bits(self):
-        job = {**JOB, **self.WIDE, "train.epochs": 60}
-        expected = self.train("undisturbed", job, "--workers", 2)
+        job = {**ENDLESS, **JOB, **self.WIDE, "train.epochs": 10_000_000, "train.schedule": "constant"}
         run = self.start_training("scaled", {**job, **SERVED, "parallel.mode": "sync"}, "--workers", 2)
         for servers in (4, 1, 2):
             self.scale_servers("scaled", servers)
-        self.assertIsNone(run.poll(), self.shown())
+        self.control("stop", "scaled")
         outcome = self.finish(run)
-        self.assertEqual(outcome.code, 0, outcome.err)
-        self.assertEqual(self.summary("scaled")["weights_sha256"], expected["weights_sha256"])
-        self.assert_all_agree("scaled", expected["steps"])
+        self.assertEqual(outcome.code, 130, outcome.err)
+        scaled = self.summary("scaled")
+        whole = self.train("undisturbed", {**job, "train.max_steps": scaled["steps"]}, "--workers", 1)
+        self.assertEqual(scaled["weights_sha256"], whole["weights_sha256"])
+        self.assert_all_agree("scaled", scaled["steps"])
 
     def test_asynchronous_steps_count_once(self):
         job = {**OWN_STEPS, **self.WIDE, "parallel.mode": "async", "train.epochs": 150}
@@ -234,6 +236,54 @@ class ScaleTest(ServersTest):
         events = program.lines_of(self.scratch / "scaled" / "events.jsonl")
         self.assertEqual(sum(event["event"] == "server left" for event in events), 2)
         self.assertEqual([event for event in events if event["event"] in ("server lost", "replica lost")], [])
+
+
+class StandingTest(ServersTest):
+    """One set of servers for several runs."""
+
+    def start_servers(self, *arguments):
+        servers = subprocess.Popen([program.PROGRAM, "servers", "standing", *map(str, arguments)], cwd=self.scratch,
+                                   env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True)
+        self.children.append(servers)
+        self.wait_until(lambda: (self.scratch / "standing" / "events.jsonl").exists()
+                        and self.status("standing")["state"] == "serving", "the servers stand")
+        return servers
+
+    def start_beside(self, name, job, *arguments):
+        with open(self.scratch / f"{name}.err", "wb") as err:
+            child = subprocess.Popen([program.PROGRAM, "train", "--run-dir", name, *program.settings(job),
+                                      "--servers-at", "standing", *map(str, arguments)], cwd=self.scratch,
+                                     env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=err, start_new_session=True)
+        self.children.append(child)
+        return child
+
+    def test_two_runs_at_once_have_the_bits_of_each_alone_and_a_third_waits_for_room(self):
+        # A slice of this job is 1 MiB, with the two arrays of adamw and what sync keeps: 5 MiB on each server.
+        jobs = {"one": {**JOB, "train.epochs": 100, "train.validate_every": 0},
+                "two": {**JOB, "train.seed": 7, "train.epochs": 100, "train.validate_every": 0}}
+        expected = {name: self.train(f"{name}-alone", job, "--workers", 1) for name, job in jobs.items()}
+        servers = self.start_servers("--servers", 2, "--memory-mb", 12)
+        served = {**SERVED, "parallel.mode": "sync"}
+        runs = {name: self.start_beside(name, {**job, **served}, "--workers", 2) for name, job in jobs.items()}
+        self.wait_until(lambda: all(program.lines_of(self.scratch / name / "metrics.jsonl") for name in jobs), "steps")
+        third = self.start_beside("three", {**ENDLESS, **served, "train.optimizer": "adamw"}, "--workers", 1)
+        self.assertEqual(third.wait(60), 2)
+        self.assertRegex((self.scratch / "three.err").read_text(),
+                         r"wants 5242880 bytes on this server, which has 2 jobs with 10485760 bytes and takes 64 jobs, "
+                         r"\d+ bytes each, 12582912 in all")
+        for name, run in runs.items():
+            self.assertEqual(run.wait(90), 0, (self.scratch / f"{name}.err").read_text())
+            self.assertEqual(self.summary(name)["weights_sha256"], expected[name]["weights_sha256"])
+        again = self.start_beside("four", {**JOB, **served}, "--workers", 1)
+        self.assertEqual(again.wait(60), 0, "the first two left no room")
+        self.control("stop", "standing")
+        self.assertEqual(servers.wait(20), 0)
+
+    def test_servers_that_are_not_there_are_named(self):
+        outcome = self.distbelief("train", "--servers-at", "nowhere", *program.settings({**JOB, **SERVED}), code=2)
+        self.assertIn("neither the folder", outcome.err)
 
 
 if __name__ == "__main__":

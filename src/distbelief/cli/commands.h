@@ -22,6 +22,7 @@ void add_resume(CLI::App& app, const Invocation& invocation, Run& run);
 void add_launch(CLI::App& app, const Invocation& invocation, Run& run);
 void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
 void add_server(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
+void add_servers(CLI::App& app, const Invocation& invocation, Run& run);
 void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
 void add_predict(CLI::App& app, const Invocation& invocation, Run& run);
 void add_export(CLI::App& app, const Invocation& invocation, Run& run);

@@ -84,7 +84,7 @@ void keep_network_file(const fs::path& run_dir, Config& config) {
 }
 
 void require_run_dir(const fs::path& run_dir) {
-  if (!fs::exists(run_dir / "job.toml") && !is_launched(run_dir))
+  if (!fs::exists(run_dir / "job.toml") && !is_launched(run_dir) && !fs::exists(run_dir / kServersFile))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
 }

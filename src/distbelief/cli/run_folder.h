@@ -27,6 +27,7 @@ void require_run_dir(const std::filesystem::path& run_dir);
 // Whether it is the run of a program of the user's.
 bool is_launched(const std::filesystem::path& run_dir);
 inline constexpr const char* kLaunchFile = "launch.json";
+inline constexpr const char* kServersFile = "servers.json";  // of servers that stand: their settings
 // Whether there is nothing left to do, and says so. Names damaged checkpoints. Throws when there is no whole
 // one.
 bool is_finished(const std::filesystem::path& run_dir, const Config& config, std::int64_t total_steps);

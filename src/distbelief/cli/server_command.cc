@@ -33,6 +33,9 @@ struct ServerFlags {
   std::string address;  // of this host, for others; empty: there are none
   std::string certs;    // empty: the run's own, from the environment
   double silence = 5;
+  std::size_t memory_limit = std::size_t(-1);  // bytes
+  std::size_t job_limit = std::size_t(-1);
+  int jobs_limit = 64;
 };
 
 // Between hosts with the user's certificates, or those of the run, which go from the environment.
@@ -132,6 +135,9 @@ int serve(const ServerFlags& flags) {
                            .identity = identity,
                            .host = host_name(),
                            .logs = fs::path(flags.run_dir) / "servers",
+                           .memory_limit = flags.memory_limit,
+                           .job_limit = flags.job_limit,
+                           .jobs_limit = flags.jobs_limit,
                            .on_settled = [&tie, report](std::int64_t epoch) {
                              comm::WorkerReport settled = report;
                              settled.state = "settled";
@@ -183,6 +189,9 @@ void add_server(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--address", flags->address);
   command->add_option("--certs", flags->certs);
   command->add_option("--silence", flags->silence);
+  command->add_option("--memory-limit", flags->memory_limit);
+  command->add_option("--job-limit", flags->job_limit);
+  command->add_option("--jobs-limit", flags->jobs_limit);
   command->callback([=, &run] { run = [=] { return serve(*flags); }; });
 }
 

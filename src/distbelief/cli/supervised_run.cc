@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 
+#include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/found_network.h"
@@ -16,6 +17,7 @@
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/report/page_writer.h"
+#include "distbelief/server/close_job.h"
 #include "distbelief/train/job.h"
 
 namespace distbelief::cli {
@@ -97,6 +99,8 @@ std::vector<cluster::ReplicaPlace> replica_places(const ParallelConfig& parallel
   return cluster::place_replicas(hosts, workers, replica_rule(parallel));
 }
 
+}  // namespace
+
 std::vector<std::string> server_command(const fs::path& run_dir, const Config& config,
                                         const cluster::FleetProcess& process) {
   std::vector<std::string> parts{
@@ -117,6 +121,8 @@ std::vector<std::string> server_command(const fs::path& run_dir, const Config& c
   return parts;
 }
 
+namespace {
+
 cluster::FleetOptions fleet_options(const Config& config, const std::vector<cluster::HostSlots>& hosts,
                                     const WorkerCommand& command) {
   const cluster::RunPlace place = cluster::place_of(command.run_dir);
@@ -126,6 +132,7 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .certs = config.elastic.certs,
           .silence = milliseconds(config.elastic.silence_seconds),
           .servers = int(config.parallel.servers),
+          .servers_at = command.servers_at,
           .replicas = replica_places(config.parallel, hosts),
           .stops_together = !takes_own_steps(config.parallel),
           .server_command =
@@ -153,6 +160,18 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .resume = command.resume};
 }
 
+// What the run had on servers of others is free.
+void leave_servers(const Config& config, const WorkerCommand& command) {
+  if (command.servers_at.empty()) return;
+  std::vector<comm::ControlAddress> servers;
+  for (const std::string& target : command.servers_at) servers.push_back(server_address(config, target));
+  try {
+    server::close_job(servers, command.served_job);
+  } catch (const Error& error) {
+    fmt::print(stderr, "distbelief: the servers may still keep what this run had there: {}\n", error.what());
+  }
+}
+
 report::PageWriter::Options page_options(const Config& config, const fs::path& run_dir) {
   return {.run_dir = run_dir,
           .every_seconds = config.report.page_seconds,
@@ -178,6 +197,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
     cluster::FleetOptions options = fleet_options(config, hosts, command);
     options.launch.isa = isa;
     code = cluster::supervise_fleet(options, *invocation.interrupted);
+    leave_servers(config, command);
   } else {
     cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
     options.launch.isa = isa;

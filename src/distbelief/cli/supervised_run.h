@@ -6,12 +6,16 @@
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/worker_command.h"
-#include "distbelief/cluster/fleet_places.h"
+#include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/hosts.h"
 #include "distbelief/cluster/isa.h"
 
 // A run under way: what is started once a job is known to be sound, and what is shown at its end.
 namespace distbelief::cli {
+
+// The command line of a parameter server.
+std::vector<std::string> server_command(const std::filesystem::path& run_dir, const Config& config,
+                                        const cluster::FleetProcess& process);
 
 // How a run with parameter servers deals its hosts' slots to replicas.
 cluster::ReplicaRule replica_rule(const ParallelConfig& parallel);

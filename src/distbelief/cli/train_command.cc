@@ -18,6 +18,7 @@
 #include "distbelief/cli/launch_command.h"
 #include "distbelief/cli/plan_command.h"
 #include "distbelief/cli/run_folder.h"
+#include "distbelief/cli/standing_servers.h"
 #include "distbelief/cli/supervised_run.h"
 #include "distbelief/cluster/host_watch.h"
 #include "distbelief/cluster/launch.h"
@@ -44,6 +45,7 @@ struct TrainFlags {
   bool init_partial = false;
   std::string progress;
   std::vector<std::string> inject;
+  std::string servers_at;
 };
 
 std::size_t most_replicas_of_a_host(const ParallelConfig& parallel,
@@ -114,6 +116,21 @@ void count_replicas(const TrainFlags& flags, Config& config, const std::vector<c
   config.parallel.workers = std::int64_t(places.size());
   if (replica_rule(config.parallel) == cluster::ReplicaRule::kOnePerHost)
     config.parallel.data = std::ranges::max(hosts, {}, &cluster::HostSlots::slots).slots;
+}
+
+// Parameter servers that are not the run's own; none unless --servers-at names some.
+struct StandingServers {
+  std::string job{};  // by which they know the run
+  std::vector<std::string> targets{};
+};
+
+StandingServers standing_servers(const TrainFlags& flags, const Config& config) {
+  if (flags.servers_at.empty()) return {};
+  if (!has_servers(config.parallel))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("--servers-at is for parallel.sync = \"parameter_server\", found \"{}\"",
+                            config.parallel.sync));
+  return {.job = draw_job_name(run_name(config)), .targets = targets_of_standing(flags.servers_at)};
 }
 
 // Where the workers go, and how many there are: --hosts, --hostfile, --workers, or what the job says.
@@ -256,14 +273,20 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   check_before_start(job, hosts);
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
+  const StandingServers standing = standing_servers(flags, job.config);
   const fs::path run_dir = make_run_dir(flags.run_dir, run_name(job.config));
   keep_network_file(run_dir, job.config);
   write_job(run_dir, job.config);
   keep_measured(run_dir, job.config, measured);
-  return supervise(
-      job.config, hosts, isa,
-      {.run_dir = run_dir, .resume = false, .snapshots = {}, .inject = flags.inject, .control = {}},
-      invocation);
+  return supervise(job.config, hosts, isa,
+                   {.run_dir = run_dir,
+                    .resume = false,
+                    .snapshots = {},
+                    .inject = flags.inject,
+                    .control = {},
+                    .served_job = standing.job,
+                    .servers_at = standing.targets},
+                   invocation);
 }
 
 // A run under way keeps its settings; what can be changed has commands of its own.
@@ -314,14 +337,20 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   if (is_finished(run_dir, job.config, total_steps)) return 0;
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
+  const StandingServers standing = standing_servers(flags, job.config);
   Config kept = job.config;
   kept.train.init = init;
   write_job(run_dir, kept);
   keep_measured(run_dir, job.config, measured);
-  return supervise(
-      job.config, hosts, isa,
-      {.run_dir = run_dir, .resume = true, .snapshots = {}, .inject = flags.inject, .control = {}},
-      invocation);
+  return supervise(job.config, hosts, isa,
+                   {.run_dir = run_dir,
+                    .resume = true,
+                    .snapshots = {},
+                    .inject = flags.inject,
+                    .control = {},
+                    .served_job = standing.job,
+                    .servers_at = standing.targets},
+                   invocation);
 }
 
 void add_places(CLI::App& command, TrainFlags& flags) {
@@ -329,6 +358,8 @@ void add_places(CLI::App& command, TrainFlags& flags) {
   command.add_option("--hosts", flags.hosts, "on which machines, with how many each: a:2,b:2");
   command.add_option("--hostfile", flags.hostfile,
                      "the same as lines of a file, which may change while the run trains");
+  command.add_option("--servers-at", flags.servers_at,
+                     "use parameter servers that stand: the folder of `distbelief servers`, or addresses");
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ struct WorkerFlags {
   int replica = 0;
   int replicas = 1;
   std::vector<std::string> servers;
+  std::string served_job = "job";
 };
 
 int terminal_columns() {
@@ -113,8 +114,10 @@ comm::ControlAddress control_address(const WorkerFlags& flags, const Config& con
   return address;
 }
 
-// A parameter server's, with the certificates that this worker shows the supervisor.
-comm::ControlAddress server_address(comm::ControlAddress control, const std::string& target) {
+// A parameter server's, with the certificates that this worker shows the supervisor, or the user's.
+comm::ControlAddress address_of_server(comm::ControlAddress control, const Config& config,
+                                       const std::string& target) {
+  if (control.certificate.empty()) return server_address(config, target);
   control.target = target;
   control.expected_role = "server";
   return control;
@@ -138,11 +141,21 @@ int work(const WorkerFlags& flags, const Invocation& invocation) {
   options.replica = flags.replica;
   options.replicas = flags.replicas;
   for (const std::string& target : flags.servers)
-    options.servers.push_back(server_address(options.control.value_or(comm::ControlAddress{}), target));
+    options.servers.push_back(
+        address_of_server(options.control.value_or(comm::ControlAddress{}), config, target));
+  options.served_job = flags.served_job;
   return train::run_worker(options);
 }
 
 }  // namespace
+
+comm::ControlAddress server_address(const Config& config, const std::string& target) {
+  if (target.starts_with("unix:") || config.elastic.certs.empty()) return {.target = target};
+  comm::ControlAddress address = comm::secure_address(target, config.elastic.certs, "worker");
+  address.expected_role = "server";
+  address.silence = std::chrono::milliseconds(std::int64_t(1e3 * config.elastic.silence_seconds));
+  return address;
+}
 
 std::vector<std::string> worker_command(const Config& config, const WorkerCommand& command) {
   // The resolved job travels on the command line, whatever file systems the hosts share.
@@ -161,6 +174,7 @@ std::vector<std::string> worker_command(const Config& config, const WorkerComman
   parts.insert(parts.end(), {"--replica", std::to_string(command.replica), "--replicas",
                              std::to_string(command.replicas)});
   for (const std::string& server : command.servers) parts.insert(parts.end(), {"--server", server});
+  if (!command.served_job.empty()) parts.insert(parts.end(), {"--served-job", command.served_job});
   return parts;
 }
 
@@ -192,6 +206,7 @@ void add_worker(CLI::App& app, const Invocation& invocation, Run& run) {
   command->add_option("--replica", flags->replica);
   command->add_option("--replicas", flags->replicas);
   command->add_option("--server", flags->servers)->take_all()->allow_extra_args(false);
+  command->add_option("--served-job", flags->served_job);
   command->callback([=, &invocation, &run] { run = [=, &invocation] { return work(*flags, invocation); }; });
 }
 

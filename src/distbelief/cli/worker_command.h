@@ -22,8 +22,13 @@ struct WorkerCommand {
   int replica = 0;
   int replicas = 1;
   std::vector<std::string> servers{};
+  std::string served_job{};               // by which they know the run; empty: they are its own
+  std::vector<std::string> servers_at{};  // of a set that serves others too, where the supervisor finds it
 };
 std::vector<std::string> worker_command(const Config& config, const WorkerCommand& command);
+
+// Of a parameter server of a set of its own, for a client: with the user's certificates between hosts.
+comm::ControlAddress server_address(const Config& config, const std::string& target);
 
 // What a process under mpirun or srun works with.
 train::WorkerOptions launched_options(const Config& config, const std::filesystem::path& run_dir, bool resume,

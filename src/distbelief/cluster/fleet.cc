@@ -30,6 +30,7 @@ class Fleet final : public comm::ControlServer::Handler {
   std::optional<int> look();
   std::optional<int> fail(const FleetFailure& failure);
   void end_all();
+  bool are_ready() const { return !servers_ || servers_->are_ready(); }
   bool is_wanted_to_stop() const { return stopping_ || interrupted_.load(); }
   nlohmann::json status() const;
   comm::CommandReply scale(const comm::Command& command);
@@ -40,8 +41,8 @@ class Fleet final : public comm::ControlServer::Handler {
 
   std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
-  Dispatch dispatch_;  // its threads use all of this: closed before anything goes
-  ServerSet servers_;
+  Dispatch dispatch_;                 // its threads use all of this: closed before anything goes
+  std::optional<ServerSet> servers_;  // none: they are others'
   ReplicaSet replicas_;
   bool stopping_ = false;
   bool told_to_stop_ = false;
@@ -57,23 +58,26 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                  .address = options.address,
                  .certs = options.certs,
                  .silence = options.silence}),
-      servers_({.servers = options.servers,
-                .hosts = options.hosts,
-                .command = options.server_command,
-                .run_dir = options.run_dir,
-                .losses_allowed = kServerLosses + options.policy.restarts * options.servers},
-               dispatch_),
       replicas_({.places = options.replicas,
                  .command = options.replica_command,
                  .policy = options.policy,
                  .stops_together = options.stops_together,
                  .resume = options.resume},
-                dispatch_) {}
+                dispatch_) {
+  if (!options.servers_at.empty()) return;
+  servers_.emplace(
+      ServerSet::Options{.servers = options.servers,
+                         .hosts = options.hosts,
+                         .command = options.server_command,
+                         .run_dir = options.run_dir,
+                         .losses_allowed = kServerLosses + options.policy.restarts * options.servers},
+      dispatch_);
+}
 
 void Fleet::report(const comm::WorkerReport& report) {
   const std::lock_guard lock(mutex_);
   try {
-    servers_.hear(report);
+    if (servers_) servers_->hear(report);
     replicas_.hear(report);
   } catch (const Error& error) {
     dispatch_.say(error.what());
@@ -83,7 +87,7 @@ void Fleet::report(const comm::WorkerReport& report) {
 
 void Fleet::lost(int launch, int rank) {
   const std::lock_guard lock(mutex_);
-  servers_.lost(launch);
+  if (servers_) servers_->lost(launch);
   replicas_.lost(launch, rank);
   changed_.notify_one();
 }
@@ -94,15 +98,18 @@ std::optional<int> Fleet::fail(const FleetFailure& failure) {
 }
 
 std::optional<int> Fleet::look() {
-  if (const auto failure = servers_.look()) return fail(*failure);
-  if (!servers_.are_ready()) {
+  if (servers_)
+    if (const auto failure = servers_->look()) return fail(*failure);
+  if (!are_ready()) {
     if (interrupted_.load()) return 130;
     if (FleetClock::now() - since_ > options_.deadline)
       return fail({.why = "the parameter servers did not get ready in time; see their logs"});
     return std::nullopt;
   }
   if (is_wanted_to_stop() && !std::exchange(told_to_stop_, true)) replicas_.stop();
-  if (const auto failure = replicas_.look(servers_.targets())) return fail(*failure);
+  if (const auto failure = replicas_.look(servers_ ? servers_->targets() : options_.servers_at))
+    return fail(*failure);
+  if (options_.replicas.empty()) return is_wanted_to_stop() ? std::optional(0) : std::nullopt;
   if (!replicas_.are_all_over()) return std::nullopt;
   return is_wanted_to_stop() ? 130 : 0;
 }
@@ -110,11 +117,12 @@ std::optional<int> Fleet::look() {
 nlohmann::json Fleet::status() const {
   const nlohmann::json workers = replicas_.workers();
   return {{"run", options_.run_dir.string()},
-          {"state", !servers_.are_ready()   ? "starting servers"
-                    : is_wanted_to_stop()   ? "stopping"
-                    : replicas_.is_paused() ? "paused"
-                    : !workers.empty()      ? "training"
-                                            : "starting workers"},
+          {"state", !are_ready()                ? "starting servers"
+                    : is_wanted_to_stop()       ? "stopping"
+                    : replicas_.is_paused()     ? "paused"
+                    : options_.replicas.empty() ? "serving"
+                    : !workers.empty()          ? "training"
+                                                : "starting workers"},
           {"generation", 1},
           {"recoveries", replicas_.recoveries()},
           {"workers_wanted", replicas_.wanted()},
@@ -127,7 +135,7 @@ nlohmann::json Fleet::status() const {
           {"samples_per_second", 0},
           {"snapshot_step", -1},
           {"checkpoint_step", -1},
-          {"servers", servers_.status()},
+          {"servers", servers_ ? servers_->status() : nlohmann::json::array()},
           {"workers", workers}};
 }
 
@@ -135,7 +143,9 @@ comm::CommandReply Fleet::command(const comm::Command& command) {
   const std::lock_guard lock(mutex_);
   if (command.name == "status") return {true, status().dump()};
   changed_.notify_one();
-  if (command.name == "scale servers") return servers_.scale(command.value);
+  if (command.name == "scale servers")
+    return servers_ ? servers_->scale(command.value)
+                    : comm::CommandReply{false, "the servers are not this run's: scale the set that it uses"};
   if (command.name == "scale") return scale(command);
   const auto pace = command.name == "pause" ? ReplicaSet::Pace::kPause : ReplicaSet::Pace::kGoOn;
   const bool is_pace = command.name == "pause" || command.name == "continue";
@@ -171,7 +181,7 @@ void Fleet::end_all() {
       farewells[i].press(*children[i]);
     }
   }
-  servers_.end();
+  if (servers_) servers_->end();
 }
 
 int Fleet::run() {
@@ -179,7 +189,7 @@ int Fleet::run() {
   dispatch_.listen(*this);
   {
     std::unique_lock lock(mutex_);
-    servers_.start();
+    if (servers_) servers_->start();
     while (!(code = look())) changed_.wait_for(lock, milliseconds(20));
   }
   end_all();

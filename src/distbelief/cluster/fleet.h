@@ -33,9 +33,10 @@ struct FleetOptions {
   std::string address{};           // of this machine, for those; empty: found out
   std::filesystem::path certs{};   // for the wires between hosts; empty: the run makes its own
   std::chrono::milliseconds silence{5000};
-  int servers = 1;  // spread over the hosts
-  std::vector<ReplicaPlace> replicas{};
-  bool stops_together = false;  // a replica that is given up ends the run (sync)
+  int servers = 1;                        // spread over the hosts
+  std::vector<std::string> servers_at{};  // of others, where there are some: none is started
+  std::vector<ReplicaPlace> replicas{};   // none: the servers stand until they are told to stop
+  bool stops_together = false;            // a replica that is given up ends the run (sync)
   std::function<std::vector<std::string>(const FleetProcess&)> server_command{};
   std::function<std::vector<std::string>(const FleetProcess&)> replica_command{};
   std::filesystem::path run_dir{};

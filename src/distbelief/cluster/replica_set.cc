@@ -82,6 +82,7 @@ comm::CommandReply ReplicaSet::scale(std::int64_t replicas) {
             "in mode \"sync\" the lanes are dealt to the replicas for the run's whole life; use "
             "\"async\", \"bounded\" or \"hybrid\""};
   if (stopping_) return {false, "the run is stopping"};
+  if (options_.places.empty()) return {false, "servers that stand have no replicas; give --servers"};
   for (std::int64_t i = 0; i < size(); ++i) {
     Replica& replica = replicas_[std::size_t(i)];
     if (i < replicas && std::exchange(replica.is_leaving, false)) replica.done = false;
@@ -215,7 +216,8 @@ std::int64_t ReplicaSet::step() const {
 }
 
 double ReplicaSet::loss() const {
-  const auto& first = replicas_.at(0).cohort;
+  if (replicas_.empty()) return 0;
+  const auto& first = replicas_[0].cohort;
   return first && first->reports().contains(0) ? first->reports().at(0).loss : 0.0;
 }
 

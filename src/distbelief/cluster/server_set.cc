@@ -207,6 +207,7 @@ nlohmann::json ServerSet::status() const {
         {{"server", server.launch},
          {"pid", server.pid},
          {"host", server.place.host},
+         {"target", server.place.target},
          {"state", server.place.target.empty() ? "starting"
                    : server.is_leaving         ? "leaving"
                    : server.is_mapped          ? "serving"

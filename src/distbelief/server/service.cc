@@ -160,6 +160,7 @@ void Service::dispatch(comm::ExchangeServer::Request& request) {
     return request.answer(comm::encode(comm::StoreAnswer{.epoch = now->map.epoch}));
   }
   if (message.kind == Kind::kOpen) return open(request);
+  if (message.kind == Kind::kClose) return close(message, request);
   find(message, request.peer())->handle(message, request);
 }
 
@@ -192,6 +193,19 @@ void Service::open(comm::ExchangeServer::Request& request) {
                                      .version = space->meeting_step()}));
 }
 
+// Who knows the name has submitted the job, or was told by who did: names are not to be guessed.
+void Service::close(const comm::StoreRequest& message, comm::ExchangeServer::Request& request) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = by_job_.find(message.job); found != by_job_.end()) {
+      spaces_.erase(found->second);
+      by_job_.erase(found);
+      spdlog::info("job {} is over", message.job);
+    }
+  }
+  request.answer(comm::encode(comm::StoreAnswer{}));
+}
+
 std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t& id) {
   const std::lock_guard changing(changing_);
   const std::lock_guard lock(mutex_);
@@ -209,7 +223,7 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
   for (const auto& [other, space] : spaces_) taken += bytes_for(space->spec(), *roles_);
   if (int(spaces_.size()) >= options_.jobs_limit || wanted > options_.job_limit ||
       taken > options_.memory_limit || wanted > options_.memory_limit - taken)
-    throw Error(ErrorCode::kUnavailable,
+    throw Error(ErrorCode::kBadInput,
                 fmt::format("job {} wants {} bytes on this server, which has {} jobs with {} bytes and takes "
                             "{} jobs, {} bytes each, {} in all",
                             spec.job, wanted, spaces_.size(), taken, options_.jobs_limit, options_.job_limit,
@@ -217,10 +231,11 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
   while (id == 0 || spaces_.contains(id)) id = draw_id();
   const std::filesystem::path log =
       options_.logs.empty() ? std::filesystem::path()
-                            : options_.logs / fmt::format("{}-server{}.jsonl", by_job_.size(), options_.id);
+                            : options_.logs / fmt::format("{}-server{}.jsonl", jobs_seen_, options_.id);
   auto space = std::make_shared<Space>(Space::Options{.spec = spec, .log = log}, roles_);
   spaces_[id] = space;
   by_job_[spec.job] = id;
+  ++jobs_seen_;
   announce(spec);
   spdlog::info("job {}: {} elements, {} bytes here", spec.job, spec.elements, wanted);
   return space;

@@ -47,6 +47,7 @@ class Service final : public comm::ExchangeServer::Handler {
   void dispatch(comm::ExchangeServer::Request& request);
   std::shared_ptr<BackupLink> link_to(const std::string& target) const;
   void open(comm::ExchangeServer::Request& request);
+  void close(const comm::StoreRequest& message, comm::ExchangeServer::Request& request);
   std::shared_ptr<Space> admit(const comm::SpaceSpec& spec, std::uint64_t& id);
   std::shared_ptr<Space> find(const comm::StoreRequest& message, const comm::Peer& peer) const;
   std::vector<std::shared_ptr<Space>> spaces() const;
@@ -61,6 +62,7 @@ class Service final : public comm::ExchangeServer::Handler {
   std::shared_ptr<const Roles> roles_;
   std::map<std::uint64_t, std::shared_ptr<Space>> spaces_;
   std::map<std::string, std::uint64_t> by_job_;
+  int jobs_seen_ = 0;
   std::mutex changing_;  // one map at a time
   std::jthread filling_;
 };

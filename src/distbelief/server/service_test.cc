@@ -12,6 +12,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/client.h"
+#include "distbelief/server/close_job.h"
 #include "distbelief/server/map_plan.h"
 
 namespace distbelief::server {
@@ -40,12 +41,14 @@ class ServiceTest : public ::testing::Test {
     for (int i = 0; i < servers; ++i) known.push_back({.id = i, .target = addresses_[std::size_t(i)].target});
     publish(first_map(known));
   }
-  void add_server(std::size_t job_limit = std::size_t(-1)) {
+  void add_server(std::size_t job_limit = std::size_t(-1), std::size_t memory_limit = std::size_t(-1)) {
     const int id = int(services_.size());
-    services_.push_back(std::make_unique<Service>(Service::Options{
-        .id = id, .logs = folder_ / "logs", .job_limit = job_limit, .on_settled = [this](std::int64_t) {
-          ++settled_;
-        }}));
+    services_.push_back(
+        std::make_unique<Service>(Service::Options{.id = id,
+                                                   .logs = folder_ / "logs",
+                                                   .memory_limit = memory_limit,
+                                                   .job_limit = job_limit,
+                                                   .on_settled = [this](std::int64_t) { ++settled_; }}));
     addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(id)).string()});
     exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
         comm::ExchangeServer::Options{.address = addresses_.back(), .shared_limit = std::size_t{1} << 30},
@@ -336,6 +339,28 @@ TEST_F(ServiceTest, ServersComeAndGoWhileReplicasPush) {
     EXPECT_EQ(client.map().servers.size(), 1U);
     EXPECT_EQ(client.versions(), std::vector<std::int64_t>(5, ticket));
   }
+}
+
+TEST_F(ServiceTest, AJobThatIsOverMakesRoomForAnother) {
+  const std::size_t one = 3 * comm::kSliceElements * sizeof(float);  // values, in three slices; no momentum
+  for (int i = 0; i < 2; ++i) add_server(std::size_t(-1), 2 * one);
+  publish(first_map({{.id = 0, .target = addresses_[0].target}, {.id = 1, .target = addresses_[1].target}}));
+  comm::SpaceSpec first = spec("async"), second = spec("async"), third = spec("async");
+  first.job = "first", second.job = "second", third.job = "third";
+  Client one_client = join(0, first), other_client = join(0, second);
+  try {
+    join(0, third);
+    FAIL() << "there was no room";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(std::to_string(2 * one)), std::string::npos) << error.what();
+  }
+  close_job(addresses_, "first");
+  Client third_client = join(0, third);
+  std::vector<float> values(third.elements), gradient(third.elements, 0.5F);
+  EXPECT_THROW(one_client.pull(values), Error) << "its space is gone";
+  EXPECT_FALSE(other_client.push_pull({.ticket = 0, .lr = 1}, gradient, values));
+  EXPECT_EQ(third_client.pull(values), 0);
+  EXPECT_EQ(values[0], 1.0F) << "another job's update is not seen";
 }
 
 TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {

@@ -156,7 +156,8 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kMean:
     case Kind::kDeals: return learn(message, request);
     case Kind::kOpen:
-    case Kind::kMap: break;
+    case Kind::kMap:
+    case Kind::kClose: break;
   }
   throw Error(ErrorCode::kBadInput, "this is not asked of a job");
 }
@@ -246,7 +247,7 @@ void Space::push(const StoreRequest& message, Request& request) {
   const Slice::Applied applied = target.slice.apply(gradient, nullptr);
   const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
   // The values go out when the backup has the gradient: they may take its place in shared memory.
-  const auto done = [this, kept, &target, repeated = applied.repeated] {
+  const auto done = [self = shared_from_this(), this, kept, &target, repeated = applied.repeated] {
     std::int64_t version = 0;
     if (kept->message.wants_values)
       version = target.slice.read(kept->message.replica, room_for(kept->request, target.slice.size()));
@@ -275,7 +276,7 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
                             message.ticket, message.slice, options_.spec.job, step));
   if (message.ticket < step) {
     const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
-    return hand_over(held, {}, {.repeated = true}, kept, [kept, &held] {
+    return hand_over(held, {}, {.repeated = true}, kept, [self = shared_from_this(), kept, &held] {
       if (kept->message.wants_values)
         held.slice.read(kept->message.replica, room_for(kept->request, held.slice.size()));
       answer(kept->request, {.outcome = StoreAnswer::Outcome::kLate, .version = held.slice.version()});
@@ -314,13 +315,14 @@ void Space::finish_step(Held& held) {
   const Slice::Applied applied = held.slice.apply(gradient, nullptr);
   // Nobody takes the next step, which would use `sum` again, before these have their answers.
   const auto kept = std::make_shared<std::vector<Waiting>>(std::exchange(held.parts, {}));
-  hand_over(held, gradient, applied, kept, [this, kept, &held, version = applied.version] {
-    for (Waiting& part : *kept) {
-      if (part.message.wants_values)
-        held.slice.read(part.message.replica, room_for(part.request, held.slice.size()));
-      answer(part.request, {.version = version, .epoch = roles()->map.epoch});
-    }
-  });
+  hand_over(held, gradient, applied, kept,
+            [self = shared_from_this(), this, kept, &held, version = applied.version] {
+              for (Waiting& part : *kept) {
+                if (part.message.wants_values)
+                  held.slice.read(part.message.replica, room_for(part.request, held.slice.size()));
+                answer(part.request, {.version = version, .epoch = roles()->map.epoch});
+              }
+            });
 }
 
 // A replica that joins a synchronous run asks for the values of its step.

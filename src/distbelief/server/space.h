@@ -25,8 +25,9 @@ std::size_t bytes_for(const comm::SpaceSpec& spec, const Roles& roles);
 
 // What one server keeps for one job: slices, and where it is the primary of the first part the desk where
 // work is dealt out and lanes meet. What changes is handed to the backups, and answered when they have it.
-// Thread safe. A request is answered at once, or kept until others have come: nobody waits on a thread.
-class Space {
+// Thread safe; what it has under way keeps it. A request is answered at once, or kept until others have come:
+// nobody waits on a thread.
+class Space : public std::enable_shared_from_this<Space> {
  public:
   using Request = comm::ExchangeServer::Request;
   struct Options {

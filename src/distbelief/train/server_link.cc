@@ -27,7 +27,7 @@ TreeNode ServerLink::lanes() const {
 
 comm::SpaceSpec ServerLink::spec_for(const Start& start) const {
   comm::SpaceSpec spec{
-      .job = "job",
+      .job = options_.job,
       .elements = start.layout->size(),
       .lane_values = start.lane_values.size(),
       .optimizer = options_.config.train.optimizer,

@@ -18,6 +18,7 @@ class ServerLink final : public ParameterLink {
   struct Options {
     Config config{};  // of the job, resolved
     std::vector<comm::ControlAddress> servers{};
+    std::string job = "job";  // by which the servers know it
     int replica = 0;
     int replicas = 1;
     std::int64_t incarnation = 1;

@@ -31,6 +31,7 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
   if (!options.servers.empty())
     link = std::make_unique<ServerLink>(ServerLink::Options{.config = options.config,
                                                             .servers = options.servers,
+                                                            .job = options.served_job,
                                                             .replica = options.replica,
                                                             .replicas = options.replicas,
                                                             .incarnation = options.cohort});

@@ -27,6 +27,7 @@ struct WorkerOptions {
   int replica = 0;
   int replicas = 1;
   std::vector<comm::ControlAddress> servers{};
+  std::string served_job = "job";  // by which the servers know the run
   report::Progress::Options progress;
   const std::atomic<bool>* stop_requested = nullptr;
   const std::atomic<bool>* leaving = nullptr;  // set when this host is about to go; may be null

@@ -57,6 +57,8 @@ struct StoreRequest {
     kInstall = 11,    // a piece of a slice's state, as payload
     kMean = 12,       // what lanes of a step have come to, as payload
     kDeals = 13,      // tickets that were dealt or done
+    // From whoever submitted a job, to every server:
+    kClose = 40,  // the job is over: its space is free
   };
   Kind kind = Kind::kPull;
   std::uint64_t space = 0;
@@ -74,7 +76,7 @@ struct StoreRequest {
   std::vector<std::int64_t> done{};           // tickets (take)
   std::int64_t clock = -1;  // steps that this replica has done (take, begin); -1: it has just come
   // From server to server:
-  std::string job{};                   // instead of the space's number
+  std::string job{};                   // instead of the space's number (close too)
   std::int64_t version = 0;            // that an update made, or of a slice's state
   std::int64_t epoch = 0;              // of the map that the sender goes by
   std::int32_t piece = 0;              // of a slice's state: the values, then each array of the rule's

@@ -129,7 +129,9 @@ std::string encode(const StoreAnswer& answer) {
 StoreRequest decode_request(std::string_view bytes) {
   store::Request wire;
   require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
-  require(wire.kind() >= int(StoreRequest::Kind::kOpen) && wire.kind() <= int(StoreRequest::Kind::kDeals),
+  const bool is_close = wire.kind() == int(StoreRequest::Kind::kClose);
+  require(is_close || (wire.kind() >= int(StoreRequest::Kind::kOpen) &&
+                       wire.kind() <= int(StoreRequest::Kind::kDeals)),
           "an unknown kind");
   require(wire.replica() >= 0 && wire.slice() >= 0 && wire.ticket() >= 0 && wire.base() >= 0,
           "a negative number of a replica, slice, ticket or version");
