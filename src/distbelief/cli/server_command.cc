@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/memory_limit.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/comm/rpc/control_client.h"
 #include "distbelief/server/service.h"
@@ -42,8 +43,10 @@ int serve(const ServerFlags& flags) {
   spdlog::set_default_logger(train::open_log(flags.run_dir, fmt::format("server-{}", flags.launch)));
   std::atomic<comm::ControlClient*> tie{nullptr};
   comm::WorkerReport report{.generation = flags.launch, .rank = 0, .pid = getpid(), .state = "ready"};
+  const std::uint64_t memory = memory_limit();
   server::Service service({.id = flags.launch,
                            .logs = fs::path(flags.run_dir) / "servers",
+                           .memory_limit = memory > 0 ? std::size_t(memory) : std::size_t(-1),
                            .on_filled = [&tie, report](std::int64_t epoch) {
                              comm::WorkerReport filled = report;
                              filled.state = "filled";
