@@ -142,19 +142,20 @@ void attack(const std::string& target, Shared& shared) {
   peers.clear();  // never
 }
 
-// Asks for values, and is then stopped by whoever started it: it reads nothing.
-void stall(const std::string& target) {
+// Asks for values and stops itself: it reads nothing, until it is woken when all is over.
+void stall(const std::string& target, const Shared& shared) {
   comm::ExchangeClient client = connected(target);
   const std::uint64_t space = space_of(client);
   std::vector<std::vector<float>> room(16, std::vector<float>(comm::kSliceElements));
   for (;;) {
+    while (!shared.attacking) std::this_thread::sleep_for(1ms);
     std::vector<comm::ExchangeClient::Pending> asked;
     for (std::vector<float>& into : room)
       asked.push_back(
           client.send(comm::encode(StoreRequest{.kind = Kind::kPull, .space = space, .replica = 13}), {},
                       std::as_writable_bytes(std::span(into))));
+    raise(SIGSTOP);
     for (auto& one : asked) one.wait(20s);
-    std::this_thread::sleep_for(20ms);
   }
 }
 
@@ -178,7 +179,7 @@ int main(int argc, char** argv) {
   std::this_thread::sleep_for(500ms);
   const pid_t stalled = start([&] {
     while (true) try {
-        stall(target);
+        stall(target, shared);
       } catch (const Error&) {
         std::this_thread::sleep_for(10ms);
       }
@@ -197,7 +198,7 @@ int main(int argc, char** argv) {
   for (int window = 0; window < 2 * windows; ++window) {
     const bool attacked = window % 2 == 1;
     shared.attacking = attacked;
-    kill(stalled, attacked ? SIGSTOP : SIGCONT);
+    if (!attacked) kill(stalled, SIGCONT);
     std::this_thread::sleep_for(100ms);
     const auto begin = Clock::now();
     std::int64_t pushes = 0;
