@@ -18,7 +18,8 @@ constexpr std::pair<const char*, Target> kTargets[] = {{"idx", idx},     {"cifar
                                                        {"text", text},   {"tar", tar},
                                                        {"tree", tree},   {"safetensors", safetensors},
                                                        {"slice", slice}, {"slice_index", slice_index},
-                                                       {"job", job}};
+                                                       {"job", job},     {"frame", frame},
+                                                       {"store", store}, {"service", service}};
 
 int replay(const std::filesystem::path& folder, Target target) {
   int count = 0;

@@ -23,5 +23,8 @@ void slice(std::span<const std::uint8_t> input);
 void slice_index(std::span<const std::uint8_t> input);
 void safetensors(std::span<const std::uint8_t> input);
 void job(std::span<const std::uint8_t> input);
+void frame(std::span<const std::uint8_t> input);
+void store(std::span<const std::uint8_t> input);
+void service(std::span<const std::uint8_t> input);
 
 }  // namespace distbelief::fuzz

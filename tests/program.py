@@ -134,12 +134,13 @@ class ProgramTest(unittest.TestCase):
     def distbelief(self, *arguments, **options):
         return self.command(PROGRAM, *arguments, **options)
 
-    def control(self, *arguments, code=0):
-        """Runs a command beside the one that trains, whose output it leaves alone."""
+    def control(self, *arguments, code=0, on_failure="err"):
+        """Runs a command beside the one that trains, whose output it leaves alone. Gives what it printed; when it is to
+        fail, what it printed on that stream."""
         done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.scratch, env=self.environment, timeout=30,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
-        return done.stdout if code == 0 else done.stderr
+        return done.stdout if code == 0 or on_failure == "out" else done.stderr
 
     def status(self, name):
         return json.loads(self.control("status", name, "--json"))

@@ -1,5 +1,6 @@
 """Parameter servers: synchronous steps have the bits of allreduce, asynchronous ones count each piece of work once, and
 a replica that is killed stops nobody and loses nothing."""
+import json
 import os
 import signal
 import subprocess
@@ -39,8 +40,17 @@ class ServersTest(program.ProgramTest):
             last = before
         return chain
 
+    def assert_proven(self, name):
+        """The logs of servers and replicas hold what docs/parameter_servers.md promises."""
+        found = json.loads(self.control("audit", self.scratch / name, "--json"))
+        self.assertTrue(found["proven"], found["finding"])
+        self.assertGreater(found["acknowledged"], 0)
+        return found
+
     def assert_each_ticket_once(self, name, tickets):
         """In every slice, in an unbroken order of versions; all servers agree."""
+        self.assertEqual(self.assert_proven(name)["updates"],
+                         tickets * len({line["slice"] for line in self.updates(name)}))
         for slice_ in {line["slice"] for line in self.updates(name)}:
             chain = self.history(name, slice_)
             self.assertEqual(sorted(chain), list(range(1, tickets + 1)))
@@ -132,6 +142,62 @@ class OwnStepsTest(ServersTest):
         self.assertEqual(sum(event["event"] == "replica lost" for event in events), 2)
 
 
+class BoundTest(ServersTest):
+    """One of three replicas takes four times as long for a step."""
+
+    def test_nobody_is_further_ahead_than_the_bound(self):
+        for staleness in (0, 1, 4, 16):
+            name = f"ahead-{staleness}"
+            job = {**OWN_STEPS, "parallel.mode": "bounded", "parallel.staleness": staleness, "train.epochs": 40,
+                   "model.hidden": [256, 256], "train.validate_every": 0}
+            self.train(name, job, "--workers", 3, "--inject", "slow:rank=2,factor=4")
+            found = self.assert_proven(name)
+            self.assertEqual(found["begins"], 320)
+            ahead = max(line["clock"] - line["slowest"] for log in self.logs(name).values() for line in log
+                        if "begin" in line)
+            self.assertEqual(ahead, staleness, "the bound was never reached, so nothing was tried")
+
+
+class AuditTest(ServersTest):
+    def test_a_log_that_was_changed_is_found_out(self):
+        self.train("run", {**OWN_STEPS, "parallel.mode": "async", "train.epochs": 4}, "--workers", 2)
+        self.assert_proven("run")
+        pushes = self.scratch / "run" / "servers" / "replica1.jsonl"
+        text = pushes.read_text()
+        pushes.write_text(text + '{"acknowledged":5000,"unix_seconds":1.0,"versions":[7]}\n')
+        self.assertIn("was told that ticket 5000", self.control("audit", "run", code=1, on_failure="out"))
+        pushes.write_text(text)
+        log = next((self.scratch / "run" / "servers").glob("0-server*.jsonl"))
+        lines = log.read_text().splitlines(keepends=True)
+        last = max(index for index, line in enumerate(lines) if "ticket" in line)
+        log.write_text("".join(lines[:last] + lines[last + 1:]).replace('"ticket":3,', '"ticket":4,'))
+        self.assertNotEqual(self.control("audit", "run", code=1, on_failure="out"), "")
+
+
+class ActorsTest(ServersTest):
+    """Asynchronous actor-critic: every replica acts in environments of its own, which go on from step to step."""
+
+    def returned(self, seed, **changes):
+        name = f"actors-{seed}"
+        self.distbelief("train", program.SOURCE / "examples/jobs/cartpole_a3c.toml", "--run-dir", self.scratch / name,
+                        *program.settings({**changes, "train.seed": seed}), within=600)
+        found = json.loads(self.distbelief("eval", self.scratch / name, "--json").out)["test_metrics"]["mean_return"]
+        self.assert_proven(name)
+        return found
+
+    def test_actors_learn(self):
+        # Random actions balance the pole for 22 steps.
+        self.assertGreater(self.returned(1, **{"train.epochs": 3, "train.validate_every": 0, "parallel.workers": 2}), 66)
+
+
+class SolvedTest(ActorsTest):
+    test_actors_learn = None
+
+    def test_the_pole_is_balanced(self):
+        for seed in (1, 2, 3):
+            self.assertGreaterEqual(self.returned(seed), 475, f"seed {seed}")
+
+
 class EndTest(ServersTest):
     def test_a_run_that_is_stopped_saves_and_leaves_nothing_behind(self):
         job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
@@ -162,7 +228,8 @@ class LostServerTest(ServersTest):
                         "the supervisor knows")
 
     def test_synchronous_steps_keep_their_bits(self):
-        job = {**JOB, "train.epochs": 300, "train.validate_every": 0, "report.interval_seconds": 0.02}
+        job = {**JOB, "train.epochs": 500, "train.validate_every": 0, "checkpoint.every_epochs": 0,
+               "report.interval_seconds": 0.02}
         expected = self.train("undisturbed", job, "--workers", 2)
         run = self.start_training("killed", {**job, **SERVED, "parallel.mode": "sync"}, "--workers", 2)
         self.kill_server("killed", 0)
@@ -174,14 +241,16 @@ class LostServerTest(ServersTest):
         self.assert_each_ticket_once("killed", expected["steps"])
 
     def test_asynchronous_steps_count_once(self):
-        job = {**OWN_STEPS, "parallel.mode": "async", "train.epochs": 2500, "train.validate_every": 0,
-               "report.interval_seconds": 0.02}
+        # However long the kills take: it goes on until it is stopped.
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
         run = self.start_training("killed", job, "--workers", 2)
         for index in (0, 1, 0):
             self.kill_server("killed", index)
-        outcome = self.finish(run)
-        self.assertEqual(outcome.code, 0, outcome.err)
-        self.assert_each_ticket_once("killed", self.summary("killed")["steps"])
+        self.control("stop", "killed")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("killed")
+        events = program.lines_of(self.scratch / "killed" / "events.jsonl")
+        self.assertEqual(sum(event["event"] == "server lost" for event in events), 3)
 
 
 class ScaleTest(ServersTest):

@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
+#include "distbelief/server/log_check.h"
 #include "distbelief/train/audit.h"
 #include "distbelief/train/job.h"
 
@@ -140,6 +144,34 @@ int scale(const ControlFlags& flags) {
   return obey(flags, {.name = "scale", .value = flags.workers, .text = std::to_string(flags.threads)});
 }
 
+// Of a run that ended by itself; one that was stopped did a part of its work.
+std::optional<std::int64_t> tickets_of(const train::PreparedJob& job, const fs::path& run_dir) {
+  std::ifstream file(run_dir / "summary.json");
+  const nlohmann::json summary = nlohmann::json::parse(file, nullptr, false);
+  if (!summary.is_object() || summary.value("status", "") != "done") return std::nullopt;
+  const std::int64_t each = takes_own_steps(job.config.parallel) ? job.config.parallel.push_every : 1;
+  return (job.total_steps() + each - 1) / each;
+}
+
+int audit_servers(const ControlFlags& flags, const train::PreparedJob& job) {
+  const ParallelConfig& parallel = job.config.parallel;
+  server::LogPromise promise{.tickets = tickets_of(job, flags.run_dir)};
+  if (parallel.mode == "bounded") promise.staleness = parallel.staleness;
+  const server::LogProof proof = server::check_logs(server::read_run_logs(flags.run_dir), promise);
+  if (flags.json)
+    fmt::print("{}\n", nlohmann::json{{"proven", proof.proven},
+                                      {"slices", proof.slices},
+                                      {"updates", proof.updates},
+                                      {"acknowledged", proof.acknowledged},
+                                      {"begins", proof.begins},
+                                      {"undone", proof.undone},
+                                      {"finding", proof.finding}}
+                           .dump());
+  else
+    fmt::print("{}\n", proof.finding);
+  return proof.proven ? 0 : 1;
+}
+
 int audit(const ControlFlags& flags) {
   require_run_dir(flags.run_dir);
   if (is_launched(flags.run_dir))
@@ -148,6 +180,7 @@ int audit(const ControlFlags& flags) {
                             flags.run_dir));
   const Config config = read_job_file(fs::path(flags.run_dir) / "job.toml").config;
   const train::PreparedJob job = train::prepare_job(config);
+  if (has_servers(config.parallel)) return audit_servers(flags, job);
   const train::AuditResult result = train::check_audit(
       flags.run_dir, job.data.train->size(), std::uint64_t(job.steps_per_epoch()), config.parallel.lanes);
   if (flags.json)
@@ -222,7 +255,9 @@ void add_control(CLI::App& app, const Invocation&, Run& run) {
   command->callback([=, &run] { run = [=] { return scale(*flags); }; });
 
   command = add_verb(app, flags,
-                     {"audit", "prove that every epoch saw each sample once (report.audit = true)",
+                     {"audit",
+                      "prove that every epoch saw each sample once (report.audit = true); with parameter "
+                      "servers, that each update counts once and all copies agree",
                       "distbelief audit runs/my-run"});
   command->add_flag("--json", flags->json, "for programs");
   command->callback([=, &run] { run = [=] { return audit(*flags); }; });

@@ -12,6 +12,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/host_name.h"
+#include "distbelief/base/memory_limit.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/comm/rpc/certificates.h"
@@ -131,11 +132,13 @@ int serve(const ServerFlags& flags) {
   comm::WorkerReport report{.generation = flags.launch, .rank = 0, .pid = getpid(), .state = "ready"};
   const comm::ControlAddress identity = identity_of(flags);
   const SocketFolder folder(flags.listen);
+  const std::uint64_t memory = memory_limit();
   server::Service service({.id = flags.launch,
                            .identity = identity,
                            .host = host_name(),
                            .logs = fs::path(flags.run_dir) / "servers",
-                           .memory_limit = flags.memory_limit,
+                           .memory_limit = memory > 0 ? std::min<std::size_t>(memory, flags.memory_limit)
+                                                      : flags.memory_limit,
                            .job_limit = flags.job_limit,
                            .jobs_limit = flags.jobs_limit,
                            .on_settled = [&tie, report](std::int64_t epoch) {

@@ -90,6 +90,14 @@ fs::path folder_of(const fs::path& run_dir, int replica) {
   return replica == 0 ? run_dir : run_dir / "replicas" / std::to_string(replica);
 }
 
+// Versions and tickets of a run that is resumed begin anew.
+void put_earlier_logs_aside(const fs::path& logs) {
+  if (!fs::exists(logs)) return;
+  int number = 1;
+  while (fs::exists(fmt::format("{}-{}", logs.string(), number))) ++number;
+  fs::rename(logs, fmt::format("{}-{}", logs.string(), number));
+}
+
 std::vector<cluster::ReplicaPlace> replica_places(const ParallelConfig& parallel,
                                                   const std::vector<cluster::HostSlots>& hosts) {
   const auto workers = int(workers_per_replica(parallel));
@@ -194,6 +202,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
   report::PageWriter page(page_options(config, command.run_dir));
   int code = 1;
   if (has_servers(config.parallel)) {
+    put_earlier_logs_aside(command.run_dir / "servers");
     cluster::FleetOptions options = fleet_options(config, hosts, command);
     options.launch.isa = isa;
     code = cluster::supervise_fleet(options, *invocation.interrupted);

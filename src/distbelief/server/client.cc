@@ -38,7 +38,8 @@ Client::Client(Client&&) noexcept = default;
 
 Client::Client(Options options, const float* initial)
     : options_(std::move(options)),
-      versions_(options_.spec.slices()) {
+      versions_(options_.spec.slices()),
+      answered_(options_.spec.slices()) {
   // Nobody is known by number yet.
   const Clock::time_point give_up = Clock::now() + options_.deadline;
   for (std::size_t i = 0; i < options_.servers.size(); ++i) connect(-2 - int(i), options_.servers[i].target);
@@ -248,6 +249,7 @@ bool Client::push_pull(const Push& push, std::span<const float> gradients, std::
   bool repeated = false;
   for (std::size_t slice = 0; slice < answers.size(); ++slice) {
     repeated |= answers[slice].outcome == Outcome::kRepeated || answers[slice].outcome == Outcome::kLate;
+    answered_[slice] = answers[slice].version;
     if (!values.empty()) versions_[slice] = answers[slice].version;
   }
   return repeated;

@@ -75,6 +75,8 @@ class Client {
   std::int64_t meeting_step() const { return meeting_step_; }
   std::size_t slices() const { return options_.spec.slices(); }
   const std::vector<std::int64_t>& versions() const { return versions_; }
+  // Of slices, as servers told them when they answered the last push.
+  const std::vector<std::int64_t>& answered() const { return answered_; }
   const ServerMap& map() const { return map_; }
 
  private:
@@ -108,6 +110,7 @@ class Client {
   ServerMap map_;
   std::map<int, std::unique_ptr<Server>> servers_;  // by id, that we are connected to
   std::vector<std::int64_t> versions_;              // of slices, that this replica has
+  std::vector<std::int64_t> answered_;
   std::int64_t meeting_step_ = 0;
   std::int64_t clock_ = -1;  // steps done, as the desk counts them; -1: it has not said
 };

@@ -55,6 +55,10 @@ void Dealer::take_over() {
     if (!done_.contains(ticket)) returned_.insert(ticket);
 }
 
+void Dealer::set_clock(int replica, std::int64_t steps) {
+  if (const auto found = clocks_.find(replica); found != clocks_.end()) found->second.steps = steps;
+}
+
 std::int64_t Dealer::clock(int replica) const {
   const auto found = clocks_.find(replica);
   return found == clocks_.end() ? 0 : found->second.steps;

@@ -37,6 +37,7 @@ class Dealer {
 
   // Whether it may begin another step: it is no more than `staleness` ahead of the slowest that has work.
   bool may_begin(int replica) const;
+  void set_clock(int replica, std::int64_t steps);
   std::int64_t clock(int replica) const;  // steps done, counted from the slowest's when it came
   std::int64_t slowest() const;
 

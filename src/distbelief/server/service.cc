@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <bit>
 #include <cstring>
 #include <future>
 #include <random>
@@ -24,7 +25,7 @@ std::uint64_t draw_id() {
 
 }  // namespace
 
-Service::Service(Options options) : options_(std::move(options)) {
+Service::Service(Options options) : options_(std::move(options)), refusals_(options_.refusals) {
   if (!options_.logs.empty()) std::filesystem::create_directories(options_.logs);
 }
 
@@ -137,23 +138,30 @@ void Service::handle(comm::ExchangeServer::Request request) {
   try {
     dispatch(request);
   } catch (const Error& error) {
-    // What another server has now is asked there: no offence.
-    if (error.code() != ErrorCode::kAborted) {
-      ++refused_;
-      spdlog::warn("refused {}: {}", request.peer().name, error.message());
-    }
-    request.refuse(error.code(), error.message());
+    refuse(std::move(request), error.code(), error.message());
   } catch (const std::exception& error) {
-    ++refused_;
-    spdlog::error("{}: {}", request.peer().name, error.what());
-    request.refuse(ErrorCode::kInternal, error.what());
+    refuse(std::move(request), ErrorCode::kInternal, error.what());
   }
+}
+
+// What another server has now is asked there, and what is not there yet is asked again: no offence. Who is
+// refused all the time does not fill the log as well.
+void Service::refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why) {
+  if (code != ErrorCode::kAborted) ++refused_;
+  if (!request.is_open()) return spdlog::error("a request that was kept: {}", why);
+  if (code == ErrorCode::kAborted || code == ErrorCode::kUnavailable) return request.refuse(code, why);
+  const comm::Peer peer = request.peer();
+  const std::int64_t count = refusals_.add(std::move(request), code, why);
+  if (std::has_single_bit(std::uint64_t(count)))
+    spdlog::warn("refused {} {} (connection {}), {} times so far: {}", peer.role, peer.name, peer.connection,
+                 count, why);
 }
 
 void Service::dispatch(comm::ExchangeServer::Request& request) {
   const comm::StoreRequest message = comm::decode_request(request.header());
   const std::shared_ptr<const Roles> now = roles();
   if (!now) throw Error(ErrorCode::kAborted, "this server has not been told yet what it has");
+  request.own_payload();  // what is checked below must stay as it is
   if (message.kind == Kind::kMap) {
     const std::string text = to_text(now->map);
     std::memcpy(request.reserve(text.size()).data(), text.data(), text.size());
@@ -165,6 +173,7 @@ void Service::dispatch(comm::ExchangeServer::Request& request) {
 }
 
 void Service::gone(std::uint64_t connection) {
+  refusals_.forget(connection);
   for (const auto& space : spaces()) space->gone(connection);
 }
 

@@ -10,14 +10,15 @@
 #include <thread>
 
 #include "distbelief/comm/rpc/exchange_server.h"
+#include "distbelief/server/refusals.h"
 #include "distbelief/server/roles.h"
 #include "distbelief/server/space.h"
 
 namespace distbelief::server {
 
 // A parameter server: keeps slices of any number of jobs, each in a space of its own, and does what replicas
-// and other servers ask. Works on gRPC's threads, its links' (db-backup) and one that fills newcomers
-// (db-fill); thread safe.
+// and other servers ask. Works on gRPC's threads, its links' (db-backup), one that fills newcomers (db-fill)
+// and one for late refusals (db-refuse); thread safe.
 class Service final : public comm::ExchangeServer::Handler {
  public:
   struct Options {
@@ -28,6 +29,7 @@ class Service final : public comm::ExchangeServer::Handler {
     std::size_t memory_limit = std::size_t(-1);  // bytes, of all jobs
     std::size_t job_limit = std::size_t(-1);     // bytes, of one
     int jobs_limit = 64;
+    Refusals::Options refusals{};
     // Newcomers have all that this map gives them of ours, and backups all of what we hand over.
     std::function<void(std::int64_t epoch)> on_settled{};
   };
@@ -44,6 +46,7 @@ class Service final : public comm::ExchangeServer::Handler {
   std::int64_t refused() const { return refused_; }  // requests, so far
 
  private:
+  void refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why);
   void dispatch(comm::ExchangeServer::Request& request);
   std::shared_ptr<BackupLink> link_to(const std::string& target) const;
   void open(comm::ExchangeServer::Request& request);
@@ -58,6 +61,7 @@ class Service final : public comm::ExchangeServer::Handler {
 
   Options options_;
   std::atomic<std::int64_t> refused_{0};
+  Refusals refusals_;
   mutable std::mutex mutex_;  // guards what follows
   std::shared_ptr<const Roles> roles_;
   std::map<std::uint64_t, std::shared_ptr<Space>> spaces_;

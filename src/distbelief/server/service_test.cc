@@ -363,6 +363,33 @@ TEST_F(ServiceTest, AJobThatIsOverMakesRoomForAnother) {
   EXPECT_EQ(values[0], 1.0F) << "another job's update is not seen";
 }
 
+// Messages of one connection come in any order.
+TEST_F(ServiceTest, AStepThatWasDoneCountsBeforeTheDealerHearsOfItsTicket) {
+  serve(1);
+  comm::SpaceSpec bounded = spec("bounded");
+  bounded.staleness = 0;
+  Client other = join(1, bounded);
+  auto asked = other.ask_ticket({});
+  const std::int64_t held = *other.ticket_of(asked);
+  comm::ExchangeClient raw({.address = addresses_[0], .name = "replica 0"});
+  const std::string text = comm::encode(bounded);
+  using Kind = comm::StoreRequest::Kind;
+  const auto send = [&](comm::StoreRequest message, const std::string& payload = {}) {
+    message.incarnation = 1;
+    return raw.send(comm::encode(message), std::as_bytes(std::span(payload)), {});
+  };
+  const std::uint64_t space = comm::decode_answer(send({.kind = Kind::kOpen}, text).wait(20s).header).space;
+  const std::int64_t ticket =
+      comm::decode_answer(send({.kind = Kind::kTake, .space = space}).wait(20s).header).ticket;
+  // It has done one step, and the message that says which comes later.
+  auto begins = send({.kind = Kind::kBegin, .space = space, .clock = 1});
+  auto takes = send({.kind = Kind::kTake, .space = space, .done = {ticket}, .clock = 0});
+  comm::decode_answer(takes.wait(20s).header);
+  EXPECT_FALSE(begins.ready()) << "it is one ahead of the other";
+  other.begin_step({held});
+  begins.wait(20s);
+}
+
 TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
   serve(1);
   comm::SpaceSpec bounded = spec("bounded");

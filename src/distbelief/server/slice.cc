@@ -104,6 +104,11 @@ std::int64_t Slice::version() {
   return version_;
 }
 
+void Slice::forget(std::int32_t replica) {
+  const std::lock_guard lock(mutex_);
+  values_of_.erase(replica);
+}
+
 Slice::State Slice::state() {
   const std::lock_guard lock(mutex_);
   State state{.version = version_,

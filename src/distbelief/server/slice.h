@@ -57,6 +57,8 @@ class Slice {
   // The values of a version: the present one, or the one before when that is kept. false: it is gone.
   bool read_version(std::int64_t version, float* values);
   std::int64_t version();
+  // What this replica has read is not needed any more.
+  void forget(std::int32_t replica);
   // The first values. false: there are some already.
   bool fill(const float* values);
   bool is_filled();
@@ -77,6 +79,7 @@ class Slice {
   std::size_t arrays() const { return 1 + states_.size(); }
 
   std::size_t size() const { return options_.span.size(); }
+  std::size_t segments() const { return options_.segments.size(); }
   std::int64_t number() const { return options_.number; }
   const compute::Span& span() const { return options_.span; }
 

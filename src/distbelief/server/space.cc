@@ -38,42 +38,16 @@ std::vector<compute::Segment> segments_in(const SpaceSpec& spec, compute::Span s
 
 }  // namespace
 
-void require_sound(const SpaceSpec& spec) {
-  const auto require = [&](bool is_good, const std::string& why) {
-    if (!is_good) throw Error(ErrorCode::kBadInput, fmt::format("job {}: {}", spec.job, why));
-  };
-  require(!spec.job.empty() && spec.job.size() <= 256, "its name has 1 to 256 bytes");
-  require(spec.elements > 0, "it has no parameters");
-  require(spec.mode == "sync" || spec.mode == "async" || spec.mode == "bounded",
-          fmt::format("servers know the modes sync, async and bounded, not '{}'", spec.mode));
-  require(spec.lanes >= 1 && spec.spare_lanes >= 0 && spec.spare_lanes < spec.lanes,
-          fmt::format("{} spare lanes of {}", spec.spare_lanes, spec.lanes));
-  require(spec.lanes <= (1 << 20) && spec.lane_values <= kSliceElements,
-          fmt::format("{} lanes with {} values each are too many", spec.lanes, spec.lane_values));
-  require(spec.tickets >= 0 && spec.staleness >= 0, "a negative number of tickets or bound of staleness");
-  const auto rule = compute::make_optimizer(spec.optimizer);
-  require(dynamic_cast<compute::LayerwiseOptimizer*>(rule.get()) == nullptr,
-          fmt::format("the rule {} needs norms of whole parameters, which no server has; servers apply sgd, "
-                      "adagrad, adam and adamw",
-                      spec.optimizer.name));
-  std::vector<SpaceSpec::Stretch> stretches = spec.parameters;
-  std::ranges::sort(stretches, {}, &SpaceSpec::Stretch::begin);
-  std::uint64_t end = 0;
-  for (const SpaceSpec::Stretch& stretch : stretches) {
-    require(stretch.begin >= end && stretch.begin <= spec.elements &&
-                stretch.count <= spec.elements - stretch.begin,
-            "a parameter lies outside the arena or on another");
-    end = stretch.begin + stretch.count;
-  }
-}
-
 std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   const std::size_t states = compute::make_optimizer(spec.optimizer)->state_names().size();
   const std::size_t copies = 1 + states + (is_sync(spec) ? 2 : 0);
   std::size_t slices = 0;
   for (std::size_t i = 0; i < spec.slices(); ++i)
     slices += roles.holds(roles.map.part_of(std::int64_t(i))) ? 1 : 0;
-  return slices * kSliceElements * sizeof(float) * copies;
+  // What lanes meet with, and the means of two steps.
+  const bool meets = is_sync(spec) && roles.holds(roles.map.desk());
+  const std::size_t rows = meets ? std::size_t(spec.lanes + 2) * spec.lane_values : 0;
+  return (slices * kSliceElements * copies + rows) * sizeof(float);
 }
 
 Space::Space(Options options, std::shared_ptr<const Roles> roles)
@@ -143,6 +117,7 @@ void Space::handle(const StoreRequest& message, Request& request) {
   const bool is_of_server = message.kind >= Kind::kReplicate;
   if (is_of_server != (request.peer().role == "server"))
     throw Error(ErrorCode::kBadInput, "servers and replicas ask for different things");
+  if (!is_of_server) require_own_name(message, request.peer().connection);
   switch (message.kind) {
     case Kind::kFill: return fill_first(message, request);
     case Kind::kPush: return push(message, request);
@@ -197,21 +172,6 @@ Space::Held& Space::held_as_primary(std::int64_t slice) {
   return held(slice);
 }
 
-std::span<const float> Space::payload_for(const Held& held, const StoreRequest& message,
-                                          const Request& request) const {
-  if (request.payload().size() != held.slice.size() * sizeof(float))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("slice {} of job {} has {} bytes, found {}", message.slice, options_.spec.job,
-                            held.slice.size() * sizeof(float), request.payload().size()));
-  const std::span<const float> values = floats_in(request);
-  if (!are_finite(values))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("replica {} sent a number that is not finite for slice {} of job {} (ticket {}); "
-                            "lower train.lr",
-                            message.replica, message.slice, options_.spec.job, message.ticket));
-  return values;
-}
-
 void Space::fill_first(const StoreRequest& message, Request& request) {
   Held& target = held_as_primary(message.slice);
   const std::span<const float> values = payload_for(target, message, request);
@@ -233,9 +193,7 @@ void Space::push(const StoreRequest& message, Request& request) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("slice {} of job {} has no first values yet", message.slice, options_.spec.job));
   if (is_sync(options_.spec)) return push_part(target, message, request);
-  if (message.ticket >= options_.spec.tickets)
-    throw Error(ErrorCode::kBadInput, fmt::format("ticket {} of job {}, which has {}", message.ticket,
-                                                  options_.spec.job, options_.spec.tickets));
+  require_tickets({message.ticket});
   const std::lock_guard lock(target.mutex);
   require_primary(message.slice);
   const Gradient gradient{.ticket = message.ticket,
@@ -282,10 +240,9 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
       answer(kept->request, {.outcome = StoreAnswer::Outcome::kLate, .version = held.slice.version()});
     });
   }
+  require_fits(held, message);
   // A replica that comes again takes the place of what it sent before.
-  std::erase_if(held.parts, [&](const Waiting& part) {
-    return part.message.first_lane < message.end_lane && message.first_lane < part.message.end_lane;
-  });
+  std::erase_if(held.parts, [&](const Waiting& part) { return part.message.replica == message.replica; });
   held.parts.push_back({.message = message, .request = std::move(request)});
   std::int64_t lanes = 0;
   for (const Waiting& part : held.parts) lanes += part.message.end_lane - part.message.first_lane;

@@ -67,6 +67,10 @@ class Space : public std::enable_shared_from_this<Space> {
     std::map<int, std::vector<float>> pieces;  // of a state that is being installed (backup)
   };
 
+  void require_own_name(const comm::StoreRequest& message, std::uint64_t connection);
+  void forget_values_of(std::uint64_t connection);
+  void require_parameters(const std::vector<std::int32_t>& parameters) const;
+  void require_tickets(const std::vector<std::int64_t>& tickets) const;
   Held& held(std::int64_t slice);
   Held* known(std::size_t slice);  // null: it was never here
   Held& held_as_primary(std::int64_t slice);
@@ -78,6 +82,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void fill_first(const comm::StoreRequest& message, Request& request);
   void push(const comm::StoreRequest& message, Request& request);
   void push_part(Held& held, const comm::StoreRequest& message, Request& request);
+  void require_fits(const Held& held, const comm::StoreRequest& message) const;
   void finish_step(Held& held);
   void pull(const comm::StoreRequest& message, Request& request);
 
@@ -98,6 +103,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void meet(const comm::StoreRequest& message, Request& request);
   void leave(const comm::StoreRequest& message, Request& request);
   void enter(const comm::StoreRequest& message, const Request& request);
+  void let_go(std::int32_t replica);
   void serve();
   void follow_desk(const Roles& roles);
   void require_desk();
@@ -113,6 +119,9 @@ class Space : public std::enable_shared_from_this<Space> {
   mutable std::mutex structure_;               // guards the two below
   std::vector<std::unique_ptr<Held>> slices_;  // by number; null: not here
   std::shared_ptr<const Roles> roles_;
+
+  std::mutex speakers_mutex_;
+  std::map<std::uint64_t, std::int32_t> speakers_;  // the replica of each connection
 
   std::mutex desk_;  // guards what follows
   Dealer dealer_;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/space.h"
@@ -146,6 +147,10 @@ void Space::install(const StoreRequest& message, Request& request) {
   const std::span<const float> values = payload_for(target, message, request);
   if (message.piece < 0 || std::size_t(message.piece) >= target.slice.arrays())
     throw Error(ErrorCode::kBadInput, fmt::format("piece {} of slice {}", message.piece, message.slice));
+  if (message.counts.size() != target.slice.segments())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} counts for slice {}, which has {} stretches", message.counts.size(),
+                            message.slice, target.slice.segments()));
   const std::lock_guard lock(target.mutex);
   // What it has is newer: an update came first.
   if (target.slice.is_filled() && target.slice.version() >= message.version)

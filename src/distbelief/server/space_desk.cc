@@ -47,16 +47,28 @@ void Space::enter(const StoreRequest& message, const Request& request) {
     throw Error(ErrorCode::kAborted,
                 fmt::format("replica {} was started again: this one is not wanted", message.replica));
   const bool is_new = found == seats_.end() || found->second.incarnation != message.incarnation;
-  if (is_new || !dealer_.has(message.replica))
+  if (is_new || !dealer_.has(message.replica)) {
     dealer_.join(message.replica, message.clock < 0 ? std::nullopt : std::optional(message.clock));
+    if (log_) log_->append_joined(message.replica, dealer_.clock(message.replica));
+  }
   seats_[message.replica] = {.incarnation = message.incarnation, .connection = request.peer().connection};
+}
+
+void Space::let_go(std::int32_t replica) {
+  if (log_ && dealer_.has(replica)) log_->append_left(replica);
+  dealer_.leave(replica);
 }
 
 void Space::take(const StoreRequest& message, Request& request) {
   const std::lock_guard lock(desk_);
   require_desk();
   enter(message, request);
+  const std::int64_t before = dealer_.clock(message.replica);
   for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
+  // Messages of one connection come in any order: what a replica says of itself counts, or it could begin a
+  // step before it is known that it has done the last, one further ahead than it may.
+  if (message.clock >= 0)
+    dealer_.set_clock(message.replica, std::max(before, message.clock + std::int64_t(message.done.size())));
   if (!message.done.empty()) tell_deals(message.done);
   auto& waiting = message.kind == StoreRequest::Kind::kTake ? takers_ : beginners_;
   waiting.push_back({.message = message, .request = std::move(request)});
@@ -107,6 +119,10 @@ void Space::meet(const StoreRequest& message, Request& request) {
                 fmt::format("lanes {} to {} of step {} with {} bytes; wanted: step {}, {} values a lane",
                             message.first_lane, message.end_lane - 1, message.ticket,
                             request.payload().size(), meeting_.step(), options_.spec.lane_values));
+  if (!are_finite(floats_in(request)))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} sent a number that is not finite for lanes {} to {} of step {}",
+                            message.replica, message.first_lane, message.end_lane - 1, message.ticket));
   const bool is_complete = meeting_.add(message.first_lane, message.end_lane, message.untouched,
                                         floats_in(request).first(lanes * options_.spec.lane_values));
   meeters_.push_back({.message = message, .request = std::move(request)});
@@ -154,6 +170,7 @@ void Space::learn(const StoreRequest& message, Request& request) {
                   fmt::format("{} values for a mean of {}", mean.size(), options_.spec.lane_values));
     meeting_.install(message.ticket, {mean.begin(), mean.end()});
   } else {
+    require_tickets(message.done);
     dealer_.learn(message.ticket, std::min(message.below, options_.spec.tickets), message.done);
   }
   answer(request, {});
@@ -183,16 +200,17 @@ void Space::leave(const StoreRequest& message, Request& request) {
   if (found != seats_.end() && found->second.incarnation == message.incarnation) {
     for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
     if (!message.done.empty()) tell_deals(message.done);
-    dealer_.leave(message.replica);
+    let_go(message.replica);
     serve();
   }
   answer(request, {});
 }
 
 void Space::gone(std::uint64_t connection) {
+  forget_values_of(connection);
   const std::lock_guard lock(desk_);
   for (const auto& [replica, seat] : seats_)
-    if (seat.connection == connection) dealer_.leave(replica);
+    if (seat.connection == connection) let_go(replica);
   serve();
 }
 

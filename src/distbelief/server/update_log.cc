@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "distbelief/base/error.h"
 
@@ -42,6 +45,25 @@ void UpdateLog::append_begin(std::int32_t replica, std::int64_t clock, std::int6
                          replica, clock, slowest));
 }
 
+void UpdateLog::append_joined(std::int32_t replica, std::int64_t clock) {
+  write_line(fmt::format(R"({{"joined":{},"clock":{}}})"
+                         "\n",
+                         replica, clock));
+}
+
+void UpdateLog::append_left(std::int32_t replica) {
+  write_line(fmt::format(R"({{"left":{}}})"
+                         "\n",
+                         replica));
+}
+
+void UpdateLog::append_acknowledged(std::int64_t ticket, const std::vector<std::int64_t>& versions) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  write_line(fmt::format(R"({{"acknowledged":{},"unix_seconds":{:.6f},"versions":[{}]}})"
+                         "\n",
+                         ticket, std::chrono::duration<double>(now).count(), fmt::join(versions, ",")));
+}
+
 void UpdateLog::write_line(const std::string& line) {
   const std::lock_guard lock(mutex_);
   std::size_t written = 0;
@@ -55,26 +77,60 @@ void UpdateLog::write_line(const std::string& line) {
   }
 }
 
-std::vector<UpdateRecord> read_updates(const std::filesystem::path& path) {
+namespace {
+
+std::optional<LogLine> line_from(const nlohmann::json& value) {
+  using Kind = LogLine::Kind;
+  const auto number = [&](const char* key) { return value.value(key, std::int64_t{0}); };
+  LogLine line;
+  if (value.contains("slice")) {
+    line.update = {.slice = number("slice"),
+                   .version = number("version"),
+                   .ticket = number("ticket"),
+                   .replica = value.value("replica", 0),
+                   .base = number("base"),
+                   .lr = value.value("lr", 0.0)};
+  } else if (value.contains("installed")) {
+    line.kind = Kind::kInstalled;
+    line.update = {.slice = number("installed"), .version = number("version")};
+  } else if (value.contains("acknowledged")) {
+    line.kind = Kind::kAcknowledged;
+    line.update.ticket = number("acknowledged");
+    line.versions = value.at("versions").get<std::vector<std::int64_t>>();
+  } else {
+    const char* const key = value.contains("begin") ? "begin" : value.contains("joined") ? "joined" : "left";
+    if (!value.contains(key)) return std::nullopt;
+    line.kind = *key == 'b' ? Kind::kBegin : *key == 'j' ? Kind::kJoined : Kind::kLeft;
+    line.update.replica = value.at(key);
+    line.clock = number("clock");
+    line.slowest = number("slowest");
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<LogLine> read_log(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file) throw Error(ErrorCode::kUnavailable, fmt::format("{} cannot be read", path.string()));
-  std::vector<UpdateRecord> records;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(file, line); ++number) {
-    const bool is_cut = file.eof();  // no newline at its end
-    const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
-    if (value.is_discarded() || !value.is_object()) {
+  std::vector<LogLine> lines;
+  std::string text;
+  for (std::int64_t number = 1; std::getline(file, text); ++number) try {
+      const bool is_cut = file.eof();  // no newline at its end
       if (is_cut) break;
-      throw Error(ErrorCode::kBadInput, fmt::format("{}, line {}: no record", path.string(), number));
+      if (std::optional<LogLine> line = line_from(nlohmann::json::parse(text)))
+        lines.push_back(*std::move(line));
+    } catch (const nlohmann::json::exception& error) {
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{}, line {}: no record: {}", path.string(), number, error.what()));
     }
-    if (!value.contains("slice")) continue;
-    records.push_back({.slice = value.value("slice", std::int64_t{0}),
-                       .version = value.value("version", std::int64_t{0}),
-                       .ticket = value.value("ticket", std::int64_t{0}),
-                       .replica = value.value("replica", 0),
-                       .base = value.value("base", std::int64_t{0}),
-                       .lr = value.value("lr", 0.0)});
-  }
+  return lines;
+}
+
+std::vector<UpdateRecord> read_updates(const std::filesystem::path& path) {
+  std::vector<UpdateRecord> records;
+  for (const LogLine& line : read_log(path))
+    if (line.kind == LogLine::Kind::kUpdate) records.push_back(line.update);
   return records;
 }
 

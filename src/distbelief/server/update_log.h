@@ -35,6 +35,11 @@ class UpdateLog {
   void append_installed(std::int64_t slice, std::int64_t version);
   // A replica begins a step: its clock and that of the slowest (bounded).
   void append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest);
+  // A replica takes part in the dealing, with this clock, or does not any more.
+  void append_joined(std::int32_t replica, std::int64_t clock);
+  void append_left(std::int32_t replica);
+  // At a replica: all servers have answered a push; versions of the slices, as they told them.
+  void append_acknowledged(std::int64_t ticket, const std::vector<std::int64_t>& versions);
 
  private:
   void write_line(const std::string& line);
@@ -44,8 +49,19 @@ class UpdateLog {
   int file_ = -1;
 };
 
-// The updates in such a file; its other lines are passed over, as is a last line that was cut short. Throws
-// Error(kBadInput) naming the line.
+// A line of such a file.
+struct LogLine {
+  enum class Kind { kUpdate, kInstalled, kBegin, kJoined, kLeft, kAcknowledged };
+  Kind kind = Kind::kUpdate;
+  UpdateRecord update{};     // update, installed: slice and version; others: the replica, or the ticket
+  std::int64_t clock = 0;    // begin, joined
+  std::int64_t slowest = 0;  // begin
+  std::vector<std::int64_t> versions{};  // acknowledged
+  bool operator==(const LogLine&) const = default;
+};
+// A last line that was cut short is passed over, and so are lines of other kinds. Throws Error(kBadInput)
+// naming the line.
+std::vector<LogLine> read_log(const std::filesystem::path& path);
 std::vector<UpdateRecord> read_updates(const std::filesystem::path& path);
 
 }  // namespace distbelief::server

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/host_name.h"
@@ -46,6 +47,10 @@ comm::SpaceSpec ServerLink::spec_for(const Start& start) const {
 
 std::int64_t ServerLink::join(const Start& start) {
   steps_ = start.steps;
+  if (!options_.log.empty()) {
+    std::filesystem::create_directories(options_.log.parent_path());
+    log_ = std::make_unique<server::UpdateLog>(options_.log);
+  }
   client_ = std::make_unique<server::Client>(
       server::Client::Options{
           .servers = options_.servers,
@@ -97,17 +102,23 @@ std::optional<std::int64_t> ServerLink::next(const std::function<void(std::int64
   return step;
 }
 
+void ServerLink::push(const server::Client::Push& push, std::span<const float> gradient,
+                      std::span<float> parameters) {
+  client_->push_pull(push, gradient, parameters);
+  if (log_) log_->append_acknowledged(push.ticket, client_->answered());
+}
+
 void ServerLink::exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) {
   if (!is_synchronous()) return exchange_alone(share, gradient, parameters);
   const TreeNode lanes = this->lanes();
-  client_->push_pull({.ticket = share.step,
-                      .lr = share.lr,
-                      .first_lane = lanes.begin,
-                      .end_lane = lanes.end,
-                      .samples = share.samples,
-                      .step_samples = share.step_samples,
-                      .untouched = share.untouched},
-                     gradient, parameters);
+  push({.ticket = share.step,
+        .lr = share.lr,
+        .first_lane = lanes.begin,
+        .end_lane = lanes.end,
+        .samples = share.samples,
+        .step_samples = share.step_samples,
+        .untouched = share.untouched},
+       gradient, parameters);
 }
 
 // As in the paper (Downpour): gradients are accrued and pushed every few steps, parameters fetched every few,
@@ -130,8 +141,8 @@ void ServerLink::exchange_alone(const Share& share, std::span<const float> gradi
   }
   if (pushes) {
     const std::vector<std::int32_t> untouched = missing_ ? *std::exchange(missing_, {}) : share.untouched;
-    client_->push_pull({.ticket = ticket_of(share.step), .lr = share.lr, .untouched = untouched}, pushed,
-                       fetches ? parameters : std::span<float>());
+    push({.ticket = ticket_of(share.step), .lr = share.lr, .untouched = untouched}, pushed,
+         fetches ? parameters : std::span<float>());
     done_.push_back(ticket_of(share.step));
     ask();
   } else if (fetches) {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "distbelief/base/config.h"
 #include "distbelief/server/client.h"
+#include "distbelief/server/update_log.h"
 #include "distbelief/train/parameter_link.h"
 
 namespace distbelief::train {
@@ -22,6 +24,7 @@ class ServerLink final : public ParameterLink {
     int replica = 0;
     int replicas = 1;
     std::int64_t incarnation = 1;
+    std::filesystem::path log{};  // of pushes that were answered; empty: none
   };
   explicit ServerLink(Options options);
 
@@ -39,11 +42,13 @@ class ServerLink final : public ParameterLink {
   const ParallelConfig& parallel() const { return options_.config.parallel; }
   comm::SpaceSpec spec_for(const Start& start) const;
   std::int64_t ticket_of(std::int64_t step) const { return step / parallel().push_every; }
+  void push(const server::Client::Push& push, std::span<const float> gradient, std::span<float> parameters);
   void ask();
   void note_answer(const std::function<void(std::int64_t)>& announce);
   void exchange_alone(const Share& share, std::span<const float> gradient, std::span<float> parameters);
 
   Options options_;
+  std::unique_ptr<server::UpdateLog> log_;
   std::unique_ptr<server::Client> client_;
   std::int64_t steps_ = 0;                            // of the run
   std::deque<server::Client::Asked> asked_;           // tickets on their way

@@ -180,9 +180,11 @@ StepOutcome Trainer::one_step() {
                                            progress_.step, job_.steps_per_epoch(), job_.total_steps());
   const auto begin = Clock::now();
   const auto waited_before = group().sharing(0).times().waiting;
-  const bool fresh =
-      progress_.step_in_epoch == 0 || samples < job_.config.train.batch_size || takes_own_steps();
+  // Replicas that take steps of their own carry what their own last step left, whichever step that was.
+  const bool whole = samples == job_.config.train.batch_size;
+  const bool fresh = !whole || (takes_own_steps() ? !carries_ : progress_.step_in_epoch == 0);
   const StepOutcome outcome = team_->step({progress_.step, lr, lane_samples_, fresh}, wishes());
+  carries_ = whole;
   if (audit_) audit_->commit();
   finish_step(outcome, samples, lr);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

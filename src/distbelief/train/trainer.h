@@ -169,6 +169,7 @@ class Trainer {
   std::string status_ = "done";
   bool stopped_early_ = false;        // a stopping rule took effect
   std::int64_t validated_epoch_ = 0;  // of a replica that takes steps of its own
+  bool carries_ = false;              // its last step left states of lanes to go on from
   std::int64_t samples_before_ = 0;
 };
 

@@ -24,6 +24,22 @@
 namespace distbelief::train {
 namespace {
 
+// Beside the servers' logs, in the run's folder: that of the first replica is the run's, others' are in
+// RUN/replicas.
+std::filesystem::path log_of_pushes(const WorkerOptions& options) {
+  const std::filesystem::path own = options.run_dir;
+  const std::filesystem::path run = options.replica == 0 ? own : own.parent_path().parent_path();
+  return run / "servers" / fmt::format("replica{}.jsonl", options.replica);
+}
+
+// Ranks in faults count the workers of all replicas.
+std::vector<Fault> own_faults(const WorkerOptions& options, int workers) {
+  std::vector<Fault> own = options.faults;
+  for (Fault& fault : own) fault.rank -= options.replica * workers;
+  std::erase_if(own, [&](const Fault& fault) { return fault.rank < 0 || fault.rank >= workers; });
+  return own;
+}
+
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
                            std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
@@ -34,7 +50,8 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
                                                             .job = options.served_job,
                                                             .replica = options.replica,
                                                             .replicas = options.replicas,
-                                                            .incarnation = options.cohort});
+                                                            .incarnation = options.cohort,
+                                                            .log = log_of_pushes(options)});
   Trainer trainer(world, prepare_job(options.config),
                   {.run_dir = options.run_dir,
                    .progress = options.progress,
@@ -42,7 +59,7 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
                    .when_built = options.when_built,
                    .isa = options.isa,
                    .snapshots = options.snapshots,
-                   .faults = options.faults,
+                   .faults = own_faults(options, world.size()),
                    .vitals = &vitals,
                    .orders = &orders,
                    .link = link.get()});

@@ -148,7 +148,7 @@ std::string ExchangeConnection::begin_request() {
 
 void ExchangeConnection::pass_on(MessageReader& reader, const Frame& frame) {
   auto content = std::make_unique<ExchangeServer::Request::Content>();
-  content->connection = shared_from_this();
+  content->source = shared_from_this();
   content->pool = hub_.pool();
   content->memory = memory_;
   content->frame = frame;

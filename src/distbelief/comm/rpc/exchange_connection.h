@@ -17,9 +17,20 @@ namespace distbelief::comm {
 
 class ExchangeHub;
 
+// Where a request came from and its answer goes; for tests and fuzzing, which make requests without a
+// connection.
+class RequestSource {
+ public:
+  virtual ~RequestSource() = default;
+  virtual const Peer& peer() const = 0;
+  // An answer or refusal of a request that was taken.
+  virtual void send(grpc::ByteBuffer message) = 0;
+};
+
 // The server's side of one connection. gRPC has it until OnDone; requests that are not answered yet keep it
 // after that, and their answers go nowhere.
 class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                                 public RequestSource,
                                  public std::enable_shared_from_this<ExchangeConnection> {
  public:
   using Clock = std::chrono::steady_clock;
@@ -27,10 +38,8 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   ExchangeConnection(grpc::CallbackServerContext& context, ExchangeHub& hub, std::uint64_t number);
   void begin();  // once it is in a shared_ptr
 
-  const Peer& peer() const { return peer_; }
-
-  // An answer or refusal of a request that was taken.
-  void send(grpc::ByteBuffer message);
+  const Peer& peer() const override { return peer_; }
+  void send(grpc::ByteBuffer message) override;
   // Called from time to time: drops a peer that keeps us waiting.
   void look(Clock::time_point now);
   void finish_after_answers(const grpc::Status& status);
@@ -84,7 +93,7 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
 };
 
 struct ExchangeServer::Request::Content {
-  std::shared_ptr<ExchangeConnection> connection;
+  std::shared_ptr<RequestSource> source;
   std::shared_ptr<BufferPool> pool;
   std::shared_ptr<SharedMemory> memory;  // the connection's, if any
   Frame frame;

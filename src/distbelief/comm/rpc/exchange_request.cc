@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstring>
 #include <utility>
 
 #include "distbelief/comm/rpc/exchange_connection.h"
@@ -35,7 +36,16 @@ std::span<const std::byte> ExchangeServer::Request::payload() const {
   return {content_->payload.data(), frame.payload_bytes};
 }
 
-const Peer& ExchangeServer::Request::peer() const { return content_->connection->peer(); }
+void ExchangeServer::Request::own_payload() {
+  Frame& frame = content_->frame;
+  if (!frame.payload_shared) return;
+  const std::span<const std::byte> shared = payload();
+  content_->payload = content_->pool->take();
+  std::memcpy(content_->payload.data(), shared.data(), shared.size());
+  frame.payload_shared = false;
+}
+
+const Peer& ExchangeServer::Request::peer() const { return content_->source->peer(); }
 
 std::size_t ExchangeServer::Request::room() const { return content_->frame.room_bytes; }
 
@@ -59,9 +69,9 @@ void ExchangeServer::Request::answer(std::string header) {
   frame.payload_shared = content->frame.room_shared;
   frame.payload_bytes = std::uint32_t(content->reserved_bytes);
   if (frame.payload_shared || frame.payload_bytes == 0)
-    return content->connection->send(make_message(frame, header, std::span<const std::byte>{}));
+    return content->source->send(make_message(frame, header, std::span<const std::byte>{}));
   const grpc::Slice payload = hand_over(std::move(content->reserved), content->reserved_bytes);
-  content->connection->send(make_message(frame, header, &payload));
+  content->source->send(make_message(frame, header, &payload));
 }
 
 void ExchangeServer::Request::refuse(ErrorCode code, const std::string& why) {
@@ -69,7 +79,7 @@ void ExchangeServer::Request::refuse(ErrorCode code, const std::string& why) {
   const std::string text = why.substr(0, kMaxHeaderBytes);
   Frame frame = answer_frame(content->frame, FrameKind::kRefusal, text.size());
   frame.code = std::uint8_t(code);
-  content->connection->send(make_message(frame, text, std::span<const std::byte>{}));
+  content->source->send(make_message(frame, text, std::span<const std::byte>{}));
 }
 
 }  // namespace distbelief::comm

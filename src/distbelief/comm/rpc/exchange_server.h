@@ -33,10 +33,13 @@ class ExchangeServer {
     Request& operator=(Request&& other) noexcept;
     ~Request();
 
+    bool is_open() const { return content_ != nullptr; }  // not answered, nor moved from
     const std::string& header() const;
     // Valid until the answer. A payload in shared memory is the client's to write at any time: what must be
     // checked before it is used has to be copied first, or checked in the result.
     std::span<const std::byte> payload() const;
+    // Copies a payload in shared memory to where its client cannot change it any more.
+    void own_payload();
     const Peer& peer() const;
     std::size_t room() const;  // how large the answer's payload may be
 

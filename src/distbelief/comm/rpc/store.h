@@ -16,6 +16,9 @@ namespace distbelief::comm {
 // counted and sent as a whole.
 inline constexpr std::size_t kSliceElements = std::size_t{256} << 10;
 
+// Replicas of a job have numbers below it.
+inline constexpr std::int32_t kMostReplicas = 1 << 16;
+
 // What a job asks the servers to keep for it.
 struct SpaceSpec {
   // Where a parameter lies in the arena.

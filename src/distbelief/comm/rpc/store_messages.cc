@@ -85,6 +85,9 @@ SpaceSpec decode_space(std::string_view bytes) {
   store::Space wire;
   require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
   require(std::isfinite(wire.compensation()) && wire.compensation() >= 0, "a compensation that is no number");
+  const store::Rule& rule = wire.rule();
+  for (const double number : {rule.momentum(), rule.weight_decay(), rule.beta1(), rule.beta2(), rule.eps()})
+    require(std::isfinite(number), "a rule with a setting that is no number");
   return read_space(wire);
 }
 
@@ -133,9 +136,11 @@ StoreRequest decode_request(std::string_view bytes) {
   require(is_close || (wire.kind() >= int(StoreRequest::Kind::kOpen) &&
                        wire.kind() <= int(StoreRequest::Kind::kDeals)),
           "an unknown kind");
+  require(wire.replica() < kMostReplicas, "the number of a replica that no job has");
+  require(wire.clock() >= -1, "a clock before its beginning");
   require(wire.replica() >= 0 && wire.slice() >= 0 && wire.ticket() >= 0 && wire.base() >= 0,
           "a negative number of a replica, slice, ticket or version");
-  require(std::isfinite(wire.lr()), "a learning rate that is no number");
+  require(std::isfinite(float(wire.lr())), "a learning rate that is no number");
   return {.kind = StoreRequest::Kind(wire.kind()),
           .space = wire.space(),
           .replica = wire.replica(),

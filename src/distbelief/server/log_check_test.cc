@@ -1,0 +1,121 @@
+#include "distbelief/server/log_check.h"
+
+#include <gtest/gtest.h>
+
+namespace distbelief::server {
+namespace {
+
+using LineKind = LogLine::Kind;
+
+LogLine update(std::int64_t version, std::int64_t ticket, std::int64_t slice = 0) {
+  return {.update = {.slice = slice, .version = version, .ticket = ticket, .base = version - 1, .lr = 0.1}};
+}
+LogLine installed(std::int64_t version, std::int64_t slice = 0) {
+  return {.kind = LineKind::kInstalled, .update = {.slice = slice, .version = version}};
+}
+LogLine acknowledged(std::int64_t ticket, std::vector<std::int64_t> versions) {
+  return {.kind = LineKind::kAcknowledged, .update = {.ticket = ticket}, .versions = std::move(versions)};
+}
+LogLine begin(int replica, std::int64_t clock, std::int64_t slowest) {
+  return {.kind = LineKind::kBegin, .update = {.replica = replica}, .clock = clock, .slowest = slowest};
+}
+LogLine joined(int replica, std::int64_t clock) {
+  return {.kind = LineKind::kJoined, .update = {.replica = replica}, .clock = clock};
+}
+LogLine left(int replica) { return {.kind = LineKind::kLeft, .update = {.replica = replica}}; }
+
+void expect_flaw(const RunLogs& logs, const LogPromise& promise, const std::string& words) {
+  const LogProof proof = check_logs(logs, promise);
+  EXPECT_FALSE(proof.proven) << proof.finding;
+  EXPECT_NE(proof.finding.find(words), std::string::npos) << proof.finding;
+}
+
+// A primary and its backup, and what the replica was told.
+RunLogs sound() {
+  return {.servers = {{1, {update(1, 0), update(2, 2), update(3, 1)}},
+                      {2, {update(1, 0), update(2, 2), update(3, 1)}}},
+          .replicas = {{0, {acknowledged(0, {1}), acknowledged(2, {2}), acknowledged(1, {3})}}}};
+}
+
+TEST(LogCheck, SoundLogsAreProven) {
+  const LogProof proof = check_logs(sound(), {.tickets = 3});
+  EXPECT_TRUE(proof.proven) << proof.finding;
+  EXPECT_EQ(proof.updates, 3);
+  EXPECT_EQ(proof.acknowledged, 3);
+  EXPECT_EQ(proof.undone, 0);
+}
+
+TEST(LogCheck, AnUpdateThatIsMissingDoubledOrOutOfTurnIsFound) {
+  expect_flaw(sound(), {.tickets = 4}, "ticket 3 never came");
+  RunLogs logs = sound();
+  logs.servers[2].erase(logs.servers[2].begin() + 1);
+  expect_flaw(logs, {}, "version 3 of slice 0 comes after version 1");
+  logs = sound();
+  for (const int server : {1, 2}) logs.servers[server].push_back(update(4, 2));
+  expect_flaw(logs, {}, "ticket 2 counts twice");
+  logs = sound();
+  logs.servers[1].push_back(update(4, 3, 1));
+  expect_flaw(logs, {}, "version 4 of slice 1 comes after version 0");
+}
+
+TEST(LogCheck, CopiesThatDifferAreFound) {
+  RunLogs logs = sound();
+  logs.servers[2][1].update.ticket = 7;
+  expect_flaw(logs, {}, "others have another update");
+  logs = sound();
+  logs.servers[2][1].update.lr = 0.2;
+  expect_flaw(logs, {}, "others have another update");
+}
+
+TEST(LogCheck, WhatOnlyALostServerHadIsUndoneUnlessItWasAcknowledged) {
+  RunLogs logs = sound();
+  logs.servers[1].push_back(update(4, 3));  // not handed over
+  logs.servers[2].push_back(update(4, 4));  // the backup went on
+  logs.servers[2].push_back(update(5, 3));  // and was sent the other again
+  logs.lost = {1};
+  LogProof proof = check_logs(logs, {.tickets = 5});
+  EXPECT_TRUE(proof.proven) << proof.finding;
+  EXPECT_EQ(proof.undone, 1);
+  logs.replicas[0].push_back(acknowledged(3, {4}));
+  expect_flaw(logs, {}, "replica 0 was told that ticket 3 is in slice 0 at version 4");
+}
+
+TEST(LogCheck, ANewcomerGoesOnFromWhatItWasGiven) {
+  RunLogs logs = sound();
+  logs.servers[3] = {installed(2), update(3, 1), update(4, 3)};
+  logs.servers[2].push_back(update(4, 3));
+  logs.lost = {1, 2};
+  const LogProof proof = check_logs(logs, {.tickets = 4});
+  EXPECT_TRUE(proof.proven) << proof.finding;
+  EXPECT_EQ(proof.updates, 4);
+  logs.servers.erase(1);
+  logs.servers[2].erase(logs.servers[2].begin(), logs.servers[2].begin() + 3);
+  expect_flaw(logs, {}, "version 4 of slice 0 comes after version 0");
+  logs.servers.erase(2);
+  expect_flaw(logs, {}, "slice 0 is at version 4, but 2 updates are logged");
+  logs.lost.push_back(3);
+  expect_flaw(logs, {}, "no server that is left has slice 0");
+}
+
+TEST(LogCheck, ABrokenBoundIsFound) {
+  RunLogs logs = sound();
+  std::vector<LogLine>& dealer = logs.servers[1];
+  dealer.insert(dealer.end(), {joined(0, 0), joined(1, 0), begin(0, 0, 0), begin(1, 0, 0), begin(0, 1, 0)});
+  const LogProof proof = check_logs(logs, {.staleness = 1});
+  EXPECT_TRUE(proof.proven) << proof.finding;
+  EXPECT_EQ(proof.begins, 3);
+  expect_flaw(logs, {.staleness = 0}, "replica 0 began step 1 when the slowest had done 0");
+  // The dealer claims that replica 1 had done two steps, which then begins its second.
+  RunLogs lying = logs;
+  lying.servers[1].insert(lying.servers[1].end(), {begin(0, 2, 2), begin(1, 1, 1)});
+  expect_flaw(lying, {.staleness = 1}, "the slowest was said to have done 2 steps when replica 1 had done 1");
+  // Nobody waits for one that left.
+  RunLogs parted = logs;
+  parted.servers[1].insert(parted.servers[1].end(), {left(1), begin(0, 2, 2), joined(1, 2), begin(1, 3, 2)});
+  EXPECT_TRUE(check_logs(parted, {.staleness = 1}).proven) << check_logs(parted, {.staleness = 1}).finding;
+  logs.servers[1].push_back(begin(0, 3, 3));
+  expect_flaw(logs, {.staleness = 1}, "replica 0 began step 3 out of turn");
+}
+
+}  // namespace
+}  // namespace distbelief::server

@@ -1,0 +1,332 @@
+// Requests that no honest replica or server sends: each is refused, counted and named, before anything has
+// changed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <thread>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/comm/rpc/exchange_client.h"
+#include "distbelief/server/service.h"
+
+namespace distbelief::server {
+namespace {
+
+using namespace std::chrono_literals;
+using comm::StoreRequest;
+using StoreKind = comm::StoreRequest::Kind;
+
+constexpr std::size_t kHostileElements = 1000;
+
+// A peer that says whatever it is told to.
+class Peer {
+ public:
+  Peer(const std::string& target, const std::string& role)
+      : client_({.address = {.target = target},
+                 .role = role,
+                 .name = role + " mallory",
+                 .shared_bytes = role == "worker" ? std::size_t{1} << 20 : 0}) {}
+
+  comm::ExchangeClient::Pending send(const StoreRequest& message, std::span<const std::byte> payload) {
+    return client_.send(comm::encode(message), payload, {});
+  }
+  comm::StoreAnswer ask(const StoreRequest& message, std::span<const std::byte> payload,
+                        std::span<std::byte> into = {}) {
+    return comm::decode_answer(client_.send(comm::encode(message), payload, into).wait(20s).header);
+  }
+  comm::StoreAnswer open(const comm::SpaceSpec& spec) {
+    const std::string text = comm::encode(spec);
+    return ask({.kind = StoreKind::kOpen}, std::as_bytes(std::span(text)));
+  }
+  std::span<std::byte> shared() { return client_.shared(); }
+
+ private:
+  comm::ExchangeClient client_;
+};
+
+class HostileServiceTest : public ::testing::Test {
+ protected:
+  void serve(const std::string& mode) {
+    mode_ = mode;
+    const std::string target = "unix:" + (scratch_.path() / "server").string();
+    service_ = std::make_unique<Service>(Service::Options{.id = 0,
+                                                          .logs = scratch_.path() / "logs",
+                                                          .memory_limit = std::size_t{64} << 20,
+                                                          .refusals = {.at_once = at_once_, .delay = 100ms}});
+    exchange_ = std::make_unique<comm::ExchangeServer>(
+        comm::ExchangeServer::Options{.address = {.target = target}, .shared_limit = std::size_t{1} << 30},
+        *service_);
+    service_->set_map(first_map({{.id = 0, .target = target}}));
+    honest_ = std::make_unique<Peer>(target, "worker");
+    space_ = honest_->open(spec()).space;
+    const std::vector<float> ones(kHostileElements, 1);
+    honest_->ask({.kind = StoreKind::kFill, .space = space_}, bytes(ones));
+    mallory_ = std::make_unique<Peer>(target, "worker");
+    server_ = std::make_unique<Peer>(target, "server");
+  }
+  void TearDown() override {
+    honest_.reset();
+    mallory_.reset();
+    server_.reset();
+    exchange_.reset();
+    service_.reset();
+  }
+  comm::SpaceSpec spec() const {
+    comm::SpaceSpec spec{.job = "test",
+                         .elements = kHostileElements,
+                         .parameters = {{.begin = 0, .count = 500}, {.begin = 500, .count = 500}},
+                         .mode = mode_};
+    spec.optimizer.momentum = 0;
+    spec.lanes = mode_ == "sync" ? 2 : 1;
+    spec.lane_values = 3;
+    spec.tickets = mode_ == "sync" ? 0 : 1000;
+    return spec;
+  }
+  static std::span<const std::byte> bytes(const std::vector<float>& values) {
+    return std::as_bytes(std::span(values));
+  }
+  std::vector<float> values() {
+    std::vector<float> found(kHostileElements);
+    honest_->ask({.kind = StoreKind::kPull, .space = space_}, {}, std::as_writable_bytes(std::span(found)));
+    return found;
+  }
+  std::string log() const {
+    std::ostringstream text;
+    text << std::ifstream(scratch_.path() / "logs" / "0-server0.jsonl").rdbuf();
+    return text.str();
+  }
+  StoreRequest push(std::int64_t ticket) const {
+    return {
+        .kind = StoreKind::kPush, .space = space_, .replica = 1, .incarnation = 1, .ticket = ticket, .lr = 1};
+  }
+  // Refused as bad input, and nobody notices.
+  void expect_refused(const std::string& what, const std::function<void()>& offence) {
+    const std::int64_t refused = service_->refused();
+    const std::string log_before = log();
+    const std::vector<float> before = values();
+    try {
+      offence();
+      ADD_FAILURE() << what << ": not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kBadInput) << what << ": " << error.message();
+    }
+    EXPECT_EQ(service_->refused(), refused + 1) << what;
+    EXPECT_EQ(log(), log_before) << what;
+    EXPECT_EQ(values(), before) << what;
+  }
+
+  const ScratchFolder scratch_;
+  int at_once_ = 1 << 20;
+  std::string mode_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<comm::ExchangeServer> exchange_;
+  std::unique_ptr<Peer> honest_, mallory_, server_;
+  std::uint64_t space_ = 0;
+};
+
+TEST_F(HostileServiceTest, PushesThatCannotBe) {
+  serve("async");
+  const std::vector<float> good(kHostileElements, 0.5F);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> gradient = good;
+    gradient.back() = bad;
+    expect_refused("not finite", [&] { mallory_->ask(push(0), bytes(gradient)); });
+  }
+  const auto refuse = [&](const char* what, StoreRequest message) {
+    expect_refused(what, [&] { mallory_->ask(message, bytes(good)); });
+  };
+  expect_refused("too short", [&] { mallory_->ask(push(0), bytes(good).first(kHostileElements * 4 - 4)); });
+  expect_refused("too long",
+                 [&] { mallory_->ask(push(0), bytes(std::vector<float>(kHostileElements + 1))); });
+  expect_refused("nothing", [&] { mallory_->ask(push(0), {}); });
+  StoreRequest message = push(0);
+  message.slice = 1;
+  refuse("a slice that there is not", message);
+  message = push(0);
+  message.space ^= 1;
+  refuse("a space that there is not", message);
+  refuse("a ticket that there is not", push(1000));
+  message = push(0);
+  message.untouched = {2};
+  refuse("a parameter that there is not", message);
+  message = push(0);
+  message.lr = std::numeric_limits<double>::infinity();
+  refuse("an infinite learning rate", message);
+  message = push(0);
+  message.kind = StoreKind(9999);
+  refuse("an unknown kind", message);
+  message.kind = StoreKind::kReplicate;
+  refuse("what only servers say", message);
+  message = push(0);
+  mallory_->ask(message, bytes(good));  // replica 1, from now on
+  message.replica = 2;
+  message.ticket = 1;
+  refuse("another replica's name", message);
+  message.replica = comm::kMostReplicas;
+  refuse("a replica that there cannot be", message);
+  EXPECT_EQ(mallory_->ask(push(0), bytes(good)).outcome, comm::StoreAnswer::Outcome::kRepeated) << "replayed";
+  EXPECT_EQ(values(), good);
+}
+
+TEST_F(HostileServiceTest, ClaimsAtTheDesk) {
+  serve("bounded");
+  StoreRequest message{
+      .kind = StoreKind::kTake, .space = space_, .replica = 1, .incarnation = 1, .done = {-1}};
+  expect_refused("a negative ticket", [&] { mallory_->ask(message, {}); });
+  message.done = {1000};
+  expect_refused("a ticket that there is not", [&] { mallory_->ask(message, {}); });
+  message.done = {};
+  message.clock = -7;
+  expect_refused("a clock before its beginning", [&] { mallory_->ask(message, {}); });
+  message.clock = -1;
+  EXPECT_EQ(mallory_->ask(message, {}).ticket, 0) << "nothing was dealt to it before";
+}
+
+TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
+  serve("sync");
+  const std::vector<float> good(kHostileElements, 0.5F);
+  StoreRequest own = push(0);
+  own.replica = 0;
+  own.end_lane = 1;
+  own.samples = 1;
+  own.step_samples = 2;
+  // Sent twice: when one is given back the other is in its place.
+  comm::ExchangeClient::Pending first = honest_->send(own, bytes(good));
+  comm::ExchangeClient::Pending second = honest_->send(own, bytes(good));
+  while (!first.ready() && !second.ready()) std::this_thread::yield();
+  comm::ExchangeClient::Pending& kept = first.ready() ? second : first;
+  StoreRequest other = own;
+  other.replica = 1;
+  other.first_lane = 1;
+  other.end_lane = 2;
+  const auto refuse = [&](const char* what, const StoreRequest& message) {
+    const std::int64_t refused = service_->refused();
+    EXPECT_THROW(mallory_->ask(message, bytes(good)), Error) << what;
+    EXPECT_EQ(service_->refused(), refused + 1) << what;
+  };
+  StoreRequest message = other;
+  message.first_lane = 0;
+  message.end_lane = 2;
+  refuse("lanes of another", message);
+  message = other;
+  message.end_lane = 5;
+  refuse("lanes that there are not", message);
+  message = other;
+  message.samples = 3;
+  refuse("more samples than the step has", message);
+  message = other;
+  message.step_samples = 0;
+  refuse("a step without samples", message);
+  message = other;
+  message.ticket = 3;
+  refuse("a step that has not come", message);
+  message = other;
+  message.lr = 7;
+  refuse("another learning rate", message);
+  std::vector<float> rows(3, std::numeric_limits<float>::quiet_NaN());
+  StoreRequest meet = other;
+  meet.kind = StoreKind::kMeet;
+  EXPECT_THROW(mallory_->ask(meet, bytes(rows)), Error) << "statistics that are not finite";
+  EXPECT_EQ(mallory_->ask(other, bytes(good)).version, 1);
+  EXPECT_EQ(comm::decode_answer(kept.wait(20s).header).version, 1);
+  EXPECT_EQ(values(), std::vector<float>(kHostileElements, 0)) << "1 - 1 * (0.5 + 0.5): each lane once";
+}
+
+TEST_F(HostileServiceTest, JobsThatNoServerCanKeep) {
+  serve("async");
+  const auto refuse = [&](const char* what, const std::function<void(comm::SpaceSpec&)>& change) {
+    comm::SpaceSpec bad = spec();
+    bad.job = what;
+    change(bad);
+    const std::int64_t refused = service_->refused();
+    EXPECT_THROW(mallory_->open(bad), Error) << what;
+    EXPECT_EQ(service_->refused(), refused + 1) << what;
+  };
+  refuse("more parameters than can be counted", [](auto& bad) { bad.elements = ~std::uint64_t{0} >> 1; });
+  refuse("more parameters than the quota", [](auto& bad) { bad.elements = std::uint64_t{1} << 30; });
+  refuse("parameters that wrap around", [](auto& bad) { bad.parameters[1].count = ~std::uint64_t{0}; });
+  refuse("a rule that is no number", [](auto& bad) { bad.optimizer.momentum = std::nan(""); });
+  refuse("an unknown rule", [](auto& bad) { bad.optimizer.name = "magic"; });
+  refuse("lanes beyond the quota", [](auto& bad) {
+    bad.mode = "sync";
+    bad.lanes = 1 << 20;
+    bad.lane_values = 1 << 16;
+  });
+  const std::string noise(100, '\xff');
+  EXPECT_THROW(mallory_->ask({.kind = StoreKind::kOpen}, std::as_bytes(std::span(noise))), Error);
+}
+
+TEST_F(HostileServiceTest, StatesFromAServerThatDoNotFit) {
+  serve("async");
+  // As if another server were the primary.
+  service_->set_map({.epoch = 2,
+                     .servers = {{.id = 0, .target = "unix:/nowhere"}, {.id = 1, .target = "unix:/nowhere"}},
+                     .parts = std::vector<ServerMap::Part>(kParts, {.primary = 1, .backup = 0})});
+  const std::vector<float> good(kHostileElements, 0.5F);
+  StoreRequest install{.kind = StoreKind::kInstall, .job = "test", .version = 5, .counts = {1}};
+  EXPECT_THROW(server_->ask(install, bytes(good)), Error) << "counts of another layout";
+  install.counts = {1, 1};
+  install.piece = 7;
+  EXPECT_THROW(server_->ask(install, bytes(good)), Error);
+  StoreRequest deals{.kind = StoreKind::kDeals, .done = {5000}, .job = "test"};
+  EXPECT_THROW(server_->ask(deals, {}), Error);
+  EXPECT_THROW(server_->ask({.kind = StoreKind::kPush, .job = "test"}, bytes(good)), Error)
+      << "what replicas say";
+  EXPECT_EQ(service_->refused(), 4);
+}
+
+TEST_F(HostileServiceTest, WhoIsRefusedAgainAndAgainIsAnsweredLate) {
+  at_once_ = 3;
+  serve("async");
+  const std::vector<float> good(kHostileElements, 0.5F);
+  const auto refused_within = [&](Peer& peer) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_THROW(peer.ask(push(5000), bytes(good)), Error);
+    return std::chrono::steady_clock::now() - begin;
+  };
+  for (int i = 0; i < 3; ++i) refused_within(*mallory_);
+  for (int i = 0; i < 3; ++i) EXPECT_GE(refused_within(*mallory_), 100ms);
+  EXPECT_EQ(service_->refused(), 6);
+  EXPECT_EQ(mallory_->ask(push(0), bytes(good)).version, 1) << "what is right is answered at once";
+}
+
+// The payload lies in memory that the client can write: between the check and the use as well.
+TEST_F(HostileServiceTest, ANumberThatChangesAfterTheCheckDoesNotGetIn) {
+  serve("async");
+  const std::span<std::byte> shared = mallory_->shared();
+  ASSERT_GE(shared.size(), kHostileElements * sizeof(float));
+  auto* const floats = reinterpret_cast<float*>(shared.data());
+  std::fill_n(floats, kHostileElements, 0.0F);
+  std::atomic<bool> ends{false};
+  std::jthread flipping([&] {
+    const volatile float good = 0, bad = std::numeric_limits<float>::quiet_NaN();
+    while (!ends) {
+      std::atomic_ref(floats[kHostileElements - 1]).store(bad, std::memory_order_relaxed);
+      std::atomic_ref(floats[kHostileElements - 1]).store(good, std::memory_order_relaxed);
+    }
+  });
+  int taken = 0, refused = 0;
+  for (int ticket = 0; ticket < 1000; ++ticket) try {
+      mallory_->ask(push(ticket), shared.first(kHostileElements * sizeof(float)));
+      ++taken;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kBadInput) << error.message();
+      ++refused;
+    }
+  ends = true;
+  EXPECT_EQ(values(), std::vector<float>(kHostileElements, 1))
+      << taken << " taken, " << refused << " refused";
+  EXPECT_EQ(service_->refused(), refused);
+}
+
+}  // namespace
+}  // namespace distbelief::server

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "distbelief/base/error.h"
+#include "distbelief/server/space.h"
+#include "distbelief/server/space_requests.h"
+
+// What a space refuses, before anything has changed.
+namespace distbelief::server {
+
+using comm::kSliceElements;
+using comm::SpaceSpec;
+using comm::StoreRequest;
+
+namespace {
+
+constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
+
+}  // namespace
+
+void require_sound(const SpaceSpec& spec) {
+  const auto require = [&](bool is_good, const std::string& why) {
+    if (!is_good) throw Error(ErrorCode::kBadInput, fmt::format("job {}: {}", spec.job, why));
+  };
+  require(!spec.job.empty() && spec.job.size() <= 256, "its name has 1 to 256 bytes");
+  require(spec.elements > 0 && spec.elements <= kMostElements,
+          fmt::format("{} parameters; 1 to {} can be kept", spec.elements, kMostElements));
+  require(spec.mode == "sync" || spec.mode == "async" || spec.mode == "bounded",
+          fmt::format("servers know the modes sync, async and bounded, not '{}'", spec.mode));
+  require(spec.lanes >= 1 && spec.spare_lanes >= 0 && spec.spare_lanes < spec.lanes,
+          fmt::format("{} spare lanes of {}", spec.spare_lanes, spec.lanes));
+  require(spec.lanes <= (1 << 20) && spec.lane_values <= kSliceElements,
+          fmt::format("{} lanes with {} values each are too many", spec.lanes, spec.lane_values));
+  require(spec.tickets >= 0 && spec.staleness >= 0, "a negative number of tickets or bound of staleness");
+  const auto rule = compute::make_optimizer(spec.optimizer);
+  require(dynamic_cast<compute::LayerwiseOptimizer*>(rule.get()) == nullptr,
+          fmt::format("the rule {} needs norms of whole parameters, which no server has; servers apply sgd, "
+                      "adagrad, adam and adamw",
+                      spec.optimizer.name));
+  std::vector<SpaceSpec::Stretch> stretches = spec.parameters;
+  std::ranges::sort(stretches, {}, &SpaceSpec::Stretch::begin);
+  std::uint64_t end = 0;
+  for (const SpaceSpec::Stretch& stretch : stretches) {
+    require(stretch.begin >= end && stretch.begin <= spec.elements &&
+                stretch.count <= spec.elements - stretch.begin,
+            "a parameter lies outside the arena or on another");
+    end = stretch.begin + stretch.count;
+  }
+}
+
+// A connection speaks for one replica: what servers keep for each is bounded by the connections that they
+// take. Parameters and tickets that a request names are the job's.
+void Space::require_own_name(const StoreRequest& message, std::uint64_t connection) {
+  {
+    const std::lock_guard lock(speakers_mutex_);
+    const auto [own, is_new] = speakers_.try_emplace(connection, message.replica);
+    if (own->second != message.replica)
+      throw Error(ErrorCode::kBadInput, fmt::format("replica {} of job {} speaks as replica {}", own->second,
+                                                    options_.spec.job, message.replica));
+  }
+  using Kind = StoreRequest::Kind;
+  if (message.kind == Kind::kPush) require_parameters(message.untouched);
+  if (message.kind == Kind::kTake || message.kind == Kind::kBegin || message.kind == Kind::kLeave)
+    require_tickets(message.done);
+}
+
+void Space::require_parameters(const std::vector<std::int32_t>& parameters) const {
+  const auto count = std::int32_t(options_.spec.parameters.size());
+  for (const std::int32_t one : parameters)
+    if (one < 0 || one >= count)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("parameter {} of job {}, which has {}", one, options_.spec.job, count));
+}
+
+void Space::require_tickets(const std::vector<std::int64_t>& tickets) const {
+  for (const std::int64_t ticket : tickets)
+    if (ticket < 0 || ticket >= options_.spec.tickets)
+      throw Error(ErrorCode::kBadInput, fmt::format("ticket {} of job {}, which has {}", ticket,
+                                                    options_.spec.job, options_.spec.tickets));
+}
+
+// Unless its replica has come again meanwhile.
+void Space::forget_values_of(std::uint64_t connection) {
+  std::int32_t replica = 0;
+  {
+    const std::lock_guard lock(speakers_mutex_);
+    const auto found = speakers_.find(connection);
+    if (found == speakers_.end()) return;
+    replica = found->second;
+    speakers_.erase(found);
+    if (std::ranges::any_of(speakers_, [&](const auto& other) { return other.second == replica; })) return;
+  }
+  if (options_.spec.compensation == 0) return;
+  const std::lock_guard lock(structure_);
+  for (const std::unique_ptr<Held>& one : slices_)
+    if (one) one->slice.forget(replica);
+}
+
+std::span<const float> Space::payload_for(const Held& held, const StoreRequest& message,
+                                          const Request& request) const {
+  if (request.payload().size() != held.slice.size() * sizeof(float))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("slice {} of job {} has {} bytes, found {}", message.slice, options_.spec.job,
+                            held.slice.size() * sizeof(float), request.payload().size()));
+  const std::span<const float> values = floats_in(request);
+  if (!are_finite(values))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} sent a number that is not finite for slice {} of job {} (ticket {}); "
+                            "lower train.lr",
+                            message.replica, message.slice, options_.spec.job, message.ticket));
+  return values;
+}
+
+// Replicas of a step have lanes of their own, and go by the same settings.
+void Space::require_fits(const Held& held, const StoreRequest& message) const {
+  if (message.samples < 0 || message.step_samples < 1 || message.samples > message.step_samples)
+    throw Error(ErrorCode::kBadInput, fmt::format("replica {} sent the sum over {} of {} samples",
+                                                  message.replica, message.samples, message.step_samples));
+  for (const Waiting& part : held.parts) {
+    const StoreRequest& other = part.message;
+    if (other.replica == message.replica) continue;
+    const bool meet = other.first_lane < message.end_lane && message.first_lane < other.end_lane;
+    if (meet || other.lr != message.lr || other.step_samples != message.step_samples)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("replica {} has other lanes or settings in step {} of job {} than go with "
+                              "replica {}'s",
+                              message.replica, message.ticket, options_.spec.job, other.replica));
+  }
+}
+
+}  // namespace distbelief::server
