@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "distbelief/base/error.h"
 
@@ -241,6 +242,7 @@ bool Client::push_pull(const Push& push, std::span<const float> gradients, std::
     part.message.step_samples = push.step_samples;
     part.message.wants_values = !values.empty();
     part.message.untouched = in_slice(push.untouched, slice);
+    part.message.loss = push.loss;
     part.payload = std::as_bytes(gradients.subspan(offset(slice), length(slice)));
     if (!values.empty()) part.into = std::as_writable_bytes(values.subspan(offset(slice), length(slice)));
   }
@@ -273,6 +275,7 @@ Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
   asked.message_ = part.message;
   try {
     asked.pending_ = send(part);
+    asked.is_sent_ = true;
   } catch (const Error& error) {  // asked again when it is waited for
     if (!is_worth_another_try(error)) throw;
   }
@@ -282,6 +285,7 @@ Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
 std::optional<std::int64_t> Client::ticket_of(Asked& asked) {
   StoreAnswer answer;
   try {
+    if (!std::exchange(asked.is_sent_, false)) throw Error(ErrorCode::kUnavailable, "it was not asked");
     // However long the others take with what is left.
     answer = comm::decode_answer(asked.pending_.wait(kForEver).header);
   } catch (const Error& error) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/compute/lbfgs.h"
 #include "distbelief/server/lane_sum.h"
 #include "distbelief/server/space_requests.h"
 
@@ -19,6 +20,15 @@ using comm::StoreAnswer;
 using comm::StoreRequest;
 
 bool is_sync(const SpaceSpec& spec) { return spec.mode == "sync"; }
+bool has_vectors(const SpaceSpec& spec) { return spec.mode == "sandblaster"; }
+
+constexpr std::int64_t kMostPortions = 1024;  // their losses travel in a message's header
+constexpr std::size_t kSumsUnderWay = 8;      // of portions, about
+
+bool is_lbfgs(std::int64_t vectors) {
+  const std::int64_t pairs = vectors - compute::kFirstPair;
+  return pairs >= 2 && pairs <= 2 * compute::kMostHistory && pairs % 2 == 0;
+}
 
 compute::Span span_of(const SpaceSpec& spec, std::int64_t slice) {
   const std::size_t begin = std::size_t(slice) * kSliceElements;
@@ -44,14 +54,23 @@ void require_sound(const SpaceSpec& spec) {
   };
   require(!spec.job.empty() && spec.job.size() <= 256, "its name has 1 to 256 bytes");
   require(spec.elements > 0, "it has no parameters");
-  require(spec.mode == "sync" || spec.mode == "async" || spec.mode == "bounded",
-          fmt::format("servers know the modes sync, async and bounded, not '{}'", spec.mode));
+  require(is_sync(spec) || spec.mode == "async" || spec.mode == "bounded" || has_vectors(spec),
+          fmt::format("servers know the modes sync, async, bounded and sandblaster, not '{}'", spec.mode));
+  if (has_vectors(spec))
+    require(
+        spec.portions >= 1 && spec.portions <= kMostPortions && is_lbfgs(spec.vectors),
+        fmt::format("servers take 1 to {} portions, and vectors for a history of 1 to {}, found {} and {}",
+                    kMostPortions, compute::kMostHistory, spec.portions, spec.vectors));
+  else
+    require(spec.portions == 0 && spec.vectors == 0,
+            fmt::format("portions and vectors are for the mode sandblaster, not {}", spec.mode));
   require(spec.lanes >= 1 && spec.spare_lanes >= 0 && spec.spare_lanes < spec.lanes,
           fmt::format("{} spare lanes of {}", spec.spare_lanes, spec.lanes));
   require(spec.lanes <= (1 << 20) && spec.lane_values <= kSliceElements,
           fmt::format("{} lanes with {} values each are too many", spec.lanes, spec.lane_values));
   require(spec.tickets >= 0 && spec.staleness >= 0, "a negative number of tickets or bound of staleness");
   const auto rule = compute::make_optimizer(spec.optimizer);
+  require(spec.optimizer.name != "lbfgs", "lbfgs is no rule of servers; the mode sandblaster has commands");
   require(dynamic_cast<compute::LayerwiseOptimizer*>(rule.get()) == nullptr,
           fmt::format("the rule {} needs norms of whole parameters, which no server has; servers apply sgd, "
                       "adagrad, adam and adamw",
@@ -69,7 +88,8 @@ void require_sound(const SpaceSpec& spec) {
 
 std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   const std::size_t states = compute::make_optimizer(spec.optimizer)->state_names().size();
-  const std::size_t copies = 1 + states + (is_sync(spec) ? 2 : 0);
+  const std::size_t copies = 1 + states + (is_sync(spec) ? 2 : 0) +
+                             (has_vectors(spec) ? std::size_t(spec.vectors) - 1 + kSumsUnderWay : 0);
   std::size_t slices = 0;
   for (std::size_t i = 0; i < spec.slices(); ++i)
     slices += roles.holds(roles.map.part_of(std::int64_t(i))) ? 1 : 0;
@@ -80,9 +100,10 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
     : options_(std::move(options)),
       rule_(compute::make_optimizer(options_.spec.optimizer)),
       slices_(options_.spec.slices()),
-      dealer_({.tickets = options_.spec.tickets,
+      dealer_({.tickets = has_vectors(options_.spec) ? options_.spec.portions : options_.spec.tickets,
                .staleness =
-                   options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt}),
+                   options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt,
+               .is_open_ended = has_vectors(options_.spec)}),
       meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values) {
   if (!options_.log.empty()) log_ = std::make_unique<UpdateLog>(options_.log);
   set_roles(std::move(roles));
@@ -104,6 +125,7 @@ void Space::set_roles(std::shared_ptr<const Roles> roles) {
     if (roles->holds(roles->map.part_of(std::int64_t(i)))) held(std::int64_t(i));
   const std::lock_guard lock(desk_);
   const bool has_desk = roles->is_primary(roles->map.desk());
+  if (has_desk && !has_desk_ && has_vectors(options_.spec)) take_over_evaluations();
   if (has_desk && !has_desk_) dealer_.take_over();
   has_desk_ = has_desk;
 }
@@ -118,8 +140,7 @@ bool Space::is_filled() {
 
 void Space::handle(const StoreRequest& message, Request& request) {
   using Kind = StoreRequest::Kind;
-  const bool is_of_server = message.kind >= Kind::kReplicate;
-  if (is_of_server != (request.peer().role == "server"))
+  if (is_of_server(message.kind) != (request.peer().role == "server"))
     throw Error(ErrorCode::kBadInput, "servers and replicas ask for different things");
   switch (message.kind) {
     case Kind::kFill: return fill_first(message, request);
@@ -129,6 +150,11 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kBegin: return take(message, request);
     case Kind::kMeet: return meet(message, request);
     case Kind::kLeave: return leave(message, request);
+    case Kind::kCommand: return command(message, request);
+    case Kind::kCoordinator: return give_coordinator(message, request);
+    case Kind::kAdvance: return advance(message, request);
+    case Kind::kKeep: return keep(message, request);
+    case Kind::kReplicateCommand:
     case Kind::kReplicate: return replicate(message, request);
     case Kind::kInstall: return install(message, request);
     case Kind::kMean:
@@ -147,14 +173,19 @@ Space::Held& Space::held(std::int64_t slice) {
   std::unique_ptr<Held>& found = slices_[std::size_t(slice)];
   if (!found) {
     const compute::Span span = span_of(options_.spec, slice);
-    found = std::make_unique<Held>(Slice::Options{.number = slice,
-                                                  .span = span,
-                                                  .segments = segments_in(options_.spec, span),
-                                                  .rule = rule_.get(),
-                                                  .compensation = options_.spec.compensation,
-                                                  .staleness_aware = options_.spec.staleness_aware,
-                                                  .keeps_previous = is_sync(options_.spec),
-                                                  .log = log_.get()});
+    Slice::Options options{.number = slice,
+                           .span = span,
+                           .segments = segments_in(options_.spec, span),
+                           .rule = rule_.get(),
+                           .compensation = options_.spec.compensation,
+                           .staleness_aware = options_.spec.staleness_aware,
+                           .keeps_previous = is_sync(options_.spec),
+                           .log = log_.get()};
+    if (has_vectors(options_.spec))
+      options.vectors = {.vectors = std::size_t(options_.spec.vectors),
+                         .portions = options_.spec.portions,
+                         .count = span.size()};
+    found = std::make_unique<Held>(std::move(options));
   }
   return *found;
 }
@@ -202,6 +233,7 @@ void Space::push(const StoreRequest& message, Request& request) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("slice {} of job {} has no first values yet", message.slice, options_.spec.job));
   if (is_sync(options_.spec)) return push_part(target, message, request);
+  if (has_vectors(options_.spec)) return push_portion(target, message, request);
   if (message.ticket >= options_.spec.tickets)
     throw Error(ErrorCode::kBadInput, fmt::format("ticket {} of job {}, which has {}", message.ticket,
                                                   options_.spec.job, options_.spec.tickets));

@@ -54,6 +54,12 @@ class Space {
     comm::StoreRequest message;
     Request request;
   };
+  // What the coordinator knows after so many evaluations (sandblaster).
+  struct Coordinator {
+    std::int64_t evaluation = 0;
+    std::vector<double> numbers{};
+    bool ends = false;
+  };
   // A slice and what it waits for.
   struct Held {
     explicit Held(Slice::Options options) : slice(std::move(options)) {}
@@ -76,6 +82,19 @@ class Space {
   void push_part(Held& held, const comm::StoreRequest& message, Request& request);
   void finish_step(Held& held);
   void pull(const comm::StoreRequest& message, Request& request);
+
+  // space_vectors.cc: evaluations and commands (sandblaster).
+  void push_portion(Held& held, const comm::StoreRequest& message, Request& request);
+  void command(const comm::StoreRequest& message, Request& request);
+  void replay(Held& held, Waiting& waiting);
+  void give_coordinator(const comm::StoreRequest& message, Request& request);
+  void advance(const comm::StoreRequest& message, Request& request);
+  void begin_evaluation(std::int64_t evaluation, std::int32_t replica);
+  void keep(const comm::StoreRequest& message, Request& request);
+  void take_coordinator(const comm::StoreRequest& message);
+  void hand_over_coordinator(const Coordinator& known, const std::function<void()>& done);
+  void take_over_evaluations();
+  std::optional<std::int64_t> take_portion(int replica);
 
   // space_backup.cc: between servers.
   void replicate(const comm::StoreRequest& message, Request& request);
@@ -117,6 +136,7 @@ class Space {
   };
   std::map<int, Seat> seats_;  // of replicas, at the dealer
   std::vector<Waiting> takers_, beginners_, meeters_;
+  Coordinator coordinator_;
   bool has_desk_ = false;      // took over what was dealt before
   int desk_filled_ = kNobody;  // the newcomer that knows of deals and means
 };

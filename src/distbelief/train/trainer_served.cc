@@ -11,12 +11,15 @@ void Trainer::join_servers() {
   const std::size_t values = stages_[0].outline->buffers + kNoteFloats;
   served_ = std::make_unique<ServedSharing>(ServedSharing::Options{
       .group = &group, .world = &world_, .link = options_.link, .lane_values = values});
-  if (world_.rank() != 0) return group.barrier();
+  if (world_.rank() != 0 && !options_.link->is_searching()) return group.barrier();
   compute::BufferSet buffers(*stages_[0].network);
   std::vector<float> mean(values);
   buffers.read(std::span(mean).first(buffers.size()));
   const std::int64_t step = options_.link->join({.layout = &group.layout(),
                                                  .steps = job_.total_steps(),
+                                                 .steps_per_epoch = job_.steps_per_epoch(),
+                                                 .step = progress_.step,
+                                                 .samples = std::int64_t(plan_.samples),
                                                  .parameters = {group.parameters(), group.layout().size()},
                                                  .lane_values = mean});
   group.barrier();
@@ -46,12 +49,17 @@ bool Trainer::has_next_step() {
 
 // All work is done, by all replicas.
 void Trainer::finish_served(std::int64_t total) {
-  options_.link->finish({group().parameters(), group().layout().size()});
+  const ParameterLink::Finished finished =
+      options_.link->finish({group().parameters(), group().layout().size()});
+  total = finished.steps.value_or(total);
+  progress_.last_loss = finished.loss.value_or(progress_.last_loss);
+  group().barrier();  // the parameters are there
   progress_.step = total;
   progress_.epoch = (total + job_.steps_per_epoch() - 1) / job_.steps_per_epoch();
   progress_.step_in_epoch = total % job_.steps_per_epoch();
   progress_.samples = std::int64_t(plan_.samples) * (total / job_.steps_per_epoch()) +
                       std::int64_t(plan_.step_range(0).size()) * progress_.step_in_epoch;
+  all_steps_done_ = true;
   if (leads()) end_epoch();
 }
 
