@@ -89,37 +89,61 @@ class OptimumTest(SandblasterTest):
 
 
 class LossTest(SandblasterTest):
-    LONG = {**JOB, **SERVED, "parallel.servers": 2, "data.samples": 500, "train.epochs": 100, "train.eps": 1e-30}
+    LONG = {**JOB, **SERVED, "parallel.servers": 2, "data.samples": 700, "train.epochs": 100, "train.eps": 1e-30}
 
     def kill_server(self, name, index):
         def serving():
             return [server for server in self.status(name)["servers"] if server["state"] == "serving"
                     and server["primary"] + server["backup"] > 0]
         self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
-        server = serving()[index]
-        os.kill(server["pid"], signal.SIGKILL)
-        self.wait_until(lambda: all(other["pid"] != server["pid"] for other in self.status(name)["servers"]),
-                        "the supervisor knows")
+        os.kill(serving()[index]["pid"], signal.SIGKILL)
 
-    def test_killed_replicas_and_servers_change_nothing(self):
-        expected = self.train("undisturbed", self.LONG, "--workers", 2)
+    def server_losses(self, name):
+        return [event for event in program.lines_of(self.scratch / name / "events.jsonl")
+                if event["event"] == "server lost"]
+
+    def assert_lost(self, name, replicas, servers):
+        """Those that were killed, and no others."""
+        events = program.lines_of(self.scratch / name / "events.jsonl")
+        lost = [event for event in events if event["event"] == "replica lost"]
+        self.assertEqual([event["signal"] for event in lost], [signal.SIGKILL] * replicas, lost)
+        self.assertEqual(len(self.server_losses(name)), servers)
+
+
+class LostTest(LossTest):
+    def test_a_killed_replica_and_a_killed_server_change_nothing(self):
+        expected = self.train("undisturbed", {**self.LONG, "parallel.sync": "allreduce", "parallel.mode": "async",
+                                              "parallel.servers": 1}, "--workers", 1)
         run = self.start_training("killed", {**self.LONG, "report.interval_seconds": 0.02}, "--workers", 2)
         self.kill("killed", 1, 30)
-        self.kill_server("killed", 0)
-        self.kill("killed", 0, 120)
         self.kill_server("killed", 0)
         outcome = self.finish(run)
         self.assertEqual(outcome.code, 0, outcome.err)
         self.same(self.summary("killed"), expected)
-        events = [event["event"] for event in program.lines_of(self.scratch / "killed" / "events.jsonl")]
-        self.assertEqual(events.count("replica lost"), 2)
-        self.assertEqual(events.count("server lost"), 2)
+        self.assert_lost("killed", 1, 1)
+
+
+class ManyLostTest(LossTest):
+    def test_killed_replicas_and_servers_change_nothing(self):
+        job = {**self.LONG, "data.samples": 2500, "train.epochs": 120}
+        expected = self.train("undisturbed", job, "--workers", 2, within=200)
+        run = self.start_training("killed", {**job, "report.interval_seconds": 0.02}, "--workers", 2)
+        self.kill("killed", 1, 30)
+        self.kill_server("killed", 0)
+        self.kill("killed", 0, 120)
+        self.wait_until(lambda: len(self.server_losses("killed")) == 1, "the supervisor knows of the first")
+        self.kill_server("killed", 0)
+        outcome = self.finish(run, 200)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.same(self.summary("killed"), expected)
+        self.assert_lost("killed", 2, 2)
 
 
 class RefusalTest(SandblasterTest):
     def refused(self, job, *words):
         (self.scratch / "job.toml").write_text("")
-        outcome = self.distbelief("check", self.scratch / "job.toml", *program.settings(job), code=2)
+        outcome = self.distbelief("check", self.scratch / "job.toml", *program.settings({"parallel.workers": 1, **job}),
+                                  code=2)
         for word in words:
             self.assertIn(word, outcome.err)
 

@@ -42,7 +42,12 @@ Client::Client(Options options, const float* initial)
       versions_(options_.spec.slices()) {
   // Nobody is known by number yet.
   const Clock::time_point give_up = Clock::now() + options_.deadline;
-  for (std::size_t i = 0; i < options_.servers.size(); ++i) connect(-2 - int(i), options_.servers[i].target);
+  for (std::size_t i = 0; i < options_.servers.size(); ++i) try {
+      connect(-2 - int(i), options_.servers[i].target);
+    } catch (const Error& error) {  // it may have been lost meanwhile
+      if (!is_worth_another_try(error) || i + 1 - servers_.size() == options_.servers.size()) throw;
+      spdlog::info("{}: {}", options_.servers[i].target, error.what());
+    }
   await_map(give_up);
   std::erase_if(servers_, [](const auto& server) { return server.first < -1; });
   for (const auto& [id, server] : servers_) open(*server, initial);
