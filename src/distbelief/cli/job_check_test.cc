@@ -90,9 +90,10 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
 }
 
 TEST(Validate, RefusesNamesThatDoNotExist) {
-  EXPECT_EQ(verdict({"train.optimizer=sdg"}),
-            "train.optimizer must be one of sgd, adam, adamw, adagrad, lars, lamb; found 'sdg'; did you mean "
-            "'sgd'?");
+  EXPECT_EQ(
+      verdict({"train.optimizer=sdg"}),
+      "train.optimizer must be one of sgd, adam, adamw, adagrad, lars, lamb, lbfgs; found 'sdg'; did you "
+      "mean 'sgd'?");
   EXPECT_EQ(verdict({"train.schedule=cosin"}),
             "train.schedule must be one of constant, step, cosine; found 'cosin'; did you mean 'cosine'?");
   EXPECT_EQ(verdict({"train.loss=crossentropy"}),

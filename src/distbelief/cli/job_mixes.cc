@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "distbelief/base/parallel_defaults.h"
+#include "distbelief/cli/lbfgs_mixes.h"
 #include "distbelief/cli/server_mixes.h"
 
 namespace distbelief::cli {
@@ -288,6 +289,7 @@ std::vector<Fault> impossible_mixes(const Config& config) {
     if (auto fault = rule(config)) faults.push_back(*std::move(fault));
   }
   if (auto fault = impossible_with_servers(config)) faults.push_back(*std::move(fault));
+  if (auto fault = impossible_with_lbfgs(config)) faults.push_back(*std::move(fault));
   return faults;
 }
 

@@ -150,7 +150,9 @@ std::vector<Key> train_keys() {
 std::vector<Key> optimizer_keys() {
   return {
       key("train.optimizer", at<&OptimizerConfig::name>(),
-          Choices{"sgd", "adam", "adamw", "adagrad", "lars", "lamb"}, "how weights follow gradients"),
+          Choices{"sgd", "adam", "adamw", "adagrad", "lars", "lamb", "lbfgs"},
+          "how weights follow gradients; `lbfgs` minimises the loss of all training samples together, "
+          "`batch_size` at a time ([sandblaster.md](sandblaster.md))"),
       key("train.lr", at<&OptimizerConfig::lr>(), kPositive, "learning rate, after the warm-up"),
       key("train.momentum", at<&OptimizerConfig::momentum>(), kBelowOne,
           "`sgd`, `lars`: share of the last update's direction that the next one keeps"),
@@ -162,7 +164,9 @@ std::vector<Key> optimizer_keys() {
       key("train.beta2", at<&OptimizerConfig::beta2>(), kBelowOne,
           "`adam`, `adamw`, `lamb`: decay of the gradient's mean square"),
       key("train.eps", at<&OptimizerConfig::eps>(), kPositive,
-          "`adam`, `adamw`, `adagrad`, `lars`, `lamb`: added to denominators"),
+          "`adam`, `adamw`, `adagrad`, `lars`, `lamb`: added to denominators; `lbfgs`: norm of the gradient "
+          "at "
+          "which it ends"),
       key("train.trust", at<&OptimizerConfig::trust>(), kPositive, "`lars`: trust coefficient"),
       key("train.schedule", at<&ScheduleConfig::name>(), Choices{"constant", "step", "cosine"},
           "how the learning rate changes over the run"),
@@ -224,11 +228,12 @@ std::vector<Key> parallel_keys() {
           "counts replicas, each a world of its own"),
       key("parallel.servers", at<&ParallelConfig::servers>(), kCount,
           "parameter servers, each a process with its part of the parameters"),
-      key("parallel.mode", at<&ParallelConfig::mode>(), Choices{"sync", "async", "bounded", "hybrid"},
+      key("parallel.mode", at<&ParallelConfig::mode>(),
+          Choices{"sync", "async", "bounded", "hybrid", "sandblaster"},
           "of parameter servers: `sync` all replicas in every step, `async` each at its own pace, `bounded` "
           "each at its own pace but none more than `staleness` steps ahead of the slowest, `hybrid` as "
-          "`async`, "
-          "with one replica per host of `--hosts`, whose workers add up among themselves"),
+          "`async`, with one replica per host of `--hosts`, whose workers add up among themselves, "
+          "`sandblaster` L-BFGS over the whole batch ([sandblaster.md](sandblaster.md))"),
       key("parallel.staleness", at<&ParallelConfig::staleness>(), kNotNegative,
           "the bound of `bounded`, in steps"),
       key("parallel.fetch_every", at<&ParallelConfig::fetch_every>(), kCount,

@@ -164,6 +164,11 @@ const Kind kKinds[] = {
      [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lars>(c); }},
     {"lamb",
      [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lamb>(c); }},
+    // Not a rule for slices: its coordinator has it (lbfgs.h). Of the workers it wants the gradient.
+    {"lbfgs",
+     [](const OptimizerConfig&) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<CollectGradient>();
+     }},
 };
 
 }  // namespace

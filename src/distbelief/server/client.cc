@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "distbelief/base/error.h"
 
@@ -42,7 +43,12 @@ Client::Client(Options options, const float* initial)
       answered_(options_.spec.slices()) {
   // Nobody is known by number yet.
   const Clock::time_point give_up = Clock::now() + options_.deadline;
-  for (std::size_t i = 0; i < options_.servers.size(); ++i) connect(-2 - int(i), options_.servers[i].target);
+  for (std::size_t i = 0; i < options_.servers.size(); ++i) try {
+      connect(-2 - int(i), options_.servers[i].target);
+    } catch (const Error& error) {  // it may have been lost meanwhile
+      if (!is_worth_another_try(error) || i + 1 - servers_.size() == options_.servers.size()) throw;
+      spdlog::info("{}: {}", options_.servers[i].target, error.what());
+    }
   await_map(give_up);
   std::erase_if(servers_, [](const auto& server) { return server.first < -1; });
   for (const auto& [id, server] : servers_) open(*server, initial);
@@ -242,6 +248,7 @@ bool Client::push_pull(const Push& push, std::span<const float> gradients, std::
     part.message.step_samples = push.step_samples;
     part.message.wants_values = !values.empty();
     part.message.untouched = in_slice(push.untouched, slice);
+    part.message.loss = push.loss;
     part.payload = std::as_bytes(gradients.subspan(offset(slice), length(slice)));
     if (!values.empty()) part.into = std::as_writable_bytes(values.subspan(offset(slice), length(slice)));
   }
@@ -275,6 +282,7 @@ Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
   asked.message_ = part.message;
   try {
     asked.pending_ = send(part);
+    asked.is_sent_ = true;
   } catch (const Error& error) {  // asked again when it is waited for
     if (!is_worth_another_try(error)) throw;
   }
@@ -284,6 +292,7 @@ Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
 std::optional<std::int64_t> Client::ticket_of(Asked& asked) {
   StoreAnswer answer;
   try {
+    if (!std::exchange(asked.is_sent_, false)) throw Error(ErrorCode::kUnavailable, "it was not asked");
     // However long the others take with what is left.
     answer = comm::decode_answer(asked.pending_.wait(kForEver).header);
   } catch (const Error& error) {

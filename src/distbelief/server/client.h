@@ -42,6 +42,7 @@ class Client {
     std::int64_t samples = 0;
     std::int64_t step_samples = 0;
     std::vector<std::int32_t> untouched{};
+    double loss = 0;  // of a portion (sandblaster)
   };
   // Sends the gradient of the whole arena and gets the new parameters. `values` empty: only sends. Gives
   // whether any slice had it before.
@@ -58,6 +59,7 @@ class Client {
     friend class Client;
     comm::StoreRequest message_{};
     comm::ExchangeClient::Pending pending_;
+    bool is_sent_ = false;  // else nobody was there to ask
   };
   // Done with these tickets; asks for another, to be waited for later.
   Asked ask_ticket(const std::vector<std::int64_t>& done);
@@ -70,6 +72,19 @@ class Client {
   // The mean of a step that is over (sync), for a replica that comes again.
   void meet_again(std::int64_t step, std::span<float> mean);
   void leave(const std::vector<std::int64_t>& done);
+
+  // Sandblaster (client_vectors.cc). A command, done on every slice where it lives; gives its numbers over
+  // all of them.
+  std::vector<double> run(std::int64_t sequence, std::span<const Operation> operations);
+  // What the coordinator knows after so many evaluations.
+  struct Coordinator {
+    std::int64_t evaluation = 0;
+    std::vector<double> numbers{};
+    bool ends = false;  // there are no more
+  };
+  Coordinator coordinator();
+  // It knows more: the next portions are dealt out, or nothing more is.
+  void advance(const Coordinator& coordinator);
 
   // The step that lanes met for when this replica came (sync).
   std::int64_t meeting_step() const { return meeting_step_; }

@@ -13,10 +13,22 @@ void Dealer::join(int replica, std::optional<std::int64_t> clock) {
 
 void Dealer::leave(int replica) {
   clocks_.erase(replica);
-  std::erase_if(holders_, [&](const auto& held) {
-    if (held.second == replica) returned_.insert(held.first);
-    return held.second == replica;
-  });
+  std::erase_if(copies_, [&](const auto& copy) { return copy.second == replica; });
+  for (auto held = holders_.begin(); held != holders_.end();) {
+    if (held->second != replica) {
+      ++held;
+      continue;
+    }
+    const auto copy = copies_.find(held->first);
+    if (copy == copies_.end()) {
+      returned_.insert(held->first);
+      held = holders_.erase(held);
+    } else {  // who has the copy has the ticket
+      held->second = copy->second;
+      copies_.erase(copy);
+      ++held;
+    }
+  }
 }
 
 std::optional<std::int64_t> Dealer::take(int replica) {
@@ -32,19 +44,36 @@ std::optional<std::int64_t> Dealer::take(int replica) {
   return ticket;
 }
 
+std::optional<std::int64_t> Dealer::take_copy(int replica, std::int64_t below) {
+  if (holds_tickets(replica)) return std::nullopt;
+  for (const auto& [ticket, holder] : holders_) {
+    if (ticket >= below || copies_.contains(ticket)) continue;
+    copies_[ticket] = replica;
+    return ticket;
+  }
+  return std::nullopt;
+}
+
 bool Dealer::done(int replica, std::int64_t ticket) {
   if (ticket >= next_) return false;
   if (const auto found = clocks_.find(replica); found != clocks_.end()) ++found->second.steps;
   if (!done_.insert(ticket)) return false;
   holders_.erase(ticket);
+  copies_.erase(ticket);
   returned_.erase(ticket);
   return true;
 }
 
 void Dealer::learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& done) {
   next_ = std::max(next_, std::min(next, options_.tickets));
-  for (std::int64_t ticket = done_.below(); ticket < below; ++ticket) done_.insert(ticket);
-  for (const std::int64_t ticket : done) done_.insert(ticket);
+  const auto note = [&](std::int64_t ticket) {
+    done_.insert(ticket);
+    holders_.erase(ticket);
+    copies_.erase(ticket);
+    returned_.erase(ticket);
+  };
+  for (std::int64_t ticket = done_.below(); ticket < below; ++ticket) note(ticket);
+  for (const std::int64_t ticket : done) note(ticket);
 }
 
 void Dealer::take_over() {
@@ -65,7 +94,8 @@ std::int64_t Dealer::clock(int replica) const {
 }
 
 bool Dealer::holds_tickets(int replica) const {
-  return std::ranges::any_of(holders_, [&](const auto& held) { return held.second == replica; });
+  const auto is_its = [&](const auto& held) { return held.second == replica; };
+  return std::ranges::any_of(holders_, is_its) || std::ranges::any_of(copies_, is_its);
 }
 
 // Of those who have work: one that waits for some must not hold the others up.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@ class Dealer {
   struct Options {
     std::int64_t tickets = 0;
     std::optional<std::int64_t> staleness{};  // nothing: everyone runs at his own pace
+    bool is_open_ended = false;               // there may be more tickets, until close()
   };
   explicit Dealer(const Options& options) : options_(options) {}
 
@@ -32,8 +34,14 @@ class Dealer {
   std::optional<std::int64_t> take(int replica);
   // A step of this replica. false: the ticket was done before, by whomever it was dealt to as well.
   bool done(int replica, std::int64_t ticket);
+  // When there is none left: one below this that another has, and nobody else, for a replica that has nothing
+  // to do. Whoever is first counts.
+  std::optional<std::int64_t> take_copy(int replica, std::int64_t below);
+  // Tickets up to this one can be dealt (open-ended).
+  void extend(std::int64_t tickets) { options_.tickets = std::max(options_.tickets, tickets); }
+  void close() { options_.is_open_ended = false; }
   // All are done.
-  bool is_drained() const { return done_.size() == options_.tickets; }
+  bool is_drained() const { return !options_.is_open_ended && done_.size() >= options_.tickets; }
 
   // Whether it may begin another step: it is no more than `staleness` ahead of the slowest that has work.
   bool may_begin(int replica) const;
@@ -61,6 +69,7 @@ class Dealer {
   std::int64_t next_ = 0;
   std::set<std::int64_t> returned_;      // dealt, and come back
   std::map<std::int64_t, int> holders_;  // of tickets that are under way
+  std::map<std::int64_t, int> copies_;   // holders of second copies
   TicketSet done_;
   std::map<int, Clock> clocks_;
 };

@@ -124,5 +124,40 @@ TEST(Dealer, AReplicaWithoutWorkHoldsNobodyUp) {
   EXPECT_TRUE(dealer.is_drained());
 }
 
+TEST(Dealer, ACopyGoesToWhoHasNothingAndTheFirstCounts) {
+  Dealer dealer({.tickets = 2, .is_open_ended = true});
+  dealer.join(0);
+  dealer.join(1);
+  dealer.join(2);
+  EXPECT_EQ(dealer.take(0), 0);
+  EXPECT_EQ(dealer.take(0), 1);
+  EXPECT_EQ(dealer.take_copy(0, 2), std::nullopt) << "it has them itself";
+  EXPECT_EQ(dealer.take_copy(1, 0), std::nullopt) << "none below 0";
+  EXPECT_EQ(dealer.take_copy(1, 2), 0);
+  EXPECT_EQ(dealer.take_copy(1, 2), std::nullopt) << "it has one";
+  EXPECT_EQ(dealer.take_copy(2, 2), 1) << "the other has a copy already";
+  EXPECT_TRUE(dealer.done(1, 0));
+  EXPECT_FALSE(dealer.done(0, 0));
+  dealer.leave(0);
+  EXPECT_EQ(dealer.take(1), std::nullopt) << "who has the copy has the ticket";
+  dealer.leave(2);
+  EXPECT_EQ(dealer.take(1), 1);
+}
+
+TEST(Dealer, AnOpenEndWaitsForMoreUntilItIsClosed) {
+  Dealer dealer({.tickets = 1, .is_open_ended = true});
+  dealer.join(0);
+  EXPECT_EQ(dealer.take(0), 0);
+  dealer.done(0, 0);
+  EXPECT_FALSE(dealer.is_drained());
+  EXPECT_EQ(dealer.take(0), std::nullopt);
+  dealer.extend(2);
+  EXPECT_EQ(dealer.take(0), 1);
+  dealer.close();
+  EXPECT_FALSE(dealer.is_drained());
+  dealer.done(0, 1);
+  EXPECT_TRUE(dealer.is_drained());
+}
+
 }  // namespace
 }  // namespace distbelief::server

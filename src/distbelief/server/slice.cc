@@ -18,7 +18,9 @@ Slice::Slice(Options options)
     : options_(std::move(options)),
       values_(options_.span.size()),
       states_(options_.rule->state_names().size(), std::vector<float>(options_.span.size())),
-      counts_(options_.segments.size()) {}
+      counts_(options_.segments.size()) {
+  if (options_.vectors) vectors_.emplace(*options_.vectors);
+}
 
 // Zheng et al., Asynchronous SGD with Delay Compensation: what the gradient would be at the present values,
 // by a diagonal guess of its slope.
@@ -118,11 +120,13 @@ Slice::State Slice::state() {
               .tickets_above = tickets_.above(),
               .arrays = {values_}};
   state.arrays.insert(state.arrays.end(), states_.begin(), states_.end());
+  if (vectors_) add_vectors(state);
   return state;
 }
 
 void Slice::install(State state) {
   const std::lock_guard lock(mutex_);
+  if (vectors_) take_vectors(state);
   version_ = state.version;
   filled_ = state.filled;
   counts_ = std::move(state.counts);
@@ -142,6 +146,7 @@ void Slice::forget() {
   values_of_.clear();
   for (std::vector<float>* array : {&values_, &previous_, &scratch_}) *array = {};
   for (std::vector<float>& state : states_) state = {};
+  if (vectors_) vectors_.emplace(*options_.vectors);
 }
 
 bool Slice::fill(const float* values) {

@@ -5,11 +5,13 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "distbelief/compute/layout.h"
 #include "distbelief/compute/optimizer.h"
+#include "distbelief/compute/vector_slice.h"
 #include "distbelief/server/ticket_set.h"
 #include "distbelief/server/update_log.h"
 
@@ -39,7 +41,8 @@ class Slice {
     double compensation = 0;       // of delay; then the values that each replica has are kept
     bool staleness_aware = false;  // the learning rate is divided by the delay
     bool keeps_previous = false;   // the values before the last update can be read too
-    UpdateLog* log = nullptr;      // may be null
+    std::optional<compute::VectorSlice::Options> vectors{};  // it has others beside the values (sandblaster)
+    UpdateLog* log = nullptr;                                // may be null
   };
   explicit Slice(Options options);
 
@@ -52,6 +55,15 @@ class Slice {
   };
   // `values` gets the new parameters, unless null.
   Applied apply(const Gradient& gradient, float* values);
+  // A portion of an evaluation, or a command (slice_vectors.cc): each new one makes the next version. Throw
+  // Error(kBadInput) before anything has changed. Only for a slice that has vectors.
+  Applied add(std::int64_t ticket, std::int32_t replica, const compute::VectorSlice::Portion& portion);
+  struct Ran {
+    bool repeated = false;
+    std::int64_t version = 0;
+    std::vector<double> numbers{};
+  };
+  Ran run(std::int64_t sequence, std::span<const Operation> operations);
   // Gives the version.
   std::int64_t read(std::int32_t replica, float* values);
   // The values of a version: the present one, or the one before when that is kept. false: it is gone.
@@ -76,7 +88,8 @@ class Slice {
   void install(State state);
   // As if nothing had ever been in it; its memory is free.
   void forget();
-  std::size_t arrays() const { return 1 + states_.size(); }
+  std::size_t arrays() const { return 1 + states_.size(); }  // of a state, at least
+  std::size_t most_arrays() const;
 
   std::size_t size() const { return options_.span.size(); }
   std::size_t segments() const { return options_.segments.size(); }
@@ -86,6 +99,8 @@ class Slice {
  private:
   const float* compensated(const Gradient& gradient);
   void note_values_of(std::int32_t replica);
+  void add_vectors(State& state) const;
+  void take_vectors(State& state);
 
   Options options_;
   std::mutex mutex_;
@@ -93,6 +108,7 @@ class Slice {
   std::vector<float> previous_;  // when kept
   std::vector<std::vector<float>> states_;
   std::vector<std::int64_t> counts_;  // of updates, per segment
+  std::optional<compute::VectorSlice> vectors_;
   std::int64_t version_ = 0;
   bool filled_ = false;
   TicketSet tickets_;

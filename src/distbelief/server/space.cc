@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/compute/lbfgs.h"
 #include "distbelief/server/lane_sum.h"
 #include "distbelief/server/space_requests.h"
 
@@ -19,6 +20,9 @@ using comm::StoreAnswer;
 using comm::StoreRequest;
 
 bool is_sync(const SpaceSpec& spec) { return spec.mode == "sync"; }
+bool has_vectors(const SpaceSpec& spec) { return spec.mode == "sandblaster"; }
+
+constexpr std::size_t kSumsUnderWay = 8;      // of portions, about
 
 compute::Span span_of(const SpaceSpec& spec, std::int64_t slice) {
   const std::size_t begin = std::size_t(slice) * kSliceElements;
@@ -40,7 +44,8 @@ std::vector<compute::Segment> segments_in(const SpaceSpec& spec, compute::Span s
 
 std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   const std::size_t states = compute::make_optimizer(spec.optimizer)->state_names().size();
-  const std::size_t copies = 1 + states + (is_sync(spec) ? 2 : 0);
+  const std::size_t copies = 1 + states + (is_sync(spec) ? 2 : 0) +
+                             (has_vectors(spec) ? std::size_t(spec.vectors) - 1 + kSumsUnderWay : 0);
   std::size_t slices = 0;
   for (std::size_t i = 0; i < spec.slices(); ++i)
     slices += roles.holds(roles.map.part_of(std::int64_t(i))) ? 1 : 0;
@@ -54,9 +59,10 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
     : options_(std::move(options)),
       rule_(compute::make_optimizer(options_.spec.optimizer)),
       slices_(options_.spec.slices()),
-      dealer_({.tickets = options_.spec.tickets,
+      dealer_({.tickets = has_vectors(options_.spec) ? options_.spec.portions : options_.spec.tickets,
                .staleness =
-                   options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt}),
+                   options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt,
+               .is_open_ended = has_vectors(options_.spec)}),
       meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values) {
   if (!options_.log.empty()) log_ = std::make_unique<UpdateLog>(options_.log);
   desk_filled_ = roles->map.desk().filling;  // with what there is: nothing
@@ -114,10 +120,9 @@ bool Space::is_filled() {
 
 void Space::handle(const StoreRequest& message, Request& request) {
   using Kind = StoreRequest::Kind;
-  const bool is_of_server = message.kind >= Kind::kReplicate;
-  if (is_of_server != (request.peer().role == "server"))
+  if (is_of_server(message.kind) != (request.peer().role == "server"))
     throw Error(ErrorCode::kBadInput, "servers and replicas ask for different things");
-  if (!is_of_server) require_own_name(message, request.peer().connection);
+  if (!is_of_server(message.kind)) require_own_name(message, request.peer().connection);
   switch (message.kind) {
     case Kind::kFill: return fill_first(message, request);
     case Kind::kPush: return push(message, request);
@@ -126,6 +131,11 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kBegin: return take(message, request);
     case Kind::kMeet: return meet(message, request);
     case Kind::kLeave: return leave(message, request);
+    case Kind::kCommand: return command(message, request);
+    case Kind::kCoordinator: return give_coordinator(message, request);
+    case Kind::kAdvance: return advance(message, request);
+    case Kind::kKeep: return keep(message, request);
+    case Kind::kReplicateCommand:
     case Kind::kReplicate: return replicate(message, request);
     case Kind::kInstall: return install(message, request);
     case Kind::kMean:
@@ -145,14 +155,19 @@ Space::Held& Space::held(std::int64_t slice) {
   std::unique_ptr<Held>& found = slices_[std::size_t(slice)];
   if (!found) {
     const compute::Span span = span_of(options_.spec, slice);
-    found = std::make_unique<Held>(Slice::Options{.number = slice,
-                                                  .span = span,
-                                                  .segments = segments_in(options_.spec, span),
-                                                  .rule = rule_.get(),
-                                                  .compensation = options_.spec.compensation,
-                                                  .staleness_aware = options_.spec.staleness_aware,
-                                                  .keeps_previous = is_sync(options_.spec),
-                                                  .log = log_.get()});
+    Slice::Options options{.number = slice,
+                           .span = span,
+                           .segments = segments_in(options_.spec, span),
+                           .rule = rule_.get(),
+                           .compensation = options_.spec.compensation,
+                           .staleness_aware = options_.spec.staleness_aware,
+                           .keeps_previous = is_sync(options_.spec),
+                           .log = log_.get()};
+    if (has_vectors(options_.spec))
+      options.vectors = {.vectors = std::size_t(options_.spec.vectors),
+                         .portions = options_.spec.portions,
+                         .count = span.size()};
+    found = std::make_unique<Held>(std::move(options));
     // Whoever is being given what there is has it: there is nothing.
     found->filled = roles_->map.part_of(slice).filling;
   }
@@ -193,6 +208,7 @@ void Space::push(const StoreRequest& message, Request& request) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("slice {} of job {} has no first values yet", message.slice, options_.spec.job));
   if (is_sync(options_.spec)) return push_part(target, message, request);
+  if (has_vectors(options_.spec)) return push_portion(target, message, request);
   require_tickets({message.ticket});
   const std::lock_guard lock(target.mutex);
   require_primary(message.slice);

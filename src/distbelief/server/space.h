@@ -55,6 +55,12 @@ class Space : public std::enable_shared_from_this<Space> {
     comm::StoreRequest message;
     Request request;
   };
+  // What the coordinator knows after so many evaluations (sandblaster).
+  struct Coordinator {
+    std::int64_t evaluation = 0;
+    std::vector<double> numbers{};
+    bool ends = false;
+  };
   // A slice and what it waits for.
   struct Held {
     explicit Held(Slice::Options options) : slice(std::move(options)) {}
@@ -85,6 +91,19 @@ class Space : public std::enable_shared_from_this<Space> {
   void require_fits(const Held& held, const comm::StoreRequest& message) const;
   void finish_step(Held& held);
   void pull(const comm::StoreRequest& message, Request& request);
+
+  // space_vectors.cc: evaluations and commands (sandblaster).
+  void push_portion(Held& held, const comm::StoreRequest& message, Request& request);
+  void command(const comm::StoreRequest& message, Request& request);
+  void replay(Held& held, Waiting& waiting);
+  void give_coordinator(const comm::StoreRequest& message, Request& request);
+  void advance(const comm::StoreRequest& message, Request& request);
+  void begin_evaluation(std::int64_t evaluation, std::int32_t replica);
+  void keep(const comm::StoreRequest& message, Request& request);
+  void take_coordinator(const comm::StoreRequest& message);
+  void hand_over_coordinator(const Coordinator& known, const std::function<void()>& done);
+  void take_over_evaluations();
+  std::optional<std::int64_t> take_portion(int replica);
 
   // space_backup.cc: between servers.
   bool is_held(const comm::StoreRequest& message, const Roles& roles) const;
@@ -132,6 +151,7 @@ class Space : public std::enable_shared_from_this<Space> {
   };
   std::map<int, Seat> seats_;  // of replicas, at the dealer
   std::vector<Waiting> takers_, beginners_, meeters_;
+  Coordinator coordinator_;
   bool has_desk_ = false;      // took over what was dealt before
   int desk_filled_ = kNobody;  // the newcomer that knows of deals and means
 };

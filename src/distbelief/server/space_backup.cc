@@ -64,17 +64,19 @@ void Space::hand_over_state(Held& held, const std::vector<std::shared_ptr<Backup
   if (links.empty()) return done();
   const auto state = std::make_shared<Slice::State>(held.slice.state());
   for (std::size_t piece = 0; piece < state->arrays.size(); ++piece) {
-    const BackupLink::Item item{.header = comm::encode(StoreRequest{.kind = Kind::kInstall,
-                                                                    .slice = held.slice.number(),
-                                                                    .done = state->tickets_above,
-                                                                    .job = options_.spec.job,
-                                                                    .version = state->version,
-                                                                    .epoch = roles()->map.epoch,
-                                                                    .piece = std::int32_t(piece),
-                                                                    .counts = state->counts,
-                                                                    .below = state->tickets_below}),
-                                .payload = std::as_bytes(std::span(state->arrays[piece])),
-                                .owner = state};
+    const BackupLink::Item item{
+        .header = comm::encode(StoreRequest{.kind = Kind::kInstall,
+                                            .slice = held.slice.number(),
+                                            .done = state->tickets_above,
+                                            .job = options_.spec.job,
+                                            .version = state->version,
+                                            .epoch = roles()->map.epoch,
+                                            .piece = std::int32_t(piece),
+                                            .counts = state->counts,
+                                            .below = state->tickets_below,
+                                            .pieces = std::int32_t(state->arrays.size())}),
+        .payload = std::as_bytes(std::span(state->arrays[piece])),
+        .owner = state};
     tell_all(
         links, item, piece + 1 == state->arrays.size() ? done : [] {});
   }
@@ -110,7 +112,7 @@ void Space::replicate(const StoreRequest& message, Request& request) {
   if (now->is_primary(now->map.part_of(message.slice)))
     throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
                                                  message.slice, options_.spec.job, now->map.epoch));
-  payload_for(target, message, request);
+  if (message.kind == Kind::kReplicate) payload_for(target, message, request);
   const std::lock_guard lock(target.mutex);
   target.early.insert_or_assign(message.version, Waiting{.message = message, .request = std::move(request)});
   apply_early(target);
@@ -123,7 +125,9 @@ void Space::apply_early(Held& held) {
     const std::int64_t version = held.slice.version();
     if (first->first > version + 1) return;
     Waiting& waiting = first->second;
-    if (first->first == version + 1)
+    if (first->first == version + 1 && options_.spec.vectors > 0)
+      replay(held, waiting);
+    else if (first->first == version + 1)
       held.slice.apply({.ticket = waiting.message.ticket,
                         .replica = waiting.message.replica,
                         .base = waiting.message.base,
@@ -145,8 +149,11 @@ void Space::install(const StoreRequest& message, Request& request) {
     throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
                                                  message.slice, options_.spec.job, now->map.epoch));
   const std::span<const float> values = payload_for(target, message, request);
-  if (message.piece < 0 || std::size_t(message.piece) >= target.slice.arrays())
-    throw Error(ErrorCode::kBadInput, fmt::format("piece {} of slice {}", message.piece, message.slice));
+  if (message.piece < 0 || message.piece >= message.pieces ||
+      std::size_t(message.pieces) < target.slice.arrays() ||
+      std::size_t(message.pieces) > target.slice.most_arrays())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("piece {} of {} of slice {}", message.piece, message.pieces, message.slice));
   if (message.counts.size() != target.slice.segments())
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} counts for slice {}, which has {} stretches", message.counts.size(),
@@ -156,7 +163,7 @@ void Space::install(const StoreRequest& message, Request& request) {
   if (target.slice.is_filled() && target.slice.version() >= message.version)
     return answer(request, {.version = message.version});
   target.pieces[message.piece].assign(values.begin(), values.end());
-  if (target.pieces.size() == target.slice.arrays()) {
+  if (std::int64_t(target.pieces.size()) == message.pieces) {
     Slice::State state{.version = message.version,
                        .filled = true,
                        .counts = message.counts,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "distbelief/base/error.h"
+#include "distbelief/compute/lbfgs.h"
 #include "distbelief/server/space.h"
 #include "distbelief/server/space_requests.h"
 
@@ -16,6 +17,12 @@ using comm::StoreRequest;
 namespace {
 
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
+constexpr std::int64_t kMostPortions = 1024;  // their losses travel in a message's header
+
+bool is_lbfgs(std::int64_t vectors) {
+  const std::int64_t pairs = vectors - compute::kFirstPair;
+  return pairs >= 2 && pairs <= 2 * compute::kMostHistory && pairs % 2 == 0;
+}
 
 }  // namespace
 
@@ -26,14 +33,24 @@ void require_sound(const SpaceSpec& spec) {
   require(!spec.job.empty() && spec.job.size() <= 256, "its name has 1 to 256 bytes");
   require(spec.elements > 0 && spec.elements <= kMostElements,
           fmt::format("{} parameters; 1 to {} can be kept", spec.elements, kMostElements));
-  require(spec.mode == "sync" || spec.mode == "async" || spec.mode == "bounded",
-          fmt::format("servers know the modes sync, async and bounded, not '{}'", spec.mode));
+  const bool has_vectors = spec.mode == "sandblaster";
+  require(has_vectors || spec.mode == "sync" || spec.mode == "async" || spec.mode == "bounded",
+          fmt::format("servers know the modes sync, async, bounded and sandblaster, not '{}'", spec.mode));
+  if (has_vectors)
+    require(
+        spec.portions >= 1 && spec.portions <= kMostPortions && is_lbfgs(spec.vectors),
+        fmt::format("servers take 1 to {} portions, and vectors for a history of 1 to {}, found {} and {}",
+                    kMostPortions, compute::kMostHistory, spec.portions, spec.vectors));
+  else
+    require(spec.portions == 0 && spec.vectors == 0,
+            fmt::format("portions and vectors are for the mode sandblaster, not {}", spec.mode));
   require(spec.lanes >= 1 && spec.spare_lanes >= 0 && spec.spare_lanes < spec.lanes,
           fmt::format("{} spare lanes of {}", spec.spare_lanes, spec.lanes));
   require(spec.lanes <= (1 << 20) && spec.lane_values <= kSliceElements,
           fmt::format("{} lanes with {} values each are too many", spec.lanes, spec.lane_values));
   require(spec.tickets >= 0 && spec.staleness >= 0, "a negative number of tickets or bound of staleness");
   const auto rule = compute::make_optimizer(spec.optimizer);
+  require(spec.optimizer.name != "lbfgs", "lbfgs is no rule of servers; the mode sandblaster has commands");
   require(dynamic_cast<compute::LayerwiseOptimizer*>(rule.get()) == nullptr,
           fmt::format("the rule {} needs norms of whole parameters, which no server has; servers apply sgd, "
                       "adagrad, adam and adamw",

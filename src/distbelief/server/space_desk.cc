@@ -24,6 +24,7 @@ std::int64_t Space::meeting_step() {
 void Space::follow_desk(const Roles& roles) {
   const std::lock_guard lock(desk_);
   const bool has_desk = roles.is_primary(roles.map.desk());
+  if (has_desk && !has_desk_ && options_.spec.vectors > 0) take_over_evaluations();
   if (has_desk && !has_desk_) dealer_.take_over();
   has_desk_ = has_desk;
   if (desk_filled_ != roles.map.desk().filling) desk_filled_ = kNobody;
@@ -79,7 +80,8 @@ void Space::take(const StoreRequest& message, Request& request) {
 void Space::serve() {
   std::erase_if(takers_, [&](Waiting& taker) {
     if (!dealer_.has(taker.message.replica)) return true;
-    const std::optional<std::int64_t> ticket = dealer_.take(taker.message.replica);
+    const std::optional<std::int64_t> ticket =
+        options_.spec.vectors > 0 ? take_portion(taker.message.replica) : dealer_.take(taker.message.replica);
     if (!ticket && !dealer_.is_drained()) return false;
     if (ticket) tell_deals({});
     answer(taker.request, {.outcome = ticket ? StoreAnswer::Outcome::kDone : StoreAnswer::Outcome::kEnd,
@@ -171,6 +173,7 @@ void Space::learn(const StoreRequest& message, Request& request) {
     meeting_.install(message.ticket, {mean.begin(), mean.end()});
   } else {
     require_tickets(message.done);
+    if (options_.spec.vectors > 0) dealer_.extend(std::min(message.ticket, options_.spec.tickets));
     dealer_.learn(message.ticket, std::min(message.below, options_.spec.tickets), message.done);
   }
   answer(request, {});
@@ -189,6 +192,7 @@ void Space::fill_desk(int newcomer) {
                                                 .job = options_.spec.job,
                                                 .below = below})},
            [] {});
+  if (options_.spec.vectors > 0) hand_over_coordinator(coordinator_, [] {});
   for (const std::int64_t step : {meeting_.step() - 2, meeting_.step() - 1})
     if (meeting_.mean_of(step)) hand_over_mean(step, [] {});
 }

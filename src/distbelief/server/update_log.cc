@@ -39,6 +39,14 @@ void UpdateLog::append_installed(std::int64_t slice, std::int64_t version) {
                          slice, version));
 }
 
+void UpdateLog::append_command(std::int64_t slice, std::int64_t version, std::int64_t sequence) {
+  write_line(fmt::format(R"({{"command":{},"of":{},"version":{}}})"
+                         "\n",
+                         sequence, slice, version));
+}
+
+void UpdateLog::append_evaluation(const std::string& members) { write_line("{" + members + "}\n"); }
+
 void UpdateLog::append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest) {
   write_line(fmt::format(R"({{"begin":{},"clock":{},"slowest":{}}})"
                          "\n",

@@ -33,6 +33,10 @@ class UpdateLog {
   void append(const UpdateRecord& record);
   // A slice came from another server, at this version.
   void append_installed(std::int64_t slice, std::int64_t version);
+  // A slice has done a command (sandblaster).
+  void append_command(std::int64_t slice, std::int64_t version, std::int64_t sequence);
+  // What an evaluation has come to: members of an object, as text.
+  void append_evaluation(const std::string& members);
   // A replica begins a step: its clock and that of the slowest (bounded).
   void append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest);
   // A replica takes part in the dealing, with this clock, or does not any more.

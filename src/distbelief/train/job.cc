@@ -6,6 +6,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
+#include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/data/columns.h"
 #include "distbelief/data/sampling.h"
@@ -171,6 +172,32 @@ std::size_t backwards_of(const Config& config) {
   return task.empty() ? 1 : find_task(task).backwards;
 }
 
+// What L-BFGS minimises is one loss, the same whenever it is asked for.
+void require_batch_method(const PreparedJob& job) {
+  constexpr std::int64_t kMostPortions = 1024;
+  const std::string task = task_name(job.config, job.data.train->spec());
+  for (const char* other :
+       {"vae", "masked_tokens", "actor_critic", "gan", "few_labels", "architecture_search"})
+    if (task == other)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("model '{}' learns by the task {}, whose loss is not the same at every "
+                              "evaluation; use another optimizer than lbfgs",
+                              job.config.model.name, task));
+  if (compute::BufferSet(*job.network).size() > 0)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model '{}' has running statistics (batch norm) or state, so that its loss "
+                            "depends on how the batch is cut; use another model, or another optimizer than "
+                            "lbfgs",
+                            job.config.model.name));
+  if (job.steps_per_epoch() > kMostPortions)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} samples in portions of train.batch_size {} are {} portions, L-BFGS takes {} at "
+                    "most; raise train.batch_size",
+                    job.data.train->size(), job.config.train.batch_size, job.steps_per_epoch(),
+                    kMostPortions));
+}
+
 }  // namespace
 
 PreparedJob prepare_blueprint(const Config& config) {
@@ -195,6 +222,7 @@ PreparedJob prepare_job(const Config& config) {
   if (config.parallel.tensor > 1) sliced_shares(config, job.blueprint);  // refuses what cannot be
   if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero == 3) return job;
   job.network = whole_network(job);
+  if (config.train.optimizer.name == "lbfgs") require_batch_method(job);
   compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
   return job;
 }

@@ -23,10 +23,15 @@ class ParameterLink {
   virtual TreeNode lanes() const = 0;  // of this replica, in every step (synchronous)
   // One replica validates, saves, and writes what the run leaves behind.
   virtual bool leads() const = 0;
+  // It tries points where the loss need not be a number.
+  virtual bool is_searching() const { return false; }
 
   struct Start {
     const compute::Layout* layout = nullptr;
-    std::int64_t steps = 0;         // of the whole run
+    std::int64_t steps = 0;  // of the whole run
+    std::int64_t steps_per_epoch = 0;
+    std::int64_t step = 0;          // that this run goes on with, from a checkpoint
+    std::int64_t samples = 0;       // of an epoch
     std::span<float> parameters{};  // the first values; then what the servers have
     std::span<float>
         lane_values{};  // the mean that all go on from (synchronous); as they are at a first step
@@ -45,6 +50,7 @@ class ParameterLink {
     std::int64_t samples = 0;               // of its lanes
     std::int64_t step_samples = 0;          // of all lanes
     std::vector<std::int32_t> untouched{};  // parameters without a gradient
+    double loss = 0;                        // the mean over the samples of its lanes
   };
   // The gradient goes out; the parameters to go on with come in.
   virtual void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) = 0;
@@ -52,8 +58,12 @@ class ParameterLink {
   // (synchronous).
   virtual void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
                     std::span<float> mean) = 0;
-  // After the last step: what the servers have.
-  virtual void finish(std::span<float> parameters) = 0;
+  // After the last step: what the servers have. Collective where each worker has a link.
+  struct Finished {
+    std::optional<std::int64_t> steps{};  // that were done, where fewer could do
+    std::optional<double> loss{};         // over all samples, where it is known
+  };
+  virtual Finished finish(std::span<float> parameters) = 0;
 };
 
 }  // namespace distbelief::train

@@ -1,7 +1,10 @@
 #include "distbelief/train/served_sharing.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+
+#include "distbelief/train/team.h"
 
 namespace distbelief::train {
 
@@ -37,6 +40,12 @@ std::vector<std::int32_t> ServedSharing::forget_untouched() {
   return untouched;
 }
 
+double ServedSharing::loss() const {
+  LaneNotes notes;
+  std::memcpy(static_cast<void*>(&notes), mean_.data() + (mean_.size() - kNoteFloats), sizeof(notes));
+  return outcome_of(notes, size_of(plan_).filled_lanes).loss;
+}
+
 void ServedSharing::exchange() {
   const TreeNode lanes = options_.link->lanes();
   const auto samples = plan_.lane_samples;
@@ -47,7 +56,8 @@ void ServedSharing::exchange() {
        .lr = plan_.lr,
        .samples = std::accumulate(first + lanes.begin, first + lanes.end, std::int64_t{0}),
        .step_samples = std::accumulate(first, samples.end(), std::int64_t{0}),
-       .untouched = forget_untouched()},
+       .untouched = forget_untouched(),
+       .loss = loss()},
       {options_.group->state(0), size}, {options_.group->parameters(), size});
 }
 

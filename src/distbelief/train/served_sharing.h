@@ -33,6 +33,7 @@ class ServedSharing final : public strategy::Sharing {
   strategy::AllreduceSharing& inner() const { return options_.group->sharing(0); }
   void exchange();
   void meet();
+  double loss() const;  // of this step
   std::vector<std::int32_t> forget_untouched();
 
   Options options_;

@@ -159,8 +159,9 @@ void ServerLink::meet(std::int64_t step, std::span<const float> rows, const std:
   client_->meet(step, lanes.begin, lanes.end, empty, rows, mean);
 }
 
-void ServerLink::finish(std::span<float> parameters) {
+ParameterLink::Finished ServerLink::finish(std::span<float> parameters) {
   if (!is_synchronous()) client_->pull(parameters);
+  return {};
 }
 
 }  // namespace distbelief::train

@@ -36,7 +36,7 @@ class ServerLink final : public ParameterLink {
   void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) override;
   void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
             std::span<float> mean) override;
-  void finish(std::span<float> parameters) override;
+  Finished finish(std::span<float> parameters) override;
 
  private:
   const ParallelConfig& parallel() const { return options_.config.parallel; }

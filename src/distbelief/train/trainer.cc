@@ -205,7 +205,8 @@ void Trainer::show_step(double seconds, std::int64_t samples) {
 }
 
 void Trainer::finish_step(const StepOutcome& outcome, std::int64_t samples, double lr) {
-  if (!std::isfinite(outcome.loss))
+  const bool is_searching = options_.link && options_.link->is_searching();
+  if (!std::isfinite(outcome.loss) && !is_searching)
     throw Error(
         ErrorCode::kInternal,
         fmt::format(
@@ -215,8 +216,8 @@ void Trainer::finish_step(const StepOutcome& outcome, std::int64_t samples, doub
   ++progress_.step;
   ++progress_.step_in_epoch;
   progress_.samples += samples;
-  progress_.last_loss = outcome.loss;
-  progress_.epoch_loss += outcome.loss;
+  if (std::isfinite(outcome.loss)) progress_.last_loss = outcome.loss;
+  progress_.epoch_loss += progress_.last_loss;
   if (progress_.step_in_epoch == job_.steps_per_epoch()) {
     progress_.step_in_epoch = 0;
     ++progress_.epoch;
@@ -226,7 +227,7 @@ void Trainer::finish_step(const StepOutcome& outcome, std::int64_t samples, doub
 }
 
 void Trainer::end_epoch() {
-  const bool last = progress_.step == job_.total_steps();
+  const bool last = progress_.step == job_.total_steps() || all_steps_done_;
   const std::int64_t every = job_.config.train.validate_every;
   Verdict verdict;
   if (last || (every > 0 && progress_.epoch % every == 0)) {

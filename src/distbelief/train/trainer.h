@@ -170,6 +170,7 @@ class Trainer {
   bool stopped_early_ = false;        // a stopping rule took effect
   std::int64_t validated_epoch_ = 0;  // of a replica that takes steps of its own
   bool carries_ = false;              // its last step left states of lanes to go on from
+  bool all_steps_done_ = false;       // by all such replicas, in fewer steps or as many as there could be
   std::int64_t samples_before_ = 0;
 };
 

@@ -17,9 +17,12 @@ void Trainer::join_servers() {
   std::vector<float> mean(values);
   buffers.read(std::span(mean).first(buffers.size()));
   std::int64_t step = 0;
-  if (is_root())
+  if (is_root() || options_.link->is_searching())
     step = options_.link->join({.layout = &group.layout(),
                                 .steps = job_.total_steps(),
+                                .steps_per_epoch = job_.steps_per_epoch(),
+                                .step = progress_.step,
+                                .samples = std::int64_t(plan_.samples),
                                 .parameters = {group.parameters(), group.layout().size()},
                                 .lane_values = mean});
   group.meet_patiently();
@@ -38,20 +41,21 @@ void Trainer::follow(std::int64_t step) {
 }
 
 // The replica's next step, -1 when all work is done, then those that come after it as far as they are known.
-// The first worker asks for all; however long the servers take.
+// The first worker asks for all, however long the servers take; in a search each has a link, and they agree there.
 std::vector<std::int64_t> Trainer::deal_steps() {
   std::vector<std::int64_t> steps{-1};
   const auto announce = [this](std::int64_t step) {
     for (const auto& loader : loaders_) loader->announce(std::uint64_t(step));
   };
-  if (is_root())
+  const bool is_searching = options_.link->is_searching();
+  if (is_root() || is_searching)
     steps[0] = options_.link
                    ->next([&](std::int64_t announced) {
                      steps.push_back(announced);
                      announce(announced);
                    })
                    .value_or(-1);
-  if (world_.size() == 1) return steps;
+  if (world_.size() == 1 || is_searching) return steps;
   group().meet_patiently();
   auto count = std::int64_t(steps.size());
   world_.communicator().broadcast(comm::view(&count, 1), 0);
@@ -75,13 +79,18 @@ bool Trainer::has_next_step() {
 
 // All work is done, by all replicas.
 void Trainer::finish_served(std::int64_t total) {
-  if (is_root()) options_.link->finish({group().parameters(), group().layout().size()});
-  group().meet_patiently();
+  ParameterLink::Finished finished;
+  if (is_root() || options_.link->is_searching())
+    finished = options_.link->finish({group().parameters(), group().layout().size()});
+  total = finished.steps.value_or(total);
+  progress_.last_loss = finished.loss.value_or(progress_.last_loss);
+  group().meet_patiently();  // the parameters are there
   progress_.step = total;
   progress_.epoch = (total + job_.steps_per_epoch() - 1) / job_.steps_per_epoch();
   progress_.step_in_epoch = total % job_.steps_per_epoch();
   progress_.samples = std::int64_t(plan_.samples) * (total / job_.steps_per_epoch()) +
                       std::int64_t(plan_.step_range(0).size()) * progress_.step_in_epoch;
+  all_steps_done_ = true;
   if (leads()) end_epoch();
 }
 

@@ -17,6 +17,9 @@
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
+#include "distbelief/train/lbfgs_link.h"
+#include "distbelief/train/local_store.h"
+#include "distbelief/train/served_store.h"
 #include "distbelief/train/server_link.h"
 #include "distbelief/train/trainer.h"
 #include "distbelief/train/worker_log.h"
@@ -40,18 +43,39 @@ std::vector<Fault> own_faults(const WorkerOptions& options, int workers) {
   return own;
 }
 
+// To where the parameters are kept; null: with the workers.
+std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& options) {
+  const bool has_servers = !options.servers.empty();
+  if (options.config.train.optimizer.name == "lbfgs") {
+    std::unique_ptr<BatchStore> store;
+    if (has_servers)
+      store = std::make_unique<ServedStore>(ServedStore::Options{.parallel = options.config.parallel,
+                                                                 .servers = options.servers,
+                                                                 .job = options.served_job,
+                                                                 .replica = options.replica,
+                                                                 .incarnation = options.cohort});
+    else if (world.rank() == 0)
+      store = std::make_unique<LocalStore>();
+    return std::make_unique<LbfgsLink>(LbfgsLink::Options{.config = options.config,
+                                                          .world = &world,
+                                                          .store = std::move(store),
+                                                          .leads = options.replica == 0,
+                                                          .is_in_order = !has_servers});
+  }
+  if (!has_servers) return nullptr;
+  return std::make_unique<ServerLink>(ServerLink::Options{.config = options.config,
+                                                          .servers = options.servers,
+                                                          .job = options.served_job,
+                                                          .replica = options.replica,
+                                                          .replicas = options.replicas,
+                                                          .incarnation = options.cohort,
+                                                          .log = log_of_pushes(options)});
+}
+
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
                            std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
-  std::unique_ptr<ServerLink> link;
-  if (!options.servers.empty())
-    link = std::make_unique<ServerLink>(ServerLink::Options{.config = options.config,
-                                                            .servers = options.servers,
-                                                            .job = options.served_job,
-                                                            .replica = options.replica,
-                                                            .replicas = options.replicas,
-                                                            .incarnation = options.cohort,
-                                                            .log = log_of_pushes(options)});
+  const std::unique_ptr<ParameterLink> link = make_link(world, options);
   Trainer trainer(world, prepare_job(options.config),
                   {.run_dir = options.run_dir,
                    .progress = options.progress,

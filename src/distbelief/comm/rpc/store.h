@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "distbelief/base/config.h"
+#include "distbelief/base/operation.h"
 
 // What replicas and parameter servers say to each other (proto/store.proto is the form it takes on the wire).
 // Plain values, without gRPC. Gradients and parameters go beside them as raw bytes (exchange_client.h).
@@ -32,13 +33,15 @@ struct SpaceSpec {
   std::vector<Stretch> parameters{};  // by number, not overlapping
   std::uint64_t lane_values = 0;      // floats that each lane hands to all, averaged (sync)
   OptimizerConfig optimizer{};        // the learning rate comes with each push
-  std::string mode = "sync";          // sync, async, bounded
+  std::string mode = "sync";          // sync, async, bounded, sandblaster
   std::int64_t lanes = 1;             // of each step (sync)
   std::int64_t spare_lanes = 0;       // that a step does not wait for (sync)
   std::int64_t staleness = 0;         // steps that a replica may be ahead of the slowest (bounded)
   std::int64_t tickets = 0;           // pieces of work that are dealt out (async, bounded)
   double compensation = 0;            // of delay: 0: none
   bool staleness_aware = false;       // the learning rate is divided by the delay
+  std::int64_t portions = 0;          // that the batch of an evaluation is cut into (sandblaster)
+  std::int64_t vectors = 0;           // as long as the parameters, these included (sandblaster)
 
   bool operator==(const SpaceSpec&) const = default;
   std::size_t slices() const { return (elements + kSliceElements - 1) / kSliceElements; }
@@ -62,6 +65,13 @@ struct StoreRequest {
     kDeals = 13,      // tickets that were dealt or done
     // From whoever submitted a job, to every server:
     kClose = 40,  // the job is over: its space is free
+    // Sandblaster:
+    kCommand = 30,      // operations on a slice; the answer has their numbers
+    kCoordinator = 31,  // what the coordinator knows: numbers that the desk keeps for it
+    kAdvance = 32,      // the same after an evaluation, to be kept; the next one is dealt out
+    // ... from server to server:
+    kReplicateCommand = 38,  // a command that the primary has done
+    kKeep = 39,              // what the coordinator knows
   };
   Kind kind = Kind::kPull;
   std::uint64_t space = 0;
@@ -85,6 +95,13 @@ struct StoreRequest {
   std::int32_t piece = 0;              // of a slice's state: the values, then each array of the rule's
   std::vector<std::int64_t> counts{};  // of updates, per segment
   std::int64_t below = 0;              // tickets below it are in; others are in `done`
+  std::int32_t pieces = 0;             // that the state has
+  // Sandblaster:
+  std::vector<Operation> operations{};  // of a command
+  std::int64_t sequence = 0;            // of a command
+  std::vector<double> numbers{};        // of the coordinator
+  double loss = 0;                      // of a portion, the mean over its samples
+  bool ends = false;                    // advance: that was the last evaluation
 
   bool operator==(const StoreRequest&) const = default;
 };
@@ -103,9 +120,13 @@ struct StoreAnswer {
   std::int64_t ticket = 0;
   std::int64_t epoch = 0;  // of the server's map
   std::int64_t clock = 0;  // of the replica
+  std::vector<double> numbers{};
 
   bool operator==(const StoreAnswer&) const = default;
 };
+
+// Whether servers alone say it, to each other.
+bool is_of_server(StoreRequest::Kind kind);
 
 // As bytes, and back. Throw Error(kBadInput) for bytes that are none, or numbers out of their range.
 std::string encode(const SpaceSpec& spec);

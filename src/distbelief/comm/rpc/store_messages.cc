@@ -54,6 +54,8 @@ void write_space(const SpaceSpec& from, store::Space& to) {
   to.set_tickets(from.tickets);
   to.set_compensation(from.compensation);
   to.set_staleness_aware(from.staleness_aware);
+  to.set_portions(from.portions);
+  to.set_vectors(from.vectors);
 }
 
 SpaceSpec read_space(const store::Space& from) {
@@ -67,13 +69,35 @@ SpaceSpec read_space(const store::Space& from) {
                .staleness = from.staleness(),
                .tickets = from.tickets(),
                .compensation = from.compensation(),
-               .staleness_aware = from.staleness_aware()};
+               .staleness_aware = from.staleness_aware(),
+               .portions = from.portions(),
+               .vectors = from.vectors()};
   for (const store::Stretch& stretch : from.parameters())
     to.parameters.push_back({.begin = stretch.begin(), .count = stretch.count()});
   return to;
 }
 
+using Kind = StoreRequest::Kind;
+
+bool is_known(int kind) {
+  const auto is_among = [&](Kind first, Kind last) { return kind >= int(first) && kind <= int(last); };
+  return is_among(Kind::kOpen, Kind::kDeals) || is_among(Kind::kCommand, Kind::kAdvance) ||
+         is_among(Kind::kReplicateCommand, Kind::kKeep) || kind == int(Kind::kClose);
+}
+
+std::vector<Operation> operations_of(const store::Request& wire) {
+  std::vector<Operation> operations;
+  for (const store::Operation& one : wire.operations())
+    operations.push_back({Operation::Kind(one.kind()), one.target(), one.source(), one.factor()});
+  return operations;
+}
+
 }  // namespace
+
+bool is_of_server(StoreRequest::Kind kind) {
+  return (kind >= Kind::kReplicate && kind <= Kind::kDeals) || kind == Kind::kReplicateCommand ||
+         kind == Kind::kKeep;
+}
 
 std::string encode(const SpaceSpec& spec) {
   store::Space wire;
@@ -115,6 +139,18 @@ std::string encode(const StoreRequest& request) {
   wire.set_piece(request.piece);
   wire.mutable_counts()->Assign(request.counts.begin(), request.counts.end());
   wire.set_below(request.below);
+  wire.set_pieces(request.pieces);
+  for (const Operation& operation : request.operations) {
+    store::Operation& one = *wire.add_operations();
+    one.set_kind(int(operation.kind));
+    one.set_target(operation.target);
+    one.set_source(operation.source);
+    one.set_factor(operation.factor);
+  }
+  wire.set_sequence(request.sequence);
+  wire.mutable_numbers()->Assign(request.numbers.begin(), request.numbers.end());
+  wire.set_loss(request.loss);
+  wire.set_ends(request.ends);
   return wire.SerializeAsString();
 }
 
@@ -126,21 +162,20 @@ std::string encode(const StoreAnswer& answer) {
   wire.set_ticket(answer.ticket);
   wire.set_epoch(answer.epoch);
   wire.set_clock(answer.clock);
+  wire.mutable_numbers()->Assign(answer.numbers.begin(), answer.numbers.end());
   return wire.SerializeAsString();
 }
 
 StoreRequest decode_request(std::string_view bytes) {
   store::Request wire;
   require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
-  const bool is_close = wire.kind() == int(StoreRequest::Kind::kClose);
-  require(is_close || (wire.kind() >= int(StoreRequest::Kind::kOpen) &&
-                       wire.kind() <= int(StoreRequest::Kind::kDeals)),
-          "an unknown kind");
+  require(is_known(wire.kind()), "an unknown kind");
   require(wire.replica() < kMostReplicas, "the number of a replica that no job has");
   require(wire.clock() >= -1, "a clock before its beginning");
   require(wire.replica() >= 0 && wire.slice() >= 0 && wire.ticket() >= 0 && wire.base() >= 0,
           "a negative number of a replica, slice, ticket or version");
   require(std::isfinite(float(wire.lr())), "a learning rate that is no number");
+  require(wire.sequence() >= 0 && wire.pieces() >= 0, "a negative number of a command or of pieces");
   return {.kind = StoreRequest::Kind(wire.kind()),
           .space = wire.space(),
           .replica = wire.replica(),
@@ -162,7 +197,13 @@ StoreRequest decode_request(std::string_view bytes) {
           .epoch = wire.epoch(),
           .piece = wire.piece(),
           .counts = {wire.counts().begin(), wire.counts().end()},
-          .below = wire.below()};
+          .below = wire.below(),
+          .pieces = wire.pieces(),
+          .operations = operations_of(wire),
+          .sequence = wire.sequence(),
+          .numbers = {wire.numbers().begin(), wire.numbers().end()},
+          .loss = wire.loss(),
+          .ends = wire.ends()};
 }
 
 StoreAnswer decode_answer(std::string_view bytes) {
@@ -174,7 +215,8 @@ StoreAnswer decode_answer(std::string_view bytes) {
           .version = wire.version(),
           .ticket = wire.ticket(),
           .epoch = wire.epoch(),
-          .clock = wire.clock()};
+          .clock = wire.clock(),
+          .numbers = {wire.numbers().begin(), wire.numbers().end()}};
 }
 
 }  // namespace distbelief::comm

@@ -1,0 +1,58 @@
+#include <iterator>
+
+#include "distbelief/server/slice.h"
+
+// A slice with several vectors: what portions and commands do to it.
+namespace distbelief::server {
+
+std::size_t Slice::most_arrays() const {
+  return arrays() + (options_.vectors ? compute::VectorSlice::most_arrays(*options_.vectors) : 0);
+}
+
+Slice::Applied Slice::add(std::int64_t ticket, std::int32_t replica,
+                          const compute::VectorSlice::Portion& portion) {
+  const std::lock_guard lock(mutex_);
+  const bool is_new = vectors_->is_new(portion);
+  if (is_new) {
+    // First: what cannot be logged is not done.
+    if (options_.log)
+      options_.log->append({.slice = options_.number,
+                            .version = version_ + 1,
+                            .ticket = ticket,
+                            .replica = replica,
+                            .base = portion.evaluation,
+                            .lr = 0});
+    vectors_->add(portion);
+    ++version_;
+  }
+  return {.repeated = !is_new, .version = version_, .lr = 0, .direction = portion.values};
+}
+
+Slice::Ran Slice::run(std::int64_t sequence, std::span<const Operation> operations) {
+  const std::lock_guard lock(mutex_);
+  vectors_->require_possible(sequence, operations);
+  const bool is_new = vectors_->is_new(sequence);
+  if (is_new && options_.log) options_.log->append_command(options_.number, version_ + 1, sequence);
+  Ran ran{.repeated = !is_new, .numbers = vectors_->run(sequence, operations, values_.data())};
+  version_ += is_new ? 1 : 0;
+  ran.version = version_;
+  return ran;
+}
+
+// After the values and the rule's arrays.
+void Slice::add_vectors(State& state) const {
+  const std::vector<std::int64_t> words = vectors_->words();
+  state.counts.insert(state.counts.end(), words.begin(), words.end());
+  for (std::vector<float>& array : vectors_->arrays()) state.arrays.push_back(std::move(array));
+}
+
+void Slice::take_vectors(State& state) {
+  const auto first_word =
+      state.counts.begin() + std::ptrdiff_t(std::min(counts_.size(), state.counts.size()));
+  const auto first_array = state.arrays.begin() + std::ptrdiff_t(arrays());
+  vectors_->install({first_word, state.counts.end()},
+                    {std::make_move_iterator(first_array), std::make_move_iterator(state.arrays.end())});
+  state.counts.erase(first_word, state.counts.end());
+}
+
+}  // namespace distbelief::server

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "distbelief/base/config.h"
+#include "distbelief/server/client.h"
+#include "distbelief/train/batch_store.h"
+
+namespace distbelief::train {
+
+// The vectors are on parameter servers, and portions are dealt out to replicas there.
+class ServedStore final : public BatchStore {
+ public:
+  struct Options {
+    ParallelConfig parallel{};
+    std::vector<comm::ControlAddress> servers{};
+    std::string job = "job";  // by which the servers know the run
+    int replica = 0;
+    std::int64_t incarnation = 1;
+  };
+  explicit ServedStore(Options options);
+
+  void open(const Opening& opening) override;
+  Work next(const std::function<void(std::int64_t)>& announce) override;
+  void fetch(std::span<float> point) override { client_->pull(point); }
+  void add(const Portion& portion) override;
+  std::vector<double> run(std::int64_t sequence, std::span<const Operation> operations) override {
+    return client_->run(sequence, operations);
+  }
+  Coordinator coordinator() override;
+  void advance(const Coordinator& coordinator) override;
+
+ private:
+  void ask();
+  void note_answer(const std::function<void(std::int64_t)>& announce);
+
+  Options options_;
+  std::unique_ptr<server::Client> client_;
+  std::int64_t portions_ = 1;
+  std::deque<server::Client::Asked> asked_;  // tickets on their way
+  std::deque<std::int64_t> ahead_;           // tickets that are here
+  std::vector<std::int64_t> done_;           // that the desk has not been told of
+  std::int64_t at_ = -1;                     // the ticket that is worked on; -1: none
+  bool ended_ = false;
+};
+
+}  // namespace distbelief::train
