@@ -12,7 +12,7 @@ import program
 import pytorch_bits_test
 from pytorch_bits_test import DATA, permutation
 
-BATCH, STEPS, SEED, RATE = 32, 120, 7, 0.05
+BATCH, STEPS, SEED, RATE = 16, 1500, 7, 0.05
 
 
 def replay(plan):
@@ -58,19 +58,20 @@ class ReplayTest(pytorch_bits_test.PyTorchTest):
     test_sgd_wide_mlp_50_steps = test_sgd_cnn_30_steps = test_sgd_resnet18_20_steps = test_adamw_cnn_10_steps = None
 
     def test_a_replayed_log_ends_at_the_same_bits(self):
-        job = {"model.name": "mlp", "model.hidden": [64], "data.name": "fashion_mnist", "data.path": str(DATA),
+        job = {"model.name": "mlp", "model.hidden": [16], "data.name": "fashion_mnist", "data.path": str(DATA),
                "data.train_limit": STEPS * BATCH, "data.test_limit": 64, "train.batch_size": BATCH, "train.epochs": 1,
                "train.schedule": "constant", "train.seed": SEED, "train.optimizer": "sgd", "train.momentum": 0.0,
                "train.weight_decay": 0.0, "parallel.lanes": 1}
         self.train("initial", {**job, "train.lr": 1e-60, "train.max_steps": 1}, "--workers", 1)
         summary = self.train("final", {**job, "train.lr": RATE, "parallel.sync": "parameter_server", "parallel.mode": "async",
-                                       "parallel.servers": 2}, "--workers", 3)
+                                       "parallel.servers": 2}, "--workers", 3,
+                             "--inject", "slow:rank=0,factor=8")  # so that the others come in time
         self.control("audit", "final")
         log = next((self.scratch / "final" / "servers").glob("0-server*.jsonl"))
         updates = [line for line in program.lines_of(log) if "slice" in line]
         self.assertEqual([update["version"] for update in updates], list(range(1, STEPS + 1)))
         late = sum(update["base"] + 1 < update["version"] for update in updates)
-        self.assertGreater(late, STEPS / 10, "hardly anything was asynchronous")
+        self.assertGreater(late, STEPS / 20, "hardly anything was asynchronous")
         plan = {"updates": updates, "initial": str(self.scratch / "initial" / "model.safetensors"),
                 "final": str(self.scratch / "final" / "model.safetensors")}
         (self.scratch / "plan.json").write_text(json.dumps(plan))

@@ -228,17 +228,20 @@ class LostServerTest(ServersTest):
                         "the supervisor knows")
 
     def test_synchronous_steps_keep_their_bits(self):
-        job = {**JOB, "train.epochs": 500, "train.validate_every": 0, "checkpoint.every_epochs": 0,
-               "report.interval_seconds": 0.02}
-        expected = self.train("undisturbed", job, "--workers", 2)
+        # However long the kills take: it goes on until it is stopped.
+        job = {**ENDLESS, **JOB, "train.epochs": 10_000_000, "train.schedule": "constant"}
         run = self.start_training("killed", {**job, **SERVED, "parallel.mode": "sync"}, "--workers", 2)
         self.kill_server("killed", 0)
         self.kill_server("killed", 0)
         self.kill("killed", 1, 20)
-        outcome = self.finish(run)
-        self.assertEqual(outcome.code, 0, outcome.err)
-        self.assertEqual(self.summary("killed")["weights_sha256"], expected["weights_sha256"])
-        self.assert_each_ticket_once("killed", expected["steps"])
+        self.wait_until(lambda: any(event["event"] == "replica recovered"
+                                    for event in program.lines_of(self.scratch / "killed" / "events.jsonl")), "it is back")
+        self.control("stop", "killed")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("killed")
+        stopped = self.summary("killed")
+        expected = self.train("undisturbed", {**job, "train.max_steps": stopped["steps"]}, "--workers", 2)
+        self.assertEqual(stopped["weights_sha256"], expected["weights_sha256"])
 
     def test_asynchronous_steps_count_once(self):
         # However long the kills take: it goes on until it is stopped.
