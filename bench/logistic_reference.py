@@ -29,7 +29,7 @@ def minimise(folder, weight_decay, samples=60_000):
     targets = torch.from_numpy(labels.astype(numpy.int64))
     weight = torch.zeros(10, 784, dtype=torch.float64, requires_grad=True)
     bias = torch.zeros(10, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=1000, max_eval=1300, tolerance_grad=1e-7, tolerance_change=0,
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=400, max_eval=500, tolerance_grad=1e-7, tolerance_change=0,
                                   history_size=20, line_search_fn="strong_wolfe")
     evaluations = 0
 
