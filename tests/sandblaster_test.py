@@ -158,6 +158,7 @@ class RefusalTest(SandblasterTest):
         self.refused({**JOB, **SERVED, "parallel.mode": "async"}, "parallel.mode", "sandblaster")
         self.refused({**JOB, **SERVED, "train.optimizer": "sgd"}, "train.optimizer", "lbfgs")
         self.refused({**JOB, **SERVED, "parallel.fetch_every": 2}, "parallel.fetch_every")
+        self.refused({**JOB, **SERVED, "parallel.data": 2, "parallel.lanes": 2}, "parallel.data", "one worker")
         self.refused({**program.RESNET, "train.optimizer": "lbfgs"}, "batch norm")
         self.refused({**JOB, "train.batch_size": 1, "data.samples": 2000}, "portions", "train.batch_size")
 

@@ -72,6 +72,11 @@ std::optional<Fault> another_way_to_train(const Config& config) {
 }
 
 std::optional<Fault> another_way_to_push(const ParallelConfig& parallel) {
+  if (parallel.data > 1)
+    return Fault{"parallel.data",
+                 fmt::format("in parallel.mode = \"sandblaster\" a replica is one worker, found "
+                             "parallel.data = {}; leave it out, and raise parallel.workers",
+                             parallel.data)};
   const ParallelConfig plain;
   const char* const key = parallel.staleness != plain.staleness       ? "parallel.staleness"
                           : parallel.fetch_every != plain.fetch_every ? "parallel.fetch_every"
