@@ -12,6 +12,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/compute/lbfgs.h"
 #include "distbelief/server/client.h"
+#include "distbelief/server/map_plan.h"
 #include "distbelief/server/portion_deals.h"
 #include "distbelief/server/service.h"
 
@@ -95,7 +96,7 @@ class VectorsTest : public ::testing::Test {
   void add_server() {
     const int id = int(services_.size());
     services_.push_back(std::make_unique<Service>(
-        Service::Options{.id = id, .logs = folder_ / "logs", .on_filled = [this](std::int64_t) {
+        Service::Options{.id = id, .logs = folder_ / "logs", .on_settled = [this](std::int64_t) {
                            ++filled_;
                            filled_.notify_all();
                          }}));
@@ -131,9 +132,10 @@ class VectorsTest : public ::testing::Test {
   void fill_another() {
     add_server();
     filled_ = 0;
-    publish(with_newcomer(map_, {.id = int(services_.size()) - 1, .target = addresses_.back().target}));
+    const ServerMap::Server newcomer{.id = int(services_.size()) - 1, .target = addresses_.back().target};
+    publish(next_step(with_newcomer(map_, newcomer), {})->map);
     filled_.wait(0);
-    publish(with_filled(map_));
+    publish(with_settled(map_));
   }
   static comm::SpaceSpec spec() {
     const std::uint64_t elements = 2 * comm::kSliceElements + 1024;
