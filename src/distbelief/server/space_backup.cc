@@ -154,7 +154,9 @@ void Space::install(const StoreRequest& message, Request& request) {
       std::size_t(message.pieces) > target.slice.most_arrays())
     throw Error(ErrorCode::kBadInput,
                 fmt::format("piece {} of {} of slice {}", message.piece, message.pieces, message.slice));
-  if (message.counts.size() != target.slice.segments())
+  // With vectors more follows, which VectorSlice checks.
+  const bool has_more = options_.spec.vectors > 0 && message.counts.size() > target.slice.segments();
+  if (message.counts.size() != target.slice.segments() && !has_more)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} counts for slice {}, which has {} stretches", message.counts.size(),
                             message.slice, target.slice.segments()));
