@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -17,6 +18,14 @@ using comm::kSliceElements;
 using comm::SpaceSpec;
 using comm::StoreAnswer;
 using comm::StoreRequest;
+
+constexpr std::size_t kMostTables = 64;
+constexpr std::uint32_t kMostWidth = 65536;
+
+bool is_of_server(StoreRequest::Kind kind) {
+  using Kind = StoreRequest::Kind;
+  return (kind >= Kind::kReplicate && kind <= Kind::kDeals) || kind == Kind::kRows;
+}
 
 bool is_sync(const SpaceSpec& spec) { return spec.mode == "sync"; }
 
@@ -56,6 +65,14 @@ void require_sound(const SpaceSpec& spec) {
           fmt::format("the rule {} needs norms of whole parameters, which no server has; servers apply sgd, "
                       "adagrad, adam and adamw",
                       spec.optimizer.name));
+  require(spec.tables.size() <= kMostTables && (spec.tables.empty() || !is_sync(spec)),
+          fmt::format("tables go with the modes async and bounded, up to {} of them", kMostTables));
+  for (const comm::TableSpec& table : spec.tables)
+    require(table.width >= 1 && table.width <= kMostWidth && table.name.size() <= 64 &&
+                std::isfinite(float(table.scale)) && table.scale >= 0,
+            fmt::format(
+                "table {}: rows of {} numbers up to {}; wanted: 1 to {} numbers, a name of up to 64 bytes",
+                table.name, table.width, table.scale, kMostWidth));
   std::vector<SpaceSpec::Stretch> stretches = spec.parameters;
   std::ranges::sort(stretches, {}, &SpaceSpec::Stretch::begin);
   std::uint64_t end = 0;
@@ -73,7 +90,12 @@ std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   std::size_t slices = 0;
   for (std::size_t i = 0; i < spec.slices(); ++i)
     slices += roles.holds(roles.map.part_of(std::int64_t(i))) ? 1 : 0;
-  return slices * kSliceElements * sizeof(float) * copies;
+  std::size_t parts = 0;
+  for (const ServerMap::Part& part : roles.map.parts) parts += roles.holds(part) ? 1 : 0;
+  std::size_t row_bytes = 0;
+  for (const comm::TableSpec& table : spec.tables)
+    row_bytes += table.most_rows / kParts * parts * table.record_bytes();
+  return slices * kSliceElements * sizeof(float) * copies + row_bytes;
 }
 
 Space::Space(Options options, std::shared_ptr<const Roles> roles)
@@ -85,6 +107,14 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
                    options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt}),
       meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values) {
   if (!options_.log.empty()) log_ = std::make_unique<UpdateLog>(options_.log);
+  for (const comm::TableSpec& table : options_.spec.tables)
+    tables_.push_back(std::make_unique<Table>(Table::Options{.job = options_.spec.job,
+                                                             .number = std::int32_t(tables_.size()),
+                                                             .spec = table,
+                                                             .tickets = options_.spec.tickets,
+                                                             .most_bytes = options_.table_bytes,
+                                                             .is_open = !options_.spec.loads_rows,
+                                                             .roles = [this] { return this->roles(); }}));
   set_roles(std::move(roles));
 }
 
@@ -118,8 +148,7 @@ bool Space::is_filled() {
 
 void Space::handle(const StoreRequest& message, Request& request) {
   using Kind = StoreRequest::Kind;
-  const bool is_of_server = message.kind >= Kind::kReplicate;
-  if (is_of_server != (request.peer().role == "server"))
+  if (is_of_server(message.kind) != (request.peer().role == "server"))
     throw Error(ErrorCode::kBadInput, "servers and replicas ask for different things");
   switch (message.kind) {
     case Kind::kFill: return fill_first(message, request);
@@ -133,10 +162,28 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kInstall: return install(message, request);
     case Kind::kMean:
     case Kind::kDeals: return learn(message, request);
+    case Kind::kPushRows:
+    case Kind::kPullRows:
+    case Kind::kRows:
+    case Kind::kListRows:
+    case Kind::kLoadRows: return handle_rows(message, request);
     case Kind::kOpen:
     case Kind::kMap: break;
   }
   throw Error(ErrorCode::kBadInput, "this is not asked of a job");
+}
+
+void Space::handle_rows(const StoreRequest& message, Request& request) {
+  using Kind = StoreRequest::Kind;
+  if (message.table < 0 || std::size_t(message.table) >= tables_.size())
+    throw Error(ErrorCode::kBadInput, fmt::format("table {} of job {}, which has {}", message.table,
+                                                  options_.spec.job, tables_.size()));
+  Table& table = *tables_[std::size_t(message.table)];
+  if (message.kind == Kind::kPushRows) return table.push(message, request);
+  if (message.kind == Kind::kPullRows) return table.pull(message, request);
+  if (message.kind == Kind::kListRows) return table.list(message, request);
+  if (message.kind == Kind::kLoadRows) return table.load(message, request);
+  table.install(message, request);
 }
 
 Space::Held& Space::held(std::int64_t slice) {

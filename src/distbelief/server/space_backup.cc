@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/space.h"
@@ -92,6 +93,7 @@ void Space::fill(int newcomer) {
     if (one.slice.is_filled()) hand_over_state(one, {link->second}, [] {});
     one.filled = newcomer;
   }
+  for (const auto& table : tables_) table->fill(newcomer);
   fill_desk(newcomer);
 }
 

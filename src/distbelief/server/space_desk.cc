@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/lane_sum.h"

@@ -16,6 +16,20 @@ namespace distbelief::comm {
 // counted and sent as a whole.
 inline constexpr std::size_t kSliceElements = std::size_t{256} << 10;
 
+// Rows of numbers that are made when they are first updated; only those that a step touches are sent.
+struct TableSpec {
+  std::string name{};
+  std::uint32_t width = 0;      // numbers in a row
+  std::uint64_t seed = 0;       // of the rows' first values
+  double scale = 0;             // these are uniform in [-scale, scale)
+  std::uint64_t most_rows = 0;  // more: the least recently updated go; 0: as many as come
+  bool operator==(const TableSpec&) const = default;
+  // A row as servers keep it and tell it to each other: its id, the sum of squares, a version, the numbers.
+  std::size_t record_bytes() const { return 16 + (width + 1) / 2 * 8; }
+  // That one message may carry: what comes of it, and rows that go for it, fit into one to a backup.
+  std::size_t message_rows() const;
+};
+
 // What a job asks the servers to keep for it.
 struct SpaceSpec {
   // Where a parameter lies in the arena.
@@ -36,6 +50,8 @@ struct SpaceSpec {
   std::int64_t tickets = 0;           // pieces of work that are dealt out (async, bounded)
   double compensation = 0;            // of delay: 0: none
   bool staleness_aware = false;       // the learning rate is divided by the delay
+  std::vector<TableSpec> tables{};    // by number (async, bounded)
+  bool loads_rows = false;            // nobody gets rows before those of an earlier run were brought
 
   bool operator==(const SpaceSpec&) const = default;
   std::size_t slices() const { return (elements + kSliceElements - 1) / kSliceElements; }
@@ -57,6 +73,12 @@ struct StoreRequest {
     kInstall = 11,    // a piece of a slice's state, as payload
     kMean = 12,       // what lanes of a step have come to, as payload
     kDeals = 13,      // tickets that were dealt or done
+    // Rows of tables. Ids (64 bits each), then numbers, as payload; or records.
+    kPushRows = 20,  // gradients of rows
+    kPullRows = 21,  // ids; the answer has the numbers
+    kRows = 22,      // from server to server: records
+    kListRows = 23,  // the records of one part from a place on; the answer says where to go on
+    kLoadRows = 24,  // records of an earlier run
   };
   Kind kind = Kind::kPull;
   std::uint64_t space = 0;
@@ -80,6 +102,8 @@ struct StoreRequest {
   std::int32_t piece = 0;              // of a slice's state: the values, then each array of the rule's
   std::vector<std::int64_t> counts{};  // of updates, per segment
   std::int64_t below = 0;              // tickets below it are in; others are in `done`
+  std::int32_t table = 0;              // by number
+  std::uint64_t parts = 0;             // of the table that it is about, a bit each
 
   bool operator==(const StoreRequest&) const = default;
 };
@@ -98,6 +122,8 @@ struct StoreAnswer {
   std::int64_t ticket = 0;
   std::int64_t epoch = 0;  // of the server's map
   std::int64_t clock = 0;  // of the replica
+  std::int64_t rows = 0;   // of a part of a table
+  std::int64_t gone = 0;   // rows of it that made place for others
 
   bool operator==(const StoreAnswer&) const = default;
 };

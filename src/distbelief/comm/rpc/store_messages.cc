@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/rpc/exchange.h"
 #include "distbelief/comm/rpc/store.h"
 
 namespace distbelief::comm {
@@ -54,6 +55,15 @@ void write_space(const SpaceSpec& from, store::Space& to) {
   to.set_tickets(from.tickets);
   to.set_compensation(from.compensation);
   to.set_staleness_aware(from.staleness_aware);
+  for (const TableSpec& table : from.tables) {
+    store::Table& one = *to.add_tables();
+    one.set_name(table.name);
+    one.set_width(table.width);
+    one.set_seed(table.seed);
+    one.set_scale(table.scale);
+    one.set_most_rows(table.most_rows);
+  }
+  to.set_loads_rows(from.loads_rows);
 }
 
 SpaceSpec read_space(const store::Space& from) {
@@ -70,10 +80,27 @@ SpaceSpec read_space(const store::Space& from) {
                .staleness_aware = from.staleness_aware()};
   for (const store::Stretch& stretch : from.parameters())
     to.parameters.push_back({.begin = stretch.begin(), .count = stretch.count()});
+  for (const store::Table& table : from.tables())
+    to.tables.push_back({.name = table.name(),
+                         .width = table.width(),
+                         .seed = table.seed(),
+                         .scale = table.scale(),
+                         .most_rows = table.most_rows()});
+  to.loads_rows = from.loads_rows();
   return to;
 }
 
+bool is_kind(int number) {
+  using Kind = StoreRequest::Kind;
+  const auto between = [&](Kind first, Kind last) { return number >= int(first) && number <= int(last); };
+  return between(Kind::kOpen, Kind::kDeals) || between(Kind::kPushRows, Kind::kLoadRows);
+}
+
 }  // namespace
+
+std::size_t TableSpec::message_rows() const {
+  return kMaxPayloadBytes / record_bytes() / (most_rows > 0 ? 2 : 1);
+}
 
 std::string encode(const SpaceSpec& spec) {
   store::Space wire;
@@ -112,6 +139,8 @@ std::string encode(const StoreRequest& request) {
   wire.set_piece(request.piece);
   wire.mutable_counts()->Assign(request.counts.begin(), request.counts.end());
   wire.set_below(request.below);
+  wire.set_table(request.table);
+  wire.set_parts(request.parts);
   return wire.SerializeAsString();
 }
 
@@ -123,14 +152,15 @@ std::string encode(const StoreAnswer& answer) {
   wire.set_ticket(answer.ticket);
   wire.set_epoch(answer.epoch);
   wire.set_clock(answer.clock);
+  wire.set_rows(answer.rows);
+  wire.set_gone(answer.gone);
   return wire.SerializeAsString();
 }
 
 StoreRequest decode_request(std::string_view bytes) {
   store::Request wire;
   require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
-  require(wire.kind() >= int(StoreRequest::Kind::kOpen) && wire.kind() <= int(StoreRequest::Kind::kDeals),
-          "an unknown kind");
+  require(is_kind(wire.kind()), "an unknown kind");
   require(wire.replica() >= 0 && wire.slice() >= 0 && wire.ticket() >= 0 && wire.base() >= 0,
           "a negative number of a replica, slice, ticket or version");
   require(std::isfinite(wire.lr()), "a learning rate that is no number");
@@ -155,7 +185,9 @@ StoreRequest decode_request(std::string_view bytes) {
           .epoch = wire.epoch(),
           .piece = wire.piece(),
           .counts = {wire.counts().begin(), wire.counts().end()},
-          .below = wire.below()};
+          .below = wire.below(),
+          .table = wire.table(),
+          .parts = wire.parts()};
 }
 
 StoreAnswer decode_answer(std::string_view bytes) {
@@ -167,7 +199,9 @@ StoreAnswer decode_answer(std::string_view bytes) {
           .version = wire.version(),
           .ticket = wire.ticket(),
           .epoch = wire.epoch(),
-          .clock = wire.clock()};
+          .clock = wire.clock(),
+          .rows = wire.rows(),
+          .gone = wire.gone()};
 }
 
 }  // namespace distbelief::comm
