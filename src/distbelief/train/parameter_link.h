@@ -8,6 +8,7 @@
 
 #include "distbelief/base/tree.h"
 #include "distbelief/compute/layout.h"
+#include "distbelief/train/row_source.h"
 
 namespace distbelief::train {
 
@@ -30,6 +31,7 @@ class ParameterLink {
     std::span<float> parameters{};  // the first values; then what the servers have
     std::span<float>
         lane_values{};  // the mean that all go on from (synchronous); as they are at a first step
+    std::vector<comm::TableSpec> tables{};  // whose rows nobody gets before the leader has opened them
   };
   // Submits the job, or joins it. Gives the step to go on with (synchronous).
   virtual std::int64_t join(const Start& start) = 0;
@@ -52,6 +54,8 @@ class ParameterLink {
   // (synchronous).
   virtual void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
                     std::span<float> mean) = 0;
+  // The way to rows of tables. Before join() they are all zeros.
+  virtual RowLink& rows() = 0;
   // After the last step: what the servers have.
   virtual void finish(std::span<float> parameters) = 0;
 };

@@ -94,6 +94,9 @@ class Trainer {
   std::unique_ptr<LaneRunner> make_runner(int thread);
   void train();
   void join_servers();
+  void require_servers_for_tables() const;
+  void bring_rows();
+  void save_rows();
   bool has_next_step();
   void finish_served(std::int64_t total);
   bool takes_own_steps() const { return options_.link && !options_.link->is_synchronous(); }
