@@ -60,6 +60,11 @@ class ClicksTest(TablesTest):
         events = program.lines_of(self.scratch / "bounded" / "events.jsonl")
         said = [event for event in events if event["event"] == "rows saved"][-1]
         self.assertEqual((said["rows"], said["gone"]), (rows["rows"], rows["gone"]))
+        piece = next((self.scratch / "bounded" / "tables").glob("step-*/ids-00000.safetensors"))
+        damaged = bytearray(piece.read_bytes())
+        damaged[-5] ^= 1
+        piece.write_bytes(damaged)
+        self.assertIn("not what was saved", self.distbelief("eval", "bounded", code=2).err)
 
 
 class KeptTest(TablesTest):
@@ -81,7 +86,9 @@ class KeptTest(TablesTest):
         before = self.saved("stopped")["ids"]["rows"]
         step = max(int(path.name[5:]) for path in (self.scratch / "stopped" / "checkpoints").glob("step-*"))
         # What follows sees 200 samples only: it could not make as many rows by itself.
-        self.distbelief("resume", "stopped", *settings({"train.max_steps": step + 1, "data.samples": 200}))
+        self.distbelief("resume", "stopped", *settings({"train.max_steps": step + 1, "data.samples": 200,
+                                                        "train.epochs": 1000000, "train.validate_every": 0,
+                                                        "checkpoint.every_epochs": 0, "checkpoint.every_steps": 0}))
         self.assertGreater(before, 20000)
         self.assertGreaterEqual(self.saved("stopped")["ids"]["rows"], before)
         self.assertGreater(max((self.scratch / "stopped" / "tables").glob("step-*")).name, f"step-{step:08}")

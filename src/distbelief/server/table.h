@@ -9,6 +9,7 @@
 #include <shared_mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "distbelief/comm/rpc/exchange_server.h"
@@ -59,9 +60,10 @@ class Table {
     std::mutex mutex;                // guards the rest, and the order of what is handed over
     std::unique_ptr<RowStore> rows;  // none yet
     TicketSet tickets;
-    std::uint32_t version = 0;  // of its newest rows
-    std::size_t gone = 0;       // rows that made place for others
-    int filled = kNobody;       // the newcomer that hears of updates
+    std::uint32_t version = 0;                                // of its newest rows
+    std::size_t gone = 0;                                     // rows that made place for others
+    std::unordered_map<std::uint64_t, std::uint32_t> left{};  // rows that went, and when (backup)
+    int filled = kNobody;                                     // the newcomer that hears of updates
     std::uint64_t random = 0;
   };
   // What goes to one backup.
@@ -85,6 +87,7 @@ class Table {
   void update(const Push& push, Part& part, std::size_t row, const Parcels& parcels);
   void make_place(Part& part, const Parcels& parcels);
   void hand_over(const Parcels& parcels, const comm::StoreRequest& about, const std::function<void()>& done);
+  void take_record(Part& part, std::span<const std::byte> record);
   void note_tickets(const comm::StoreRequest& message);
   void stream(int number, const std::shared_ptr<BackupLink>& link);
 

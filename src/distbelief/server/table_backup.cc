@@ -24,6 +24,8 @@ namespace {
 enum class About : std::int32_t { kUpdate = 0, kTickets = 1, kOpen = 2 };
 
 constexpr int kChunksUnderWay = 4;
+constexpr std::size_t kMostLeft = 1024;         // rows that went, before old ones are forgotten
+constexpr std::uint32_t kVersionsApart = 1000;  // messages that overtake each other are nearer
 
 RowStore::Head head_of(std::span<const std::byte> record) {
   RowStore::Head head;
@@ -86,22 +88,33 @@ void Table::install(const StoreRequest& message, Request& request) {
                               options_.spec.name, options_.job, now->map.epoch));
   for (std::size_t at = 0; at < payload.size(); at += record_) {
     const std::span<const std::byte> record = payload.subspan(at, record_);
-    const RowStore::Head head = head_of(record);
-    Part& part = this->part(compute::part_of_row(head.id));
+    Part& part = this->part(compute::part_of_row(head_of(record).id));
     const std::lock_guard lock(part.mutex);
-    RowStore& rows = rows_of(part);
-    part.version = std::max(part.version, head.version);
-    const RowStore::Head* const found = rows.find(head.id);
-    if (found != nullptr && found->version >= head.version) continue;
-    const std::size_t before = rows.rows();
-    if (head.accumulated < 0)
-      rows.erase(head.id);
-    else
-      std::memcpy(static_cast<void*>(&rows.find_or_add(head.id)), record.data(), record_);
-    rows_ += rows.rows() - before;
+    take_record(part, record);
   }
   note_tickets(message);
   answer(request, {});
+}
+
+// The newest counts; of one push, which has one version, the last. A row that went may be heard of later than
+// an older update of it, but not by many messages.
+void Table::take_record(Part& part, std::span<const std::byte> record) {
+  const RowStore::Head head = head_of(record);
+  RowStore& rows = rows_of(part);
+  part.version = std::max(part.version, head.version);
+  const RowStore::Head* const found = rows.find(head.id);
+  const std::size_t before = rows.rows();
+  if (head.accumulated < 0) {
+    if (found != nullptr && found->version <= head.version) rows.erase(head.id);
+    part.left[head.id] = head.version;
+    if (part.left.size() > kMostLeft)
+      std::erase_if(part.left, [&](const auto& each) { return each.second + kVersionsApart < part.version; });
+  } else if (found == nullptr || found->version < head.version) {
+    const auto left = part.left.find(head.id);
+    if (left == part.left.end() || left->second <= head.version)
+      std::memcpy(static_cast<void*>(&rows.find_or_add(head.id)), record.data(), record_);
+  }
+  rows_ += rows.rows() - before;
 }
 
 void Table::note_tickets(const StoreRequest& message) {
