@@ -160,6 +160,7 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
   command->footer(
       "Examples:\n  distbelief bench step --model mlp --batch 32\n  distbelief bench allreduce --workers 2");
   add_bench_exchange(*command, invocation, run);
+  add_bench_tables(*command, invocation, run);
   step->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return bench_step(*flags, invocation); }; });
   network->callback(

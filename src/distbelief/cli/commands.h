@@ -24,6 +24,7 @@ void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidd
 void add_server(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
 void add_servers(CLI::App& app, const Invocation& invocation, Run& run);
 void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
+void add_nearest(CLI::App& app, const Invocation& invocation, Run& run);
 void add_predict(CLI::App& app, const Invocation& invocation, Run& run);
 void add_export(CLI::App& app, const Invocation& invocation, Run& run);
 void add_report(CLI::App& app, const Invocation& invocation, Run& run);
@@ -37,6 +38,7 @@ void add_plan(CLI::App& app, const Invocation& invocation, Run& run);
 void add_measure(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what plan starts
 void add_bench(CLI::App& app, const Invocation& invocation, Run& run);
 void add_bench_exchange(CLI::App& bench, const Invocation& invocation, Run& run);
+void add_bench_tables(CLI::App& bench, const Invocation& invocation, Run& run);
 void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale, audit
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);
 void add_isa(CLI::App& app, const Invocation& invocation, Run& run);    // hidden: what a host answers

@@ -50,8 +50,9 @@ int eval(const EvalFlags& flags, const Invocation& invocation) {
   const data::BatchMaker maker(*job.data.test,
                                {.seed = config.train.seed, .normalize = config.data.normalize});
   comm::SelfCommunicator alone;
-  const train::Evaluation result = train::evaluate(
-      *job.network, *train::make_task(config, job.data.test->spec()), maker, job.data.test->size(), alone);
+  const std::unique_ptr<train::SavedTables> rows = rows_of_run(flags.run_dir, job);
+  const auto task = train::make_task(config, job.data.test->spec(), nullptr, rows.get());
+  const train::Evaluation result = train::evaluate(*job.network, *task, maker, job.data.test->size(), alone);
   const std::string sha = train::weights_sha256(*job.network);
   if (flags.json)
     fmt::print("{}\n", to_json(result, sha).dump());

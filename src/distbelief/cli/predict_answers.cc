@@ -137,13 +137,16 @@ Json predict_answers(const train::PreparedJob& job, const GivenSamples& samples,
   const data::BatchMaker maker(samples,
                                {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
   const Answerer answerer(job, reader, options);
-  const bool tokens = job.shape.tokens && job.shape.input.size() == 1;
+  const auto task =
+      options.rows ? train::make_task(job.config, samples.spec(), nullptr, options.rows) : nullptr;
+  const bool tokens = job.shape.tokens && job.shape.input.size() == 1 && !task;
   data::Batch batch;
   Json all = Json::array();
   job.network->eval();
   for (std::uint64_t first = 0; first < samples.size(); first += train::kEvaluationChunk) {
     maker.eval_batch({first, std::min(samples.size(), first + train::kEvaluationChunk)}, batch);
-    const torch::Tensor input = train::as_tensors(batch).input;
+    torch::Tensor input = train::as_tensors(batch).input;
+    if (task) input = train::prepared_for_test(*task, train::as_tensors(batch)).input;
     answerer.add(tokens ? token_answers(job, samples, first, input) : job.network->forward(input), samples,
                  first, all);
   }

@@ -5,6 +5,7 @@
 #include "distbelief/cli/predict_inputs.h"
 #include "distbelief/report/picture_folder.h"
 #include "distbelief/train/job.h"
+#include "distbelief/train/row_source.h"
 
 // What `distbelief predict` makes of a network's outputs. Not thread-safe; writing a picture blocks.
 namespace distbelief::cli {
@@ -12,6 +13,7 @@ namespace distbelief::cli {
 struct AnswerOptions {
   int top = 3;  // classes to name
   report::PictureFolder& pictures;
+  train::RowSource* rows = nullptr;  // of the model's tables, if it has any
 };
 // An object for each sample (docs/using_models.md): `classes`, or `values`; of a segmentation a `picture` and
 // its `classes`; of an autoencoder the `code`, and of images a `picture`.

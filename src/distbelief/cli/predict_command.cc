@@ -53,13 +53,20 @@ int predict(const PredictFlags& flags, const Invocation& invocation) {
   torch::set_num_threads(1);
   const RunModel run = load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best});
   const data::Source& test = *run.job.data.test;
-  const bool hidden = train::task_name(run.job.config, test.spec()) == "masked_tokens";
+  const std::string task = train::task_name(run.job.config, test.spec());
+  if (task == "skip_gram")
+    throw Error(
+        ErrorCode::kBadInput,
+        "vectors of words predict nothing; distbelief nearest RUN WORD... shows what they have learnt");
+  const bool hidden = task == "masked_tokens";
+  const std::unique_ptr<train::SavedTables> rows = rows_of_run(flags.run_dir, run.job);
   const InputReader reader(run.job.config.data, test, hidden ? TokenQuestion::kHidden : TokenQuestion::kNext);
   GivenSamples samples(test.spec());
   for (const std::string& input : flags.inputs) reader.add(input, samples);
   report::PictureFolder pictures(flags.out.empty() ? fs::path(flags.run_dir) / "predicted"
                                                    : fs::path(flags.out));
-  const Json found = predict_answers(run.job, samples, reader, {.top = flags.top, .pictures = pictures});
+  const Json found =
+      predict_answers(run.job, samples, reader, {.top = flags.top, .pictures = pictures, .rows = rows.get()});
   if (flags.json)
     fmt::print("{}\n", found.dump(-1, ' ', false, Json::error_handler_t::replace));
   else

@@ -67,9 +67,10 @@ int run_program(int argc, char** argv) {
   const Invocation invocation{{argv, argv + argc}, argv, &interrupted};
   Run run;
   for (const auto add :
-       {add_train,   add_resume, add_launch, add_eval,     add_generate, add_predict, add_export, add_report,
-        add_check,   add_init,   add_models, add_datasets, add_data,     add_plan,    add_bench,  add_measure,
-        add_control, add_certs,  add_worker, add_server,   add_servers,  add_isa,     add_begin,  add_forget})
+       {add_train,   add_resume, add_launch,  add_eval,    add_generate, add_predict,  add_nearest,
+        add_export,  add_report, add_check,   add_init,    add_models,   add_datasets, add_data,
+        add_plan,    add_bench,  add_measure, add_control, add_certs,    add_worker,   add_server,
+        add_servers, add_isa,    add_begin,   add_forget})
     add(app, invocation, run);
   try {
     refuse_unknown_command(app, argc, argv);

@@ -6,6 +6,7 @@
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/train/state_file.h"
+#include "distbelief/train/task.h"
 
 namespace distbelief::cli {
 namespace {
@@ -82,6 +83,17 @@ RunWeights weights_of_run(const fs::path& run_dir, const RunModelOptions& option
   }
   if (weights.checkpoint) weights.prefix = "model.";
   return weights;
+}
+
+std::unique_ptr<train::SavedTables> rows_of_run(const fs::path& run_dir, const train::PreparedJob& job) {
+  const std::vector<comm::TableSpec> tables = train::make_task(job.config, job.data.train->spec())->tables();
+  if (tables.empty()) return nullptr;
+  const auto folder = train::find_tables(run_dir);
+  if (!folder)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} has no rows of tables yet; they are saved with each checkpoint", run_dir.string()));
+  return std::make_unique<train::SavedTables>(*folder, tables);
 }
 
 RunModel load_run(const fs::path& run_dir, const RunModelOptions& options) {

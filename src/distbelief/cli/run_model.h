@@ -5,6 +5,7 @@
 
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/train/job.h"
+#include "distbelief/train/saved_tables.h"
 
 // The model of a run folder, for commands that use it in one process.
 namespace distbelief::cli {
@@ -35,6 +36,9 @@ RunWeights weights_of_run(const std::filesystem::path& run_dir, const RunModelOp
 struct RunModel {
   train::PreparedJob job;
 };
+// The rows of its tables, as last saved; null: it has none.
+std::unique_ptr<train::SavedTables> rows_of_run(const std::filesystem::path& run_dir,
+                                                const train::PreparedJob& job);
 RunModel load_run(const std::filesystem::path& run_dir, const RunModelOptions& options);
 
 }  // namespace distbelief::cli

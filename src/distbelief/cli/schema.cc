@@ -121,7 +121,8 @@ std::vector<Key> train_keys() {
           "`--init-partial` sets it"),
       key("train.task", at<&TrainConfig::task>(),
           Choices{"auto", "classification", "regression", "segmentation", "autoencoder", "vae",
-                  "masked_tokens", "ctc", "actor_critic", "gan", "few_labels", "architecture_search"},
+                  "masked_tokens", "ctc", "actor_critic", "gan", "few_labels", "architecture_search",
+                  "click_through", "skip_gram"},
           "what is learnt from a batch; `auto`: what the model is made for, else `classification` where "
           "targets are classes and `regression` where they are values"),
       key("train.labelled", at<&TrainConfig::labelled>(), kFactor,

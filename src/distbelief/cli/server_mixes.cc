@@ -27,6 +27,30 @@ std::optional<Fault> only_with_servers(const ParallelConfig& parallel) {
                                 key, parallel.sync)};
 }
 
+// Whose rows lie on servers (model/tables.h).
+bool has_tables(const std::string& model) { return model == "click_through" || model == "word2vec"; }
+
+std::optional<Fault> with_tables(const Config& config) {
+  if (config.parallel.mode != "async" && config.parallel.mode != "bounded")
+    return Fault{
+        "parallel.mode",
+        fmt::format("rows of tables are updated as they come, so model {} cannot have allreduce's bits; "
+                    "set parallel.mode = \"async\" or \"bounded\"",
+                    config.model.name)};
+  if (config.parallel.push_every > 1)
+    return Fault{
+        "parallel.push_every",
+        fmt::format("model {} pushes the rows that a step touches with each step; set parallel.push_every "
+                    "= 1",
+                    config.model.name)};
+  if (config.parallel.data > 1)
+    return Fault{"parallel.data",
+                 fmt::format("the one worker of a replica of model {} gets its rows; set parallel.data = 1, "
+                             "and parallel.workers to how many replicas there are",
+                             config.model.name)};
+  return std::nullopt;
+}
+
 std::optional<Fault> in_every_step(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t lanes = parallel.lanes > 0 ? parallel.lanes * config.train.accumulate
@@ -74,6 +98,11 @@ std::optional<Fault> at_own_pace(const Config& config) {
 
 std::optional<Fault> impossible_with_servers(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
+  if (!has_servers(parallel) && has_tables(config.model.name))
+    return Fault{"parallel.sync",
+                 fmt::format("the rows of model {} lie on parameter servers; set parallel.sync = "
+                             "\"parameter_server\" and parallel.mode = \"async\"",
+                             config.model.name)};
   if (!has_servers(parallel)) return only_with_servers(parallel);
   const std::string& rule = config.train.optimizer.name;
   if (rule == "lars" || rule == "lamb")
@@ -93,6 +122,8 @@ std::optional<Fault> impossible_with_servers(const Config& config) {
     return Fault{"parallel.sync",
                  "elastic.auto, standby, hostfile, discovery and spares do not go with parameter servers; "
                  "leave them out"};
+  if (has_tables(config.model.name))
+    if (std::optional<Fault> fault = with_tables(config)) return fault;
   return takes_own_steps(parallel) ? at_own_pace(config) : in_every_step(config);
 }
 

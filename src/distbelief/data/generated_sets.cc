@@ -5,6 +5,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/data/environment.h"
 #include "distbelief/data/synthetic.h"
+#include "distbelief/data/synthetic_clicks.h"
 #include "distbelief/data/synthetic_shapes.h"
 #include "distbelief/data/synthetic_speech.h"
 #include "distbelief/data/synthetic_table.h"
@@ -54,6 +55,13 @@ DataSet open_synthetic_table(const DataConfig&, const OptionMap& options) {
       .noise = option<double>(options, "noise"),
       .target = target == "class" ? SyntheticTable::Target::kClass : SyntheticTable::Target::kValue};
   return both_parts<SyntheticTable>(wanted, options);
+}
+
+DataSet open_synthetic_clicks(const DataConfig&, const OptionMap& options) {
+  const SyntheticClicks::Options wanted{.fields = option<std::int64_t>(options, "fields"),
+                                        .ids = option<std::int64_t>(options, "ids"),
+                                        .noise = option<double>(options, "noise")};
+  return both_parts<SyntheticClicks>(wanted, options);
 }
 
 DataSet open_synthetic_speech(const DataConfig&, const OptionMap& options) {
@@ -123,6 +131,14 @@ std::vector<DataSetEntry> generated_entries() {
         {"noise", 0.3, "the most that the risk is changed"},
         {"target", std::string("class"), "class: whether the risk is above 0; value: the risk"}},
        open_synthetic_table},
+      {"synthetic_clicks",
+       "generated ids of what was shown to whom, and whether it was clicked; no files",
+       {{"samples", std::int64_t{1'000'000}, "training samples"},
+        {"test_samples", std::int64_t{20'000}, "test samples"},
+        {"fields", std::int64_t{8}, "ids of a sample"},
+        {"ids", std::int64_t{100'000'000}, "possible ids of all fields together"},
+        {"noise", 0.5, "the most that the sum behind a click is changed"}},
+       open_synthetic_clicks},
       {"synthetic_speech",
        "generated frames in which symbols are said one after another, without saying when; no files",
        {{"samples", std::int64_t{4'000}, "training samples"},

@@ -39,7 +39,7 @@ TEST(DataRegistry, KnowsItsDataSets) {
   for (const char* name :
        {"mnist", "fashion_mnist", "synthetic", "synthetic_tokens", "cifar10", "cifar100", "image_folder",
         "webdataset", "csv", "text", "packed", "synthetic_shapes", "synthetic_table", "synthetic_speech",
-        "synthetic_logic", "cartpole", "grid_world", "s_expressions"})
+        "synthetic_logic", "synthetic_clicks", "cartpole", "grid_world", "s_expressions"})
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
 }
 

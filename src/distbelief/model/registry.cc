@@ -20,6 +20,7 @@
 #include "distbelief/model/recurrent.h"
 #include "distbelief/model/requirements.h"
 #include "distbelief/model/resnet.h"
+#include "distbelief/model/tables.h"
 #include "distbelief/model/torchscript.h"
 #include "distbelief/model/tree_lstm.h"
 #include "distbelief/model/unet.h"
@@ -62,6 +63,7 @@ std::vector<ModelEntry>& table_of_models() {
   static const DataShape trees{.tokens = true, .input = {15, 2}, .classes = 2};
   static const DataShape state{.tokens = false, .input = {4}, .classes = 2};
   static const DataShape rows{.tokens = false, .input = {16}, .classes = 2};
+  static const DataShape embedded{.tokens = false, .input = {128}, .classes = 2};
   static std::vector<ModelEntry> table = {
       {"mlp", "fully connected layers", mlp_options(), digits, digits, mlp_blueprint, true},
       {"cnn", "convolutions and max-pools, then fully connected layers", cnn_options(), digits, digits,
@@ -102,6 +104,10 @@ std::vector<ModelEntry>& table_of_models() {
        fbnet_options(), small, small, fbnet_blueprint, false},
       {"fbnet_search", "all candidates of an fbnet's layers, to choose among by loss and latency",
        fbnet_search_options(), small, small, fbnet_search_blueprint, false, "architecture_search"},
+      {"click_through", "fully connected layers on rows of a table, which parameter servers keep",
+       click_through_options(), embedded, embedded, click_through_blueprint, false, "click_through"},
+      {"word2vec", "vectors of words from the words around them; rows of two tables on parameter servers",
+       word2vec_options(), embedded, embedded, word2vec_blueprint, false, "skip_gram"},
       {"dcgan", "generator and discriminator of images", dcgan_options(), digits, digits, dcgan_blueprint,
        false, "gan"},
   };

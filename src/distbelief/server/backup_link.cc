@@ -28,9 +28,10 @@ void BackupLink::stop() {
 void BackupLink::hand_over(Item item) {
   {
     const std::lock_guard lock(mutex_);
-    items_.push_back(std::move(item));
+    if (!ended_) items_.push_back(std::move(item));
+    if (!ended_) return changed_.notify_one();
   }
-  changed_.notify_one();
+  if (item.done) item.done();
 }
 
 void BackupLink::release() {
@@ -82,7 +83,10 @@ void BackupLink::run() {
       std::unique_lock lock(mutex_);
       const auto has_work = [&] { return released_ || !items_.empty(); };
       if (under_way_.empty()) changed_.wait(lock, has_work);
-      if (released_ && items_.empty() && under_way_.empty()) return;
+      if (released_ && items_.empty() && under_way_.empty()) {
+        ended_ = true;
+        return;
+      }
       if (!items_.empty() && under_way_.size() < kUnderWay) {
         next = std::move(items_.front());
         items_.pop_front();

@@ -52,10 +52,11 @@ class BackupLink {
   std::deque<Sent> under_way_;
   bool broken_ = false;
 
-  std::mutex mutex_;  // guards the two below
+  std::mutex mutex_;  // guards the four below
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool released_ = false;
+  bool ended_ = false;   // nobody is there to send anything
   std::jthread thread_;  // last
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/server/client_connection.h"
 
 namespace distbelief::server {
 
@@ -18,21 +19,10 @@ using Outcome = comm::StoreAnswer::Outcome;
 
 namespace {
 
-constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr std::chrono::milliseconds kMapDeadline{2000};
 constexpr std::chrono::hours kForEver{24 * 365};
 
-// Another server may do it.
-bool is_worth_another_try(const Error& error) {
-  return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kAborted;
-}
-
 }  // namespace
-
-struct Client::Server {
-  std::unique_ptr<comm::ExchangeClient> exchange;
-  std::uint64_t space = 0;
-};
 
 Client::~Client() = default;
 Client::Client(Client&&) noexcept = default;
@@ -66,7 +56,8 @@ Client::Server& Client::connect(int id, const std::string& target) {
   comm::ControlAddress address = options_.servers.front();
   address.target = target;
   auto server = std::make_unique<Server>();
-  const std::size_t room = slices() * kSliceElements * sizeof(float);
+  const std::size_t room =
+      slices() * kSliceElements * sizeof(float) + (options_.spec.tables.empty() ? 0 : kRowRoomBytes);
   server->exchange = std::make_unique<comm::ExchangeClient>(
       comm::ExchangeClient::Options{.address = address,
                                     .name = "replica " + std::to_string(options_.replica),

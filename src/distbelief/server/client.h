@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -86,6 +87,21 @@ class Client {
   // It knows more: the next portions are dealt out, or nothing more is.
   void advance(const Coordinator& coordinator);
 
+  // Rows of tables (client_rows.cc); ids in any order, none twice. A table's rows of a step may be as many as
+  // fit into one message for each part: TableSpec::message_rows() times 64 and a bit less.
+  void pull_rows(int table, std::span<const std::uint64_t> ids, std::span<float> values);
+  void push_rows(int table, std::int64_t ticket, double lr, std::span<const std::uint64_t> ids,
+                 std::span<const float> gradients);
+  struct TableCounts {
+    std::int64_t rows = 0, gone = 0;  // there are; made place for others
+    bool is_open = true;              // else rows of an earlier run are still to come
+  };
+  // Calls `each` with all records of a table, many at a time; when it is empty they are only counted.
+  TableCounts list_rows(int table, const std::function<void(std::span<const std::byte>)>& each);
+  // Records of an earlier run; at the end open_rows(), for everyone to use them.
+  void load_rows(int table, std::span<const std::byte> records);
+  void open_rows(int table);
+
   // The step that lanes met for when this replica came (sync).
   std::int64_t meeting_step() const { return meeting_step_; }
   std::size_t slices() const { return options_.spec.slices(); }
@@ -119,6 +135,15 @@ class Client {
   std::size_t offset(std::int64_t slice) const { return std::size_t(slice) * comm::kSliceElements; }
   std::size_t length(std::int64_t slice) const;
   std::span<std::byte> shared_room(const Part& part);
+  struct RowMessage;
+  struct RowFlight;
+  class RowWork;
+  std::vector<RowMessage> cut_rows(const RowWork& work, std::uint64_t parts) const;
+  void send_rows(RowWork& work, RowMessage message);
+  void settle_rows(RowWork& work, int server);
+  void run_rows(RowWork& work);
+  comm::StoreAnswer ask_part(int number, comm::StoreRequest message, std::span<const std::byte> payload,
+                             std::span<std::byte> into);
   std::vector<std::int32_t> in_slice(const std::vector<std::int32_t>& parameters, std::int64_t slice) const;
 
   Options options_;

@@ -241,7 +241,8 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
   const std::filesystem::path log =
       options_.logs.empty() ? std::filesystem::path()
                             : options_.logs / fmt::format("{}-server{}.jsonl", jobs_seen_, options_.id);
-  auto space = std::make_shared<Space>(Space::Options{.spec = spec, .log = log}, roles_);
+  auto space = std::make_shared<Space>(
+      Space::Options{.spec = spec, .log = log, .table_bytes = options_.job_limit}, roles_);
   spaces_[id] = space;
   by_job_[spec.job] = id;
   ++jobs_seen_;

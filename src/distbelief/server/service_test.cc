@@ -1,7 +1,6 @@
 #include "distbelief/server/service.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,107 +13,12 @@
 #include "distbelief/server/client.h"
 #include "distbelief/server/close_job.h"
 #include "distbelief/server/map_plan.h"
+#include "distbelief/server/test_servers.h"
 
 namespace distbelief::server {
 namespace {
 
 using namespace std::chrono_literals;
-namespace fs = std::filesystem;
-
-// Real servers on Unix sockets, in this process.
-class ServiceTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("db_service_" + std::to_string(::getpid()));
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override {
-    exchanges_.clear();
-    services_.clear();
-    fs::remove_all(folder_);
-  }
-
-  void serve(int servers, std::size_t job_limit = std::size_t(-1)) {
-    for (int i = 0; i < servers; ++i) add_server(job_limit);
-    std::vector<ServerMap::Server> known;
-    for (int i = 0; i < servers; ++i) known.push_back({.id = i, .target = addresses_[std::size_t(i)].target});
-    publish(first_map(known));
-  }
-  void add_server(std::size_t job_limit = std::size_t(-1), std::size_t memory_limit = std::size_t(-1)) {
-    const int id = int(services_.size());
-    services_.push_back(
-        std::make_unique<Service>(Service::Options{.id = id,
-                                                   .logs = folder_ / "logs",
-                                                   .memory_limit = memory_limit,
-                                                   .job_limit = job_limit,
-                                                   .on_settled = [this](std::int64_t) { ++settled_; }}));
-    addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(id)).string()});
-    exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
-        comm::ExchangeServer::Options{.address = addresses_.back(), .shared_limit = std::size_t{1} << 30},
-        *services_.back()));
-  }
-  void publish(const ServerMap& map) {
-    map_ = map;
-    for (const auto& service : services_)
-      if (service) service->set_map(map);
-  }
-  void await_settled(int reports) {
-    for (int i = 0; i < 500 && settled_ < reports; ++i) std::this_thread::sleep_for(10ms);
-    EXPECT_EQ(settled_, reports);
-    settled_ = 0;
-  }
-  // Until the plan has nothing left to do.
-  void follow_plan(const std::set<int>& leaving, const std::function<void()>& meanwhile) {
-    while (const auto step = next_step(map_, leaving)) {
-      std::set<int> busy;
-      for (const ServerMap::Part& part : step->map.parts)
-        if (is_changing(part)) busy.insert(part.primary);
-      publish(step->map);
-      std::thread other(meanwhile);  // it may wait for a part that is on its way
-      if (!busy.empty()) await_settled(int(busy.size()));
-      if (!busy.empty()) publish(with_settled(map_));
-      other.join();
-    }
-  }
-  // As if its process were killed: its connections end, and what it has is gone.
-  void lose_server(int id) {
-    exchanges_[std::size_t(id)]->close();
-    publish(without_server(map_, id));
-    exchanges_[std::size_t(id)].reset();
-    services_[std::size_t(id)].reset();
-  }
-  Client join(int replica, comm::SpaceSpec spec, std::int64_t incarnation = 1, bool shares_memory = true) {
-    const std::vector<float> initial(spec.elements, 1.0F);
-    return Client({.servers = addresses_,
-                   .spec = std::move(spec),
-                   .replica = replica,
-                   .incarnation = incarnation,
-                   .shares_memory = shares_memory,
-                   .deadline = 20s},
-                  initial.data());
-  }
-  // Two parameters over a bit more than two slices.
-  static comm::SpaceSpec spec(const std::string& mode) {
-    const std::uint64_t elements = 2 * comm::kSliceElements + 1024;
-    comm::SpaceSpec spec{
-        .job = "test",
-        .elements = elements,
-        .parameters = {{.begin = 0, .count = 1000}, {.begin = 1024, .count = elements - 1024}},
-        .mode = mode};
-    spec.optimizer.momentum = 0;
-    if (mode == "sync") spec.lanes = 2;
-    if (mode != "sync") spec.tickets = 100;
-    return spec;
-  }
-
-  fs::path folder_;
-  ServerMap map_;
-  std::atomic<int> settled_{0};
-  std::vector<comm::ControlAddress> addresses_;
-  std::vector<std::unique_ptr<Service>> services_;
-  std::vector<std::unique_ptr<comm::ExchangeServer>> exchanges_;
-};
 
 TEST_F(ServiceTest, APushComesBackAsNewValuesOverAnyPath) {
   for (const bool shares_memory : {true, false}) {

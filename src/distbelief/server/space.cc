@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -22,7 +23,7 @@ using comm::StoreRequest;
 bool is_sync(const SpaceSpec& spec) { return spec.mode == "sync"; }
 bool has_vectors(const SpaceSpec& spec) { return spec.mode == "sandblaster"; }
 
-constexpr std::size_t kSumsUnderWay = 8;      // of portions, about
+constexpr std::size_t kSumsUnderWay = 8;  // of portions, about
 
 compute::Span span_of(const SpaceSpec& spec, std::int64_t slice) {
   const std::size_t begin = std::size_t(slice) * kSliceElements;
@@ -52,7 +53,12 @@ std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   // What lanes meet with, and the means of two steps.
   const bool meets = is_sync(spec) && roles.holds(roles.map.desk());
   const std::size_t rows = meets ? std::size_t(spec.lanes + 2) * spec.lane_values : 0;
-  return (slices * kSliceElements * copies + rows) * sizeof(float);
+  std::size_t parts = 0;
+  for (const ServerMap::Part& part : roles.map.parts) parts += roles.holds(part) ? 1 : 0;
+  std::size_t row_bytes = 0;
+  for (const comm::TableSpec& table : spec.tables)
+    row_bytes += table.most_rows / kParts * parts * table.record_bytes();
+  return (slices * kSliceElements * copies + rows) * sizeof(float) + row_bytes;
 }
 
 Space::Space(Options options, std::shared_ptr<const Roles> roles)
@@ -66,6 +72,15 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
       meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values) {
   if (!options_.log.empty()) log_ = std::make_unique<UpdateLog>(options_.log);
   desk_filled_ = roles->map.desk().filling;  // with what there is: nothing
+  for (const comm::TableSpec& table : options_.spec.tables)
+    tables_.push_back(std::make_unique<Table>(Table::Options{.job = options_.spec.job,
+                                                             .number = std::int32_t(tables_.size()),
+                                                             .spec = table,
+                                                             .tickets = options_.spec.tickets,
+                                                             .most_bytes = options_.table_bytes,
+                                                             .is_open = !options_.spec.loads_rows,
+                                                             .roles = [this] { return this->roles(); }},
+                                              *roles));
   set_roles(std::move(roles));
 }
 
@@ -85,6 +100,7 @@ void Space::set_roles(std::shared_ptr<const Roles> roles) {
     const bool holds = roles->holds(roles->map.part_of(std::int64_t(i)));
     if (Held* const one = holds ? &held(std::int64_t(i)) : known(i)) follow(*roles, *one);
   }
+  for (const auto& table : tables_) table->follow(*roles);
   follow_desk(*roles);
 }
 
@@ -140,11 +156,29 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kInstall: return install(message, request);
     case Kind::kMean:
     case Kind::kDeals: return learn(message, request);
+    case Kind::kPushRows:
+    case Kind::kPullRows:
+    case Kind::kRows:
+    case Kind::kListRows:
+    case Kind::kLoadRows: return handle_rows(message, request);
     case Kind::kOpen:
     case Kind::kMap:
     case Kind::kClose: break;
   }
   throw Error(ErrorCode::kBadInput, "this is not asked of a job");
+}
+
+void Space::handle_rows(const StoreRequest& message, Request& request) {
+  using Kind = StoreRequest::Kind;
+  if (message.table < 0 || std::size_t(message.table) >= tables_.size())
+    throw Error(ErrorCode::kBadInput, fmt::format("table {} of job {}, which has {}", message.table,
+                                                  options_.spec.job, tables_.size()));
+  Table& table = *tables_[std::size_t(message.table)];
+  if (message.kind == Kind::kPushRows) return table.push(message, request);
+  if (message.kind == Kind::kPullRows) return table.pull(message, request);
+  if (message.kind == Kind::kListRows) return table.list(message, request);
+  if (message.kind == Kind::kLoadRows) return table.load(message, request);
+  table.install(message, request);
 }
 
 Space::Held& Space::held(std::int64_t slice) {

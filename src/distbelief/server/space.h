@@ -13,6 +13,7 @@
 #include "distbelief/server/lane_meeting.h"
 #include "distbelief/server/roles.h"
 #include "distbelief/server/slice.h"
+#include "distbelief/server/table.h"
 
 namespace distbelief::server {
 
@@ -23,16 +24,17 @@ void require_sound(const comm::SpaceSpec& spec);
 // Bytes of its slices that a server with these roles has. They are there at once.
 std::size_t bytes_for(const comm::SpaceSpec& spec, const Roles& roles);
 
-// What one server keeps for one job: slices, and where it is the primary of the first part the desk where
-// work is dealt out and lanes meet. What changes is handed to the backups, and answered when they have it.
-// Thread safe; what it has under way keeps it. A request is answered at once, or kept until others have come:
-// nobody waits on a thread.
+// What one server keeps for one job: slices, its part of the tables' rows, and where it is the primary of the
+// first part the desk where work is dealt out and lanes meet. What changes is handed to the backups, and
+// answered when they have it. Thread safe; what it has under way keeps it. A request is answered at once, or
+// kept until others have come: nobody waits on a thread.
 class Space : public std::enable_shared_from_this<Space> {
  public:
   using Request = comm::ExchangeServer::Request;
   struct Options {
     comm::SpaceSpec spec{};  // sound
     std::filesystem::path log{};
+    std::size_t table_bytes = std::size_t(-1);  // that each table may take up
   };
   Space(Options options, std::shared_ptr<const Roles> roles);
   ~Space();
@@ -104,6 +106,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void hand_over_coordinator(const Coordinator& known, const std::function<void()>& done);
   void take_over_evaluations();
   std::optional<std::int64_t> take_portion(int replica);
+  void handle_rows(const comm::StoreRequest& message, Request& request);
 
   // space_backup.cc: between servers.
   bool is_held(const comm::StoreRequest& message, const Roles& roles) const;
@@ -138,6 +141,7 @@ class Space : public std::enable_shared_from_this<Space> {
   mutable std::mutex structure_;               // guards the two below
   std::vector<std::unique_ptr<Held>> slices_;  // by number; null: not here
   std::shared_ptr<const Roles> roles_;
+  std::vector<std::unique_ptr<Table>> tables_;  // by number
 
   std::mutex speakers_mutex_;
   std::map<std::uint64_t, std::int32_t> speakers_;  // the replica of each connection

@@ -96,6 +96,7 @@ void Space::fill(int newcomer) {
     if (one.slice.is_filled()) hand_over_state(one, {link->second}, [] {});
     one.filled = newcomer;
   }
+  for (const auto& table : tables_) table->fill(newcomer);
   fill_desk(newcomer);
 }
 

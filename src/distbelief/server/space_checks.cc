@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/lbfgs.h"
@@ -17,11 +18,28 @@ using comm::StoreRequest;
 namespace {
 
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
+constexpr std::size_t kMostTables = 64;
+constexpr std::uint32_t kMostWidth = 65536;
 constexpr std::int64_t kMostPortions = 1024;  // their losses travel in a message's header
 
 bool is_lbfgs(std::int64_t vectors) {
   const std::int64_t pairs = vectors - compute::kFirstPair;
   return pairs >= 2 && pairs <= 2 * compute::kMostHistory && pairs % 2 == 0;
+}
+
+void require_sound_tables(const SpaceSpec& spec) {
+  const auto require = [&](bool is_good, const std::string& why) {
+    if (!is_good) throw Error(ErrorCode::kBadInput, fmt::format("job {}: {}", spec.job, why));
+  };
+  require(spec.tables.empty() ||
+              (spec.tables.size() <= kMostTables && (spec.mode == "async" || spec.mode == "bounded")),
+          fmt::format("tables go with the modes async and bounded, up to {} of them", kMostTables));
+  for (const comm::TableSpec& table : spec.tables)
+    require(table.width >= 1 && table.width <= kMostWidth && table.name.size() <= 64 &&
+                std::isfinite(float(table.scale)) && table.scale >= 0,
+            fmt::format(
+                "table {}: rows of {} numbers up to {}; wanted: 1 to {} numbers, a name of up to 64 bytes",
+                table.name, table.width, table.scale, kMostWidth));
 }
 
 }  // namespace
@@ -55,6 +73,7 @@ void require_sound(const SpaceSpec& spec) {
           fmt::format("the rule {} needs norms of whole parameters, which no server has; servers apply sgd, "
                       "adagrad, adam and adamw",
                       spec.optimizer.name));
+  require_sound_tables(spec);
   std::vector<SpaceSpec::Stretch> stretches = spec.parameters;
   std::ranges::sort(stretches, {}, &SpaceSpec::Stretch::begin);
   std::uint64_t end = 0;

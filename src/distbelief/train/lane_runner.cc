@@ -45,6 +45,9 @@ StepOutcome LaneRunner::step(const strategy::StepPlan& plan, const LaneNotes& wi
   const double items = double(size.samples * options_.task->items_per_sample());
   for (const std::int64_t lane : options_.lanes) run_lane(lane, plan, wishes, items);
   const auto begin = clock_.start(Phase::kExchange);
+  // Before the step is told to be done.
+  if (options_.rows)
+    row_gradients_.push(*options_.rows, int(options_.task->tables().size()), plan.step, plan.lr);
   options_.sharing->end_step();
   traced("exchange and update", begin, clock_.start(Phase::kOther));
 
@@ -78,6 +81,7 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
     LaneNotes notes = wishes;
     in_backward_ = false;
     for (backward_ = 0; backward_ < moved_.size(); ++backward_) run_backward(tensors, notes, items);
+    row_gradients_.add(tensors.rows);
     const auto end = clock_.start(Phase::kOther);
     lane_time_ = end - lane_begin;
   }

@@ -26,6 +26,7 @@ class LaneRunner {
     std::unique_ptr<LaneGather>
         gather{};  // has parameters only while they are used, in its own arena; or null
     const Task* task = nullptr;
+    RowLink* rows = nullptr;  // where gradients of rows of the task's tables go; or null
     strategy::Sharing* sharing = nullptr;
     std::function<const data::Batch&()> next_batch;
     std::function<double()>
@@ -56,6 +57,7 @@ class LaneRunner {
   Options options_;
   compute::Replica replica_;
   compute::BufferSet buffers_;
+  RowGradients row_gradients_;
   std::vector<float> step_buffers_;       // what every lane starts from
   bool in_backward_ = false;              // this lane has had a gradient
   std::vector<std::vector<bool>> moved_;  // by backward of the task and parameter

@@ -8,6 +8,7 @@
 
 #include "distbelief/base/tree.h"
 #include "distbelief/compute/layout.h"
+#include "distbelief/train/row_source.h"
 
 namespace distbelief::train {
 
@@ -35,6 +36,7 @@ class ParameterLink {
     std::span<float> parameters{};  // the first values; then what the servers have
     std::span<float>
         lane_values{};  // the mean that all go on from (synchronous); as they are at a first step
+    std::vector<comm::TableSpec> tables{};  // whose rows nobody gets before the leader has opened them
   };
   // Submits the job, or joins it. Gives the step to go on with (synchronous).
   virtual std::int64_t join(const Start& start) = 0;
@@ -58,6 +60,8 @@ class ParameterLink {
   // (synchronous).
   virtual void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
                     std::span<float> mean) = 0;
+  // The way to rows of tables; null: there are none. Before join() they are all zeros.
+  virtual RowLink* rows() { return nullptr; }
   // After the last step: what the servers have. Collective where each worker has a link.
   struct Finished {
     std::optional<std::int64_t> steps{};  // that were done, where fewer could do

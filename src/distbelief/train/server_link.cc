@@ -39,7 +39,9 @@ comm::SpaceSpec ServerLink::spec_for(const Start& start) const {
       .staleness = parallel().mode == "bounded" ? parallel().staleness : 0,
       .tickets = is_synchronous() ? 0 : (start.steps + parallel().push_every - 1) / parallel().push_every,
       .compensation = parallel().delay_compensation,
-      .staleness_aware = parallel().staleness_aware};
+      .staleness_aware = parallel().staleness_aware,
+      .tables = start.tables,
+      .loads_rows = !start.tables.empty()};
   for (const compute::Entry& entry : start.layout->entries())
     spec.parameters.push_back({.begin = entry.offset, .count = entry.count});
   return spec;
@@ -60,6 +62,7 @@ std::int64_t ServerLink::join(const Start& start) {
           .incarnation = options_.incarnation,
           .deadline = std::chrono::milliseconds(std::int64_t(1e3 * parallel().deadline_seconds))},
       start.parameters.data());
+  rows_.connect(*client_, start.tables);
   const std::int64_t version = client_->pull(start.parameters);
   if (!is_synchronous()) {
     for (std::size_t i = 0; i < kTicketsAhead; ++i) ask();

@@ -10,6 +10,7 @@
 #include "distbelief/server/client.h"
 #include "distbelief/server/update_log.h"
 #include "distbelief/train/parameter_link.h"
+#include "distbelief/train/served_rows.h"
 
 namespace distbelief::train {
 
@@ -36,6 +37,7 @@ class ServerLink final : public ParameterLink {
   void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) override;
   void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
             std::span<float> mean) override;
+  RowLink* rows() override { return &rows_; }
   Finished finish(std::span<float> parameters) override;
 
  private:
@@ -50,6 +52,7 @@ class ServerLink final : public ParameterLink {
   Options options_;
   std::unique_ptr<server::UpdateLog> log_;
   std::unique_ptr<server::Client> client_;
+  ServedRows rows_;
   std::int64_t steps_ = 0;                            // of the run
   std::deque<server::Client::Asked> asked_;           // tickets on their way
   std::deque<std::int64_t> ahead_;                    // steps of tickets that are here

@@ -22,7 +22,10 @@ torch::Tensor borrow(const Array& array) {
 }  // namespace
 
 TensorBatch as_tensors(const data::Batch& batch) {
-  return {borrow(batch.input), borrow(batch.target), std::int64_t(batch.size), batch.samples};
+  return {.input = borrow(batch.input),
+          .target = borrow(batch.target),
+          .size = std::int64_t(batch.size),
+          .samples = batch.samples};
 }
 
 TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed) {
@@ -49,6 +52,10 @@ const std::vector<TaskEntry>& tasks() {
       {"gan", "to make images that another network cannot tell from real ones", make_adversarial, 2, true},
       {"architecture_search", "the class of a sample, and which candidates of each layer do for it",
        make_architecture_search, 2, true},
+      {"click_through", "the class of a sample of ids, from rows of a table on parameter servers",
+       make_click_through, 1, true},
+      {"skip_gram", "vectors of words that go with the words around them, as rows of tables", make_skip_gram,
+       1, true},
       {"few_labels", "the class of a sample, from the labels of some (train.labelled)", make_few_labels, 1,
        true},
   };
@@ -70,11 +77,15 @@ std::string task_name(const Config& config, const data::SampleSpec& spec) {
   return spec.classes == 0 && spec.target_type == ElementType::kFloat32 ? "regression" : "classification";
 }
 
-std::unique_ptr<Task> make_task(const Config& config, const data::SampleSpec& spec,
-                                model::TensorGroup* group) {
+std::unique_ptr<Task> make_task(const Config& config, const data::SampleSpec& spec, model::TensorGroup* group,
+                                RowSource* rows) {
   return find_task(task_name(config, spec))
-      .make(
-          {.train = config.train, .model = config.model, .data = config.data, .spec = spec, .group = group});
+      .make({.train = config.train,
+             .model = config.model,
+             .data = config.data,
+             .spec = spec,
+             .group = group,
+             .rows = rows});
 }
 
 void require_classes(const TaskSite& site, const char* task) {

@@ -10,6 +10,7 @@
 #include "distbelief/base/config.h"
 #include "distbelief/data/batch.h"
 #include "distbelief/model/registry.h"
+#include "distbelief/train/batch_rows.h"
 #include "distbelief/train/score.h"
 
 namespace distbelief::train {
@@ -20,6 +21,7 @@ struct TensorBatch {
   torch::Tensor target;
   std::int64_t size = 0;
   std::span<const std::uint64_t> samples{};  // which ones; borrowed, and empty where nobody knows
+  std::vector<BatchRows> rows{};             // of tables, that the input was made of
 };
 TensorBatch as_tensors(const data::Batch& batch);
 
@@ -39,6 +41,8 @@ class Task {
   // What the network and the loss get in place of a batch, e.g. with tokens masked. Draws from
   // model::current_generator(). Called by whoever has the first or the last block, with the same randomness.
   virtual TensorBatch prepared(TensorBatch batch) const { return batch; }
+  // Tables on parameter servers, by number, whose rows it gathers when it prepares a batch.
+  virtual std::vector<comm::TableSpec> tables() const { return {}; }
   // The backwards of a step, in order. All of them read the weights of before the step, and no parameter is
   // moved by two: adversaries take turns within one step and one exchange.
   virtual std::vector<Backward> backwards() const { return {Backward{}}; }
@@ -66,6 +70,8 @@ struct TaskSite {
   // Of a network that a tensor group, which outlives the task, computes together each worker may have the
   // outputs of some classes only; or null.
   model::TensorGroup* group = nullptr;
+  // Where rows of tables come from, which outlives the task; null: all have their first values.
+  RowSource* rows = nullptr;
 };
 struct TaskEntry {
   std::string name;
@@ -82,6 +88,6 @@ const std::vector<TaskEntry>& tasks();
 const TaskEntry& find_task(const std::string& name);
 std::string task_name(const Config& config, const data::SampleSpec& spec);
 std::unique_ptr<Task> make_task(const Config& config, const data::SampleSpec& spec,
-                                model::TensorGroup* group = nullptr);
+                                model::TensorGroup* group = nullptr, RowSource* rows = nullptr);
 
 }  // namespace distbelief::train

@@ -17,6 +17,8 @@ std::unique_ptr<Task> make_ctc(const TaskSite& site);
 std::unique_ptr<Task> make_adversarial(const TaskSite& site);
 std::unique_ptr<Task> make_architecture_search(const TaskSite& site);
 std::unique_ptr<Task> make_few_labels(const TaskSite& site);
+std::unique_ptr<Task> make_click_through(const TaskSite& site);
+std::unique_ptr<Task> make_skip_gram(const TaskSite& site);
 
 void require_classes(const TaskSite& site, const char* task);
 

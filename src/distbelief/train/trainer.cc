@@ -68,7 +68,7 @@ report::Summary Trainer::run(const Start& start) {
   if (is_root() && leads() && status_ != "handed over") {
     write_model(summary);
     // A network that no worker has whole is scored by `distbelief report --score`.
-    if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted") {
+    if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted" && task_->tables().empty()) {
       keep_predictions(*stages_[0].network, *job_.data.test, *test_batches_, options_.run_dir);
       keep_pictures(job_, *stages_[0].network, options_.run_dir);
     }
@@ -261,6 +261,7 @@ void Trainer::save(Checkpointer::Kind kind) {
   last_saved_step_ = progress_.step;
   last_save_ = Clock::now();
   try {
+    save_rows();
     checkpointer_.save(stages_, peers(), progress_, update_counts(stages_, outline_, world_, peers()), kind);
   } catch (const Error& error) {
     // Only the root writes; what else can fail here concerns the other hosts.

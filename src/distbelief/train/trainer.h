@@ -94,6 +94,9 @@ class Trainer {
   std::unique_ptr<LaneRunner> make_runner(int thread);
   void train();
   void join_servers();
+  void require_servers_for_tables() const;
+  void bring_rows();
+  void save_rows();
   bool has_next_step();
   std::vector<std::int64_t> deal_steps();
   void follow(std::int64_t step);

@@ -89,7 +89,9 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
   lay_out();
   train_batches_.emplace(*job_.data.train, batch_options(job_.config));
   test_batches_.emplace(*job_.data.test, test_options(job_.config));
-  task_ = make_task(job_.config, job_.data.train->spec(), tensor_group_.get());
+  task_ = make_task(job_.config, job_.data.train->spec(), tensor_group_.get(),
+                    options_.link ? options_.link->rows() : nullptr);
+  require_servers_for_tables();
   build_groups();
 }
 
@@ -104,10 +106,9 @@ void Trainer::warm_up() {
   data::Batch batch;
   const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
   train_batches_->eval_batch({0, std::max<std::uint64_t>(1, size)}, batch);
-  const TensorBatch tensors = prepared_for_test(*task_, as_tensors(batch));
   for (int i = 0; i < 2; ++i)
     for (std::size_t b = 0; b < task_->backwards().size(); ++b)
-      task_->loss_sum(*network, tensors, b).backward();
+      task_->loss_sum(*network, prepared_for_test(*task_, as_tensors(batch)), b).backward();
 }
 
 void Trainer::open_recorder() {
@@ -275,6 +276,7 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
       .arena = group().parameters(),
       .gather = std::move(gather),
       .task = task_.get(),
+      .rows = options_.link && !task_->tables().empty() ? options_.link->rows() : nullptr,
       .sharing = served_ ? static_cast<strategy::Sharing*>(served_.get()) : &group().sharing(thread),
       .next_batch = [this, loader]() -> const data::Batch& { return next_batch(*loader); },
       .slowness = options_.faults.empty() ? std::function<double()>()

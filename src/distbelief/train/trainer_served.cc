@@ -1,7 +1,10 @@
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
+#include "distbelief/base/error.h"
+#include "distbelief/train/saved_tables.h"
 #include "distbelief/train/trainer.h"
 
 // A replica whose parameters live on servers: the part of Trainer that gets its steps from there.
@@ -24,7 +27,9 @@ void Trainer::join_servers() {
                                 .step = progress_.step,
                                 .samples = std::int64_t(plan_.samples),
                                 .parameters = {group.parameters(), group.layout().size()},
-                                .lane_values = mean});
+                                .lane_values = mean,
+                                .tables = task_->tables()});
+  bring_rows();
   group.meet_patiently();
   world_.communicator().broadcast(comm::view(&step, 1), 0);
   if (!options_.link->is_synchronous() || step == 0) return;
@@ -41,7 +46,8 @@ void Trainer::follow(std::int64_t step) {
 }
 
 // The replica's next step, -1 when all work is done, then those that come after it as far as they are known.
-// The first worker asks for all, however long the servers take; in a search each has a link, and they agree there.
+// The first worker asks for all, however long the servers take; in a search each has a link, and they agree
+// there.
 std::vector<std::int64_t> Trainer::deal_steps() {
   std::vector<std::int64_t> steps{-1};
   const auto announce = [this](std::int64_t step) {
@@ -63,6 +69,44 @@ std::vector<std::int64_t> Trainer::deal_steps() {
   world_.communicator().broadcast(comm::view(steps.data(), steps.size()), 0);
   if (!is_root()) std::for_each(steps.begin() + 1, steps.end(), announce);
   return steps;
+}
+
+void Trainer::require_servers_for_tables() const {
+  if (task_->tables().empty() || (options_.link && options_.link->rows() != nullptr)) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("the rows of model {} lie on parameter servers: set parallel.sync = "
+                          "\"parameter_server\" and parallel.mode = \"async\"",
+                          job_.config.model.name));
+}
+
+// The leader opens the tables to all, with the rows of the checkpoint that the run goes on from. One that was
+// lost while it did so begins again.
+void Trainer::bring_rows() {
+  const std::vector<comm::TableSpec> tables = task_->tables();
+  if (tables.empty() || !is_root() || !leads()) return;
+  RowLink& rows = *options_.link->rows();
+  if (rows.list(0, {}).is_open) return;
+  const auto step = last_saved_step_ >= 0 ? std::optional(last_saved_step_) : std::nullopt;
+  const auto folder = find_tables(options_.run_dir, step);
+  if (!folder && step)
+    throw Error(ErrorCode::kBadInput, fmt::format("{} has no rows of step {}, which the checkpoint is of",
+                                                  (options_.run_dir / "tables").string(), *step));
+  if (folder) load_tables(rows, tables, *folder);
+  for (int table = 0; table < int(tables.size()); ++table) rows.open(table);
+}
+
+// Before the checkpoint that they belong to.
+void Trainer::save_rows() {
+  const std::vector<comm::TableSpec> tables = task_->tables();
+  if (tables.empty() || !is_root()) return;
+  const std::vector<RowLink::Counts> counts =
+      save_tables(*options_.link->rows(), tables, options_.run_dir, progress_.step,
+                  std::size_t(job_.config.checkpoint.keep) + 1);
+  for (std::size_t table = 0; table < tables.size(); ++table)
+    recorder_->event("rows saved", {{"table", tables[table].name},
+                                    {"rows", counts[table].rows},
+                                    {"gone", counts[table].gone},
+                                    {"step", progress_.step}});
 }
 
 bool Trainer::has_next_step() {

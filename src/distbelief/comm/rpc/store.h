@@ -20,6 +20,20 @@ inline constexpr std::size_t kSliceElements = std::size_t{256} << 10;
 // Replicas of a job have numbers below it.
 inline constexpr std::int32_t kMostReplicas = 1 << 16;
 
+// Rows of numbers that are made when they are first updated; only those that a step touches are sent.
+struct TableSpec {
+  std::string name{};
+  std::uint32_t width = 0;      // numbers in a row
+  std::uint64_t seed = 0;       // of the rows' first values
+  double scale = 0;             // these are uniform in [-scale, scale)
+  std::uint64_t most_rows = 0;  // more: the least recently updated go; 0: as many as come
+  bool operator==(const TableSpec&) const = default;
+  // A row as servers keep it and tell it to each other: its id, the sum of squares, a version, the numbers.
+  std::size_t record_bytes() const { return 16 + (width + 1) / 2 * 8; }
+  // That one message may carry: what comes of it, and rows that go for it, fit into one to a backup.
+  std::size_t message_rows() const;
+};
+
 // What a job asks the servers to keep for it.
 struct SpaceSpec {
   // Where a parameter lies in the arena.
@@ -42,6 +56,8 @@ struct SpaceSpec {
   bool staleness_aware = false;       // the learning rate is divided by the delay
   std::int64_t portions = 0;          // that the batch of an evaluation is cut into (sandblaster)
   std::int64_t vectors = 0;           // as long as the parameters, these included (sandblaster)
+  std::vector<TableSpec> tables{};    // by number (async, bounded)
+  bool loads_rows = false;            // nobody gets rows before those of an earlier run were brought
 
   bool operator==(const SpaceSpec&) const = default;
   std::size_t slices() const { return (elements + kSliceElements - 1) / kSliceElements; }
@@ -72,6 +88,12 @@ struct StoreRequest {
     // ... from server to server:
     kReplicateCommand = 38,  // a command that the primary has done
     kKeep = 39,              // what the coordinator knows
+    // Rows of tables. Ids (64 bits each), then numbers, as payload; or records.
+    kPushRows = 20,  // gradients of rows
+    kPullRows = 21,  // ids; the answer has the numbers
+    kRows = 22,      // from server to server: records
+    kListRows = 23,  // the records of one part from a place on; the answer says where to go on
+    kLoadRows = 24,  // records of an earlier run
   };
   Kind kind = Kind::kPull;
   std::uint64_t space = 0;
@@ -102,6 +124,8 @@ struct StoreRequest {
   std::vector<double> numbers{};        // of the coordinator
   double loss = 0;                      // of a portion, the mean over its samples
   bool ends = false;                    // advance: that was the last evaluation
+  std::int32_t table = 0;               // by number
+  std::uint64_t parts = 0;              // of the table that it is about, a bit each
 
   bool operator==(const StoreRequest&) const = default;
 };
@@ -121,6 +145,8 @@ struct StoreAnswer {
   std::int64_t epoch = 0;  // of the server's map
   std::int64_t clock = 0;  // of the replica
   std::vector<double> numbers{};
+  std::int64_t rows = 0;  // of a part of a table
+  std::int64_t gone = 0;  // rows of it that made place for others
 
   bool operator==(const StoreAnswer&) const = default;
 };

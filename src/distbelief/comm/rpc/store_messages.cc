@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/rpc/exchange.h"
 #include "distbelief/comm/rpc/store.h"
 
 namespace distbelief::comm {
@@ -56,6 +57,15 @@ void write_space(const SpaceSpec& from, store::Space& to) {
   to.set_staleness_aware(from.staleness_aware);
   to.set_portions(from.portions);
   to.set_vectors(from.vectors);
+  for (const TableSpec& table : from.tables) {
+    store::Table& one = *to.add_tables();
+    one.set_name(table.name);
+    one.set_width(table.width);
+    one.set_seed(table.seed);
+    one.set_scale(table.scale);
+    one.set_most_rows(table.most_rows);
+  }
+  to.set_loads_rows(from.loads_rows);
 }
 
 SpaceSpec read_space(const store::Space& from) {
@@ -74,6 +84,13 @@ SpaceSpec read_space(const store::Space& from) {
                .vectors = from.vectors()};
   for (const store::Stretch& stretch : from.parameters())
     to.parameters.push_back({.begin = stretch.begin(), .count = stretch.count()});
+  for (const store::Table& table : from.tables())
+    to.tables.push_back({.name = table.name(),
+                         .width = table.width(),
+                         .seed = table.seed(),
+                         .scale = table.scale(),
+                         .most_rows = table.most_rows()});
+  to.loads_rows = from.loads_rows();
   return to;
 }
 
@@ -82,7 +99,8 @@ using Kind = StoreRequest::Kind;
 bool is_known(int kind) {
   const auto is_among = [&](Kind first, Kind last) { return kind >= int(first) && kind <= int(last); };
   return is_among(Kind::kOpen, Kind::kDeals) || is_among(Kind::kCommand, Kind::kAdvance) ||
-         is_among(Kind::kReplicateCommand, Kind::kKeep) || kind == int(Kind::kClose);
+         is_among(Kind::kReplicateCommand, Kind::kKeep) || is_among(Kind::kPushRows, Kind::kLoadRows) ||
+         kind == int(Kind::kClose);
 }
 
 std::vector<Operation> operations_of(const store::Request& wire) {
@@ -96,7 +114,11 @@ std::vector<Operation> operations_of(const store::Request& wire) {
 
 bool is_of_server(StoreRequest::Kind kind) {
   return (kind >= Kind::kReplicate && kind <= Kind::kDeals) || kind == Kind::kReplicateCommand ||
-         kind == Kind::kKeep;
+         kind == Kind::kKeep || kind == Kind::kRows;
+}
+
+std::size_t TableSpec::message_rows() const {
+  return kMaxPayloadBytes / record_bytes() / (most_rows > 0 ? 2 : 1);
 }
 
 std::string encode(const SpaceSpec& spec) {
@@ -151,6 +173,8 @@ std::string encode(const StoreRequest& request) {
   wire.mutable_numbers()->Assign(request.numbers.begin(), request.numbers.end());
   wire.set_loss(request.loss);
   wire.set_ends(request.ends);
+  wire.set_table(request.table);
+  wire.set_parts(request.parts);
   return wire.SerializeAsString();
 }
 
@@ -163,6 +187,8 @@ std::string encode(const StoreAnswer& answer) {
   wire.set_epoch(answer.epoch);
   wire.set_clock(answer.clock);
   wire.mutable_numbers()->Assign(answer.numbers.begin(), answer.numbers.end());
+  wire.set_rows(answer.rows);
+  wire.set_gone(answer.gone);
   return wire.SerializeAsString();
 }
 
@@ -203,7 +229,9 @@ StoreRequest decode_request(std::string_view bytes) {
           .sequence = wire.sequence(),
           .numbers = {wire.numbers().begin(), wire.numbers().end()},
           .loss = wire.loss(),
-          .ends = wire.ends()};
+          .ends = wire.ends(),
+          .table = wire.table(),
+          .parts = wire.parts()};
 }
 
 StoreAnswer decode_answer(std::string_view bytes) {
@@ -216,7 +244,9 @@ StoreAnswer decode_answer(std::string_view bytes) {
           .ticket = wire.ticket(),
           .epoch = wire.epoch(),
           .clock = wire.clock(),
-          .numbers = {wire.numbers().begin(), wire.numbers().end()}};
+          .numbers = {wire.numbers().begin(), wire.numbers().end()},
+          .rows = wire.rows(),
+          .gone = wire.gone()};
 }
 
 }  // namespace distbelief::comm

@@ -1,0 +1,293 @@
+#include "distbelief/server/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "distbelief/base/error.h"
+#include "distbelief/compute/row_values.h"
+#include "distbelief/server/space_requests.h"
+
+namespace distbelief::server {
+
+using comm::StoreAnswer;
+using comm::StoreRequest;
+
+namespace {
+
+constexpr std::size_t kAhead = 8;  // rows that are expected while one is updated
+constexpr int kDraws = 16;         // rows of which the oldest goes
+
+std::uint64_t draw_secret() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+std::uint64_t bit(int part) { return std::uint64_t{1} << part; }
+
+}  // namespace
+
+// Ids are copied: in shared memory the client could change them after they were looked at.
+struct Table::Push {
+  std::vector<std::uint64_t> ids;
+  const float* gradients = nullptr;
+  float lr = 0;
+  std::int64_t ticket = 0;
+};
+
+Table::Table(Options options, const Roles& roles)
+    : options_(std::move(options)),
+      record_(options_.spec.record_bytes()),
+      secret_(draw_secret()),
+      open_(options_.is_open) {
+  // Whoever is being given what there is has it: there is nothing.
+  for (int number = 0; number < kParts; ++number)
+    part(number).filled = roles.map.parts[std::size_t(number)].filling;
+}
+
+Table::~Table() = default;
+
+RowStore& Table::rows_of(Part& part) {
+  if (!part.rows) part.rows = std::make_unique<RowStore>(options_.spec.width, secret_);
+  return *part.rows;
+}
+
+void Table::require_primary(const Roles& roles, std::uint64_t parts) const {
+  for (std::uint64_t left = parts; left != 0; left &= left - 1)
+    if (const int number = std::countr_zero(left); !roles.is_primary(roles.map.parts[std::size_t(number)]))
+      throw Error(ErrorCode::kAborted,
+                  fmt::format("part {} of table {} of job {} is another server's by map {}", number,
+                              options_.spec.name, options_.job, roles.map.epoch));
+}
+
+void Table::require_open() const {
+  if (!open_)
+    throw Error(ErrorCode::kUnavailable, fmt::format("the rows of table {} of job {} are still to be brought",
+                                                     options_.spec.name, options_.job));
+}
+
+// As if all were new: before anything has changed.
+void Table::require_room(std::size_t rows) {
+  if ((rows_ + rows) * record_ > options_.most_bytes)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("table {} of job {} has {} rows of {} bytes here and may take {} bytes; bound it "
+                            "with most_rows, or use more servers",
+                            options_.spec.name, options_.job, rows_.load(), record_, options_.most_bytes));
+}
+
+Table::Push Table::checked(const StoreRequest& message, const Request& request) const {
+  const auto require = [&](bool is_good, const std::string& why) {
+    if (!is_good)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{} sent replica {}'s rows of table {} of job {}: {}", request.peer().name,
+                              message.replica, options_.spec.name, options_.job, why));
+  };
+  const std::size_t width = options_.spec.width;
+  const std::size_t row_bytes = sizeof(std::uint64_t) + width * sizeof(float);
+  const std::span<const std::byte> payload = request.payload();
+  const std::size_t rows = payload.size() / row_bytes;
+  require(payload.size() == rows * row_bytes && rows <= options_.spec.message_rows(),
+          fmt::format("{} bytes are not up to {} ids with {} numbers each", payload.size(),
+                      options_.spec.message_rows(), width));
+  require(message.ticket < options_.tickets,
+          fmt::format("ticket {} of {}", message.ticket, options_.tickets));
+  require(std::isfinite(float(message.lr)), "a learning rate that is no number");
+  Push push{.ids = std::vector<std::uint64_t>(rows), .lr = float(message.lr), .ticket = message.ticket};
+  std::memcpy(push.ids.data(), payload.data(), rows * sizeof(std::uint64_t));
+  push.gradients = reinterpret_cast<const float*>(payload.data() + rows * sizeof(std::uint64_t));
+  for (std::size_t i = 0; i < rows; ++i) {
+    const int part = compute::part_of_row(push.ids[i]);
+    require((message.parts & bit(part)) != 0, fmt::format("row {} is of no part that it names", push.ids[i]));
+    if (i > 0) {
+      const int before = compute::part_of_row(push.ids[i - 1]);
+      require(before < part || (before == part && push.ids[i - 1] < push.ids[i]),
+              fmt::format("row {} stands twice or out of order", push.ids[i]));
+    }
+    require(std::isfinite(compute::row_square(push.gradients + i * width, width)),
+            fmt::format("a number that is not finite, or too large, for row {} (ticket {}); lower train.lr",
+                        push.ids[i], message.ticket));
+  }
+  return push;
+}
+
+// Adds the backups of a part to all that get something, and gives those.
+Table::Parcels Table::parcels_for(Parcels& all, const Roles& roles, int number, const Part& part) {
+  Parcels found;
+  for (const auto& link : roles.backups(roles.map.parts[std::size_t(number)], part.filled)) {
+    auto at = std::ranges::find(all, link, &Parcel::link);
+    if (at == all.end()) at = all.insert(at, {link, std::make_shared<std::vector<std::byte>>()});
+    at->parts |= bit(number);
+    found.push_back(*at);
+  }
+  return found;
+}
+
+void Table::push(const StoreRequest& message, Request& request) {
+  const Push push = checked(message, request);
+  require_open();
+  require_room(options_.spec.most_rows > 0 ? 0 : push.ids.size());
+  Parcels parcels;
+  bool repeated = false;
+  std::shared_lock applying = work();
+  const std::shared_ptr<const Roles> now = options_.roles();
+  require_primary(*now, message.parts);
+  std::size_t begin = 0;
+  for (std::uint64_t left = message.parts; left != 0; left &= left - 1) {
+    const int number = std::countr_zero(left);
+    repeated |= !apply(push, *now, number, begin, parcels);
+    while (begin < push.ids.size() && compute::part_of_row(push.ids[begin]) == number) ++begin;
+  }
+  const auto kept = std::make_shared<Request>(std::move(request));
+  const auto done = [kept, repeated, epoch = now->map.epoch] {
+    answer(*kept, {.outcome = repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone,
+                   .epoch = epoch});
+  };
+  const StoreRequest about{.replica = message.replica, .ticket = message.ticket, .epoch = now->map.epoch};
+  if (!repeated) return hand_over(parcels, about, done);
+  hand_over(parcels, about, [] {});
+  applying.unlock();
+  wait_for_all();  // the first one may not have been on its way to the backups yet
+  wait_behind(parcels, done);
+}
+
+// false: the part has had this ticket.
+bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t begin, Parcels& all) {
+  std::size_t end = begin;
+  while (end < push.ids.size() && compute::part_of_row(push.ids[end]) == number) ++end;
+  Part& part = this->part(number);
+  const std::lock_guard lock(part.mutex);
+  const Parcels parcels = parcels_for(all, roles, number, part);
+  if (!part.tickets.insert(push.ticket)) {
+    for (Parcel& parcel : all) parcel.parts &= ~bit(number);  // that it is in goes with the rows alone
+    return false;
+  }
+  ++part.version;
+  if (begin == end) return true;
+  RowStore& rows = rows_of(part);
+  const std::size_t before = rows.rows();
+  for (std::size_t i = begin; i < std::min(begin + 2 * kAhead, end); ++i) rows.expect_entry(push.ids[i]);
+  for (std::size_t i = begin; i < std::min(begin + kAhead, end); ++i) rows.expect_row(push.ids[i]);
+  for (std::size_t i = begin; i < end; ++i) {
+    if (i + 2 * kAhead < end) rows.expect_entry(push.ids[i + 2 * kAhead]);
+    if (i + kAhead < end) rows.expect_row(push.ids[i + kAhead]);
+    update(push, part, i, parcels);
+  }
+  rows_ += rows.rows() - before;
+  return true;
+}
+
+void Table::update(const Push& push, Part& part, std::size_t row, const Parcels& parcels) {
+  const std::size_t width = options_.spec.width;
+  const float* const gradient = push.gradients + row * width;
+  if (!std::isfinite(compute::row_square(gradient, width))) return;  // changed since it was looked at
+  RowStore& rows = *part.rows;
+  RowStore::Head* head = options_.spec.most_rows > 0 ? rows.find(push.ids[row]) : nullptr;
+  if (head == nullptr) {
+    if (options_.spec.most_rows > 0) make_place(part, parcels);
+    head = &rows.find_or_add(push.ids[row]);
+  }
+  if (head->version == 0)
+    compute::first_values(options_.spec.seed, head->id, float(options_.spec.scale), RowStore::values(*head),
+                          width);
+  compute::update_row(RowStore::values(*head), head->accumulated, gradient, push.lr, width);
+  head->version = part.version;
+  const auto* const record = reinterpret_cast<const std::byte*>(head);
+  for (const Parcel& parcel : parcels)
+    parcel.records->insert(parcel.records->end(), record, record + record_);
+}
+
+// For one more row, of a table that has a bound.
+void Table::make_place(Part& part, const Parcels& parcels) {
+  if (part.rows->rows() < std::max<std::size_t>(1, options_.spec.most_rows / kParts)) return;
+  const std::uint64_t id = part.rows->oldest_of(kDraws, part.random);
+  part.rows->erase(id);
+  ++part.gone;
+  const RowStore::Head gone{.id = id, .accumulated = -1, .version = part.version};
+  for (const Parcel& parcel : parcels) {
+    const std::size_t at = parcel.records->size();
+    parcel.records->resize(at + record_);
+    std::memcpy(parcel.records->data() + at, &gone, sizeof gone);
+  }
+}
+
+// Numbers come in the order in which they were asked for. Rows that nobody has updated are not made for it.
+void Table::pull(const StoreRequest& message, Request& request) {
+  const std::size_t width = options_.spec.width;
+  const std::size_t rows = request.payload().size() / sizeof(std::uint64_t);
+  if (request.payload().size() != rows * sizeof(std::uint64_t) || rows > options_.spec.message_rows())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} asks for rows of table {} of job {}: {} bytes are not up to {} ids",
+                            message.replica, options_.spec.name, options_.job, request.payload().size(),
+                            options_.spec.message_rows()));
+  require_open();
+  std::vector<std::uint64_t> ids(rows);
+  std::memcpy(ids.data(), request.payload().data(), request.payload().size());
+  std::uint64_t touched = 0;
+  for (const std::uint64_t id : ids) touched |= bit(compute::part_of_row(id));
+  const std::shared_lock working = work();
+  const std::shared_ptr<const Roles> now = options_.roles();
+  require_primary(*now, touched);
+  float* const room = room_for(request, rows * width);
+  for (std::size_t i = 0; i < rows;) {
+    const int number = compute::part_of_row(ids[i]);
+    Part& part = this->part(number);
+    const std::lock_guard lock(part.mutex);
+    std::size_t end = i;
+    for (; end < rows && compute::part_of_row(ids[end]) == number; ++end)
+      if (part.rows && end < i + kAhead) part.rows->expect_row(ids[end]);
+    for (; i < end; ++i) {
+      if (part.rows && i + kAhead < end) part.rows->expect_row(ids[i + kAhead]);
+      const RowStore::Head* const head = part.rows ? part.rows->find(ids[i]) : nullptr;
+      if (head != nullptr)
+        std::memcpy(room + i * width, RowStore::values(*head), width * sizeof(float));
+      else
+        compute::first_values(options_.spec.seed, ids[i], float(options_.spec.scale), room + i * width,
+                              width);
+    }
+  }
+  answer(request, {.epoch = now->map.epoch});
+}
+
+void Table::list(const StoreRequest& message, Request& request) {
+  const std::shared_lock working = work();
+  const std::shared_ptr<const Roles> now = options_.roles();
+  if (message.slice >= kParts)
+    throw Error(ErrorCode::kBadInput, fmt::format("part {} of {}", message.slice, kParts));
+  require_primary(*now, bit(int(message.slice)));
+  if (!open_) return answer(request, {.outcome = StoreAnswer::Outcome::kWanted});
+  Part& part = this->part(int(message.slice));
+  const std::lock_guard lock(part.mutex);
+  StoreAnswer answered{.outcome = StoreAnswer::Outcome::kEnd, .gone = std::int64_t(part.gone)};
+  std::vector<std::byte> records;
+  if (part.rows) {
+    answered.rows = std::int64_t(part.rows->rows());
+    std::size_t place = std::size_t(message.base);
+    for (; place < part.rows->places() && records.size() + record_ <= request.room(); ++place) {
+      const RowStore::Head& head = part.rows->at(place);
+      const auto* const record = reinterpret_cast<const std::byte*>(&head);
+      if (head.version != 0) records.insert(records.end(), record, record + record_);
+    }
+    if (place < part.rows->places()) answered.outcome = StoreAnswer::Outcome::kDone;
+    answered.version = std::int64_t(place);
+  }
+  std::memcpy(request.reserve(records.size()).data(), records.data(), records.size());
+  answer(request, answered);
+}
+
+Table::Counts Table::counts() {
+  Counts all;
+  for (Part& part : parts_) {
+    const std::lock_guard lock(part.mutex);
+    all.gone += part.gone;
+    if (!part.rows) continue;
+    all.rows += part.rows->rows();
+    all.bytes += part.rows->bytes();
+  }
+  return all;
+}
+
+}  // namespace distbelief::server

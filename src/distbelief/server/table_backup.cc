@@ -1,0 +1,291 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+
+#include "distbelief/base/error.h"
+#include "distbelief/compute/row_values.h"
+#include "distbelief/server/space_requests.h"
+#include "distbelief/server/table.h"
+
+// A table between servers, and rows that come as they were in an earlier run.
+namespace distbelief::server {
+
+using comm::StoreRequest;
+using Kind = comm::StoreRequest::Kind;
+
+namespace {
+
+// What a message of rows says besides them: the ticket that they are of, for its parts; the tickets that its
+// parts have had; or that rows of an earlier run are all there.
+enum class About : std::int32_t { kUpdate = 0, kTickets = 1, kOpen = 2 };
+
+constexpr int kChunksUnderWay = 4;
+constexpr std::size_t kMostLeft = 1024;         // rows that went, before old ones are forgotten
+constexpr std::uint32_t kVersionsApart = 1000;  // messages that overtake each other are nearer
+
+RowStore::Head head_of(std::span<const std::byte> record) {
+  RowStore::Head head;
+  std::memcpy(&head, record.data(), sizeof head);
+  return head;
+}
+
+}  // namespace
+
+// `done` when all backups have all of it.
+void Table::hand_over(const Parcels& parcels, const StoreRequest& about, const std::function<void()>& done) {
+  if (parcels.empty()) return done();
+  const auto left = std::make_shared<std::atomic<std::size_t>>(parcels.size());
+  for (const Parcel& parcel : parcels) {
+    StoreRequest message = about;
+    message.kind = Kind::kRows;
+    message.job = options_.job;
+    message.table = options_.number;
+    message.parts = parcel.parts;
+    parcel.link->hand_over({.header = comm::encode(message),
+                            .payload = std::span<const std::byte>(*parcel.records),
+                            .owner = parcel.records,
+                            .done = [left, done] {
+                              if (--*left == 0) done();
+                            }});
+  }
+}
+
+// `done` when what these links have been given so far is there.
+void Table::wait_behind(const Parcels& parcels, const std::function<void()>& done) {
+  if (parcels.empty()) return done();
+  const auto left = std::make_shared<std::atomic<std::size_t>>(parcels.size());
+  for (const Parcel& parcel : parcels)
+    parcel.link->hand_over({.done = [left, done] {
+      if (--*left == 0) done();
+    }});
+}
+
+std::span<const std::byte> Table::checked_records(const Request& request) const {
+  const std::span<const std::byte> payload = request.payload();
+  const auto require = [&](bool is_good, const std::string& why) {
+    if (!is_good)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{} sent records of table {} of job {}: {}", request.peer().name,
+                              options_.spec.name, options_.job, why));
+  };
+  require(payload.size() % record_ == 0,
+          fmt::format("{} bytes, and a record has {}", payload.size(), record_));
+  for (std::size_t at = 0; at < payload.size(); at += record_) {
+    const RowStore::Head head = head_of(payload.subspan(at));
+    const auto* const values = reinterpret_cast<const float*>(payload.data() + at + sizeof head);
+    require(std::isfinite(head.accumulated) && head.version > 0,
+            fmt::format("row {} has no version", head.id));
+    require(std::isfinite(compute::row_square(values, options_.spec.width)),
+            fmt::format("row {} has a number that is not finite", head.id));
+  }
+  return payload;
+}
+
+// Nobody begins while someone waits here, or the wait might never end.
+std::shared_lock<std::shared_mutex> Table::work() {
+  const std::lock_guard turn(turn_);
+  return std::shared_lock(applying_);
+}
+
+void Table::wait_for_all() {
+  const std::lock_guard turn(turn_);
+  const std::unique_lock all(applying_);
+}
+
+void Table::follow(const Roles& roles) {
+  wait_for_all();
+  for (int number = 0; number < kParts; ++number) {
+    Part& part = this->part(number);
+    const ServerMap::Part& role = roles.map.parts[std::size_t(number)];
+    const std::lock_guard lock(part.mutex);
+    if (part.filled != role.filling) part.filled = kNobody;
+    if (roles.holds(role)) continue;
+    if (part.rows) rows_ -= part.rows->rows();
+    part.rows.reset();
+    part.tickets = {};
+    part.version = 0;
+    part.gone = 0;
+    part.left = {};
+  }
+}
+
+// Not so when the part has gone to another server since this was sent: who has it now has this too. A sender
+// that knows a newer map than this server is right.
+bool Table::is_held(const StoreRequest& message, int number) const {
+  const std::shared_ptr<const Roles> now = options_.roles();
+  const ServerMap::Part& role = now->map.parts[std::size_t(number)];
+  if (now->is_primary(role))
+    throw Error(ErrorCode::kAborted,
+                fmt::format("part {} of table {} of job {} is this server's own by map {}", number,
+                            options_.spec.name, options_.job, now->map.epoch));
+  return message.epoch > now->map.epoch || now->holds(role);
+}
+
+void Table::install(const StoreRequest& message, Request& request) {
+  const std::span<const std::byte> payload = checked_records(request);
+  const auto part_at = [&](std::size_t at) { return compute::part_of_row(head_of(payload.subspan(at)).id); };
+  std::uint64_t without = message.parts;  // rows, but with a ticket
+  for (std::size_t at = 0, end = 0; at < payload.size(); at = end) {
+    const int number = part_at(at);
+    while (end < payload.size() && part_at(end) == number) end += record_;
+    take_part(message, number, payload.subspan(at, end - at));
+    without &= ~(std::uint64_t{1} << number);
+  }
+  for (; without != 0; without &= without - 1) take_part(message, std::countr_zero(without), {});
+  if (About(message.piece) == About::kOpen) open_ = true;
+  answer(request, {});
+}
+
+// Rows and their ticket at once: who becomes the primary meanwhile has both, or neither.
+void Table::take_part(const StoreRequest& message, int number, std::span<const std::byte> records) {
+  Part& part = this->part(number);
+  const std::lock_guard lock(part.mutex);
+  if (!is_held(message, number)) return;
+  for (std::size_t at = 0; at < records.size(); at += record_)
+    take_record(part, records.subspan(at, record_));
+  if ((message.parts >> number & 1) != 0) note_tickets(message, part);
+}
+
+// The newest counts; of one push, which has one version, the last. A row that went may be heard of later than
+// an older update of it, but not by many messages.
+void Table::take_record(Part& part, std::span<const std::byte> record) {
+  const RowStore::Head head = head_of(record);
+  RowStore& rows = rows_of(part);
+  part.version = std::max(part.version, head.version);
+  const RowStore::Head* const found = rows.find(head.id);
+  const std::size_t before = rows.rows();
+  if (head.accumulated < 0) {
+    if (found != nullptr && found->version <= head.version) rows.erase(head.id);
+    ++part.gone;
+    part.left[head.id] = head.version;
+    if (part.left.size() > kMostLeft)
+      std::erase_if(part.left, [&](const auto& each) { return each.second + kVersionsApart < part.version; });
+  } else if (found == nullptr || found->version < head.version) {
+    const auto left = part.left.find(head.id);
+    if (left == part.left.end() || left->second <= head.version)
+      std::memcpy(static_cast<void*>(&rows.find_or_add(head.id)), record.data(), record_);
+  }
+  rows_ += rows.rows() - before;
+}
+
+void Table::note_tickets(const StoreRequest& message, Part& part) {
+  if (About(message.piece) == About::kUpdate) part.tickets.insert(message.ticket);
+  if (About(message.piece) != About::kTickets) return;
+  TicketSet both;
+  both.assign(std::max(message.below, part.tickets.below()), message.done);
+  for (const std::int64_t ticket : part.tickets.above()) both.insert(ticket);
+  part.tickets = both;
+  part.gone += std::size_t(std::max<std::int64_t>(0, message.version));
+}
+
+// Records of an earlier run take the place of what is there; with none, that was all of them.
+void Table::load(const StoreRequest& message, Request& request) {
+  const std::span<const std::byte> payload = checked_records(request);
+  const std::shared_lock working = work();
+  const std::shared_ptr<const Roles> now = options_.roles();
+  std::uint64_t touched = message.parts;
+  for (std::size_t at = 0; at < payload.size(); at += record_)
+    touched |= std::uint64_t{1} << compute::part_of_row(head_of(payload.subspan(at)).id);
+  require_primary(*now, touched);
+  require_room(payload.size() / record_);
+  if (open_ && !payload.empty())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("table {} of job {} is in use: rows of an earlier run come first",
+                            options_.spec.name, options_.job));
+  Parcels parcels;
+  for (std::size_t at = 0; at < payload.size(); at += record_) {
+    const RowStore::Head head = head_of(payload.subspan(at));
+    const int number = compute::part_of_row(head.id);
+    Part& part = this->part(number);
+    const std::lock_guard lock(part.mutex);
+    if (part.version == 0) part.version = 1;
+    RowStore& rows = rows_of(part);
+    rows_ += rows.find(head.id) == nullptr ? 1 : 0;
+    RowStore::Head& mine = rows.find_or_add(head.id);
+    std::memcpy(static_cast<void*>(&mine), payload.data() + at, record_);
+    mine.version = part.version;
+    const auto* const record = reinterpret_cast<const std::byte*>(&mine);
+    for (const Parcel& parcel : parcels_for(parcels, *now, number, part))
+      parcel.records->insert(parcel.records->end(), record, record + record_);
+  }
+  const bool opens = payload.empty();
+  if (opens) {
+    open_ = true;
+    for (int number = 0; number < kParts; ++number)
+      if (touched >> number & 1) {
+        const std::lock_guard lock(part(number).mutex);
+        parcels_for(parcels, *now, number, part(number));
+      }
+  }
+  for (Parcel& parcel : parcels) parcel.parts = 0;  // no ticket of theirs
+  const auto kept = std::make_shared<Request>(std::move(request));
+  hand_over(parcels, {.epoch = now->map.epoch, .piece = std::int32_t(opens ? About::kOpen : About::kUpdate)},
+            [kept] { answer(*kept, {}); });
+}
+
+void Table::fill(int newcomer) {
+  for (int number = 0; number < kParts; ++number) stream(number, newcomer);
+}
+
+// From the first moment on the newcomer hears of every update, and then gets what there is, piece by piece:
+// what is newer counts.
+void Table::stream(int number, int newcomer) {
+  Part& part = this->part(number);
+  StoreRequest tickets{.piece = std::int32_t(About::kTickets)};
+  std::shared_ptr<BackupLink> link;
+  std::size_t places = 0;
+  {
+    const std::lock_guard lock(part.mutex);
+    const std::shared_ptr<const Roles> now = options_.roles();
+    const ServerMap::Part& role = now->map.parts[std::size_t(number)];
+    if (!now->is_primary(role) || role.filling != newcomer || part.filled == newcomer) return;
+    if (!now->links.contains(newcomer)) return;
+    link = now->links.at(newcomer);
+    part.filled = newcomer;
+    tickets.epoch = now->map.epoch;
+    tickets.version = std::int64_t(part.gone);
+    tickets.below = part.tickets.below();
+    tickets.done = part.tickets.above();
+    places = part.rows ? part.rows->places() : 0;
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  int under_way = 0;
+  const auto send = [&](const StoreRequest& about, std::shared_ptr<std::vector<std::byte>> records,
+                        std::uint64_t parts) {
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return under_way < kChunksUnderWay; });
+      ++under_way;
+    }
+    hand_over({{link, std::move(records), parts}}, about, [&] {
+      const std::lock_guard lock(mutex);
+      --under_way;
+      changed.notify_all();
+    });
+  };
+  const auto none = std::make_shared<std::vector<std::byte>>();
+  send(tickets, none, std::uint64_t{1} << number);
+  if (open_) send({.epoch = tickets.epoch, .piece = std::int32_t(About::kOpen)}, none, 0);
+  for (std::size_t place = 0; place < places;) {
+    auto records = std::make_shared<std::vector<std::byte>>();
+    {
+      const std::lock_guard lock(part.mutex);  // the part may go to another server meanwhile
+      places = std::min(places, part.rows ? part.rows->places() : 0);
+      for (; place < places && records->size() + record_ <= comm::kMaxPayloadBytes; ++place) {
+        const RowStore::Head& head = part.rows->at(place);
+        const auto* const record = reinterpret_cast<const std::byte*>(&head);
+        if (head.version != 0) records->insert(records->end(), record, record + record_);
+      }
+    }
+    send({.epoch = tickets.epoch}, records, 0);
+  }
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return under_way == 0; });
+}
+
+}  // namespace distbelief::server

@@ -1,0 +1,432 @@
+#include "distbelief/server/table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "distbelief/base/error.h"
+#include "distbelief/compute/row_values.h"
+#include "distbelief/server/client_connection.h"
+#include "distbelief/server/test_servers.h"
+
+namespace distbelief::server {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = comm::StoreRequest::Kind;
+
+constexpr std::size_t kWidth = 5;
+
+class TableTest : public ServiceTest {
+ protected:
+  static comm::SpaceSpec with_tables(std::uint64_t most_rows = 0) {
+    comm::SpaceSpec with = spec("async");
+    with.elements = 2048;
+    with.parameters = {{.begin = 0, .count = 2048}};
+    with.tickets = 1000;
+    with.tables = {{.name = "words", .width = kWidth, .seed = 3, .scale = 0.1, .most_rows = most_rows},
+                   {.name = "wide", .width = 64, .seed = 4}};
+    return with;
+  }
+  static std::vector<std::uint64_t> some_ids(std::uint64_t first, std::size_t count) {
+    std::vector<std::uint64_t> ids(count);
+    for (std::size_t i = 0; i < count; ++i) ids[i] = compute::mix(first + i);
+    return ids;
+  }
+  // What rows should be: the same updates, one row at a time.
+  struct Row {
+    std::vector<float> values = std::vector<float>(kWidth);
+    float accumulated = 0;
+  };
+  void expect_update(const std::vector<std::uint64_t>& ids, const std::vector<float>& gradients, float lr) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const bool is_new = !rows_.contains(ids[i]);
+      Row& row = rows_[ids[i]];
+      if (is_new) compute::first_values(3, ids[i], 0.1F, row.values.data(), kWidth);
+      compute::update_row(row.values.data(), row.accumulated, gradients.data() + i * kWidth, lr, kWidth);
+    }
+  }
+  void push_some(Client& client, std::int64_t ticket, std::uint64_t first, std::size_t count) {
+    const std::vector<std::uint64_t> ids = some_ids(first, count);
+    std::vector<float> gradients(ids.size() * kWidth);
+    for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = 0.01F * float(i % 7) - 0.02F;
+    client.push_rows(0, ticket, 0.1, ids, gradients);
+    expect_update(ids, gradients, 0.1F);
+  }
+  void check_all(Client& client) {
+    std::vector<std::uint64_t> ids;
+    for (const auto& [id, row] : rows_) ids.push_back(id);
+    std::vector<float> values(ids.size() * kWidth);
+    client.pull_rows(0, ids, values);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ASSERT_TRUE(std::equal(rows_[ids[i]].values.begin(), rows_[ids[i]].values.end(), &values[i * kWidth]))
+          << i << " of " << ids.size();
+  }
+  std::map<std::uint64_t, Row> rows_;
+};
+
+TEST_F(TableTest, RowsAreUpdatedWhereverTheyAre) {
+  for (const bool shares_memory : {true, false}) {
+    TearDown();
+    SetUp();
+    addresses_.clear();
+    rows_.clear();
+    serve(3);
+    Client client = join(0, with_tables(), 1, shares_memory);
+    for (int i = 0; i < 5; ++i) push_some(client, i, std::uint64_t(100 * i), 300);
+    check_all(client);
+    const std::vector<std::uint64_t> untouched = some_ids(1'000'000, 2);
+    std::vector<float> values(2 * kWidth), wanted(kWidth);
+    client.pull_rows(0, untouched, values);
+    compute::first_values(3, untouched[1], 0.1F, wanted.data(), kWidth);
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), values.begin() + kWidth));
+    EXPECT_EQ(client.list_rows(0, {}).rows, 700) << "a row that was only read is not made";
+    EXPECT_EQ(client.list_rows(1, {}).rows, 0);
+  }
+}
+
+// More rows than one message takes.
+TEST_F(TableTest, ALargePushIsCutIntoMessages) {
+  serve(2);
+  Client client = join(0, with_tables());
+  push_some(client, 0, 0, 100'000);
+  push_some(client, 1, 50'000, 100'000);
+  check_all(client);
+  EXPECT_EQ(client.list_rows(0, {}).rows, 150'000);
+}
+
+TEST_F(TableTest, ATicketCountsOnceInEveryPart) {
+  serve(2);
+  Client client = join(0, with_tables());
+  push_some(client, 4, 0, 500);
+  const std::vector<std::uint64_t> ids = some_ids(0, 500);
+  const std::vector<float> gradients(ids.size() * kWidth, 1.0F);
+  client.push_rows(0, 4, 0.1, ids, gradients);
+  Client other = join(1, with_tables());
+  other.push_rows(0, 4, 0.1, ids, gradients);
+  check_all(other);
+}
+
+TEST_F(TableTest, ALostServerLosesNoRowAndANewOneIsFilled) {
+  serve(2);
+  Client client = join(0, with_tables());
+  std::int64_t ticket = 0;
+  const auto some_steps = [&] {
+    for (int i = 0; i < 4; ++i, ++ticket) push_some(client, ticket, std::uint64_t(700 * ticket), 2000);
+  };
+  some_steps();
+  lose_server(0);
+  some_steps();
+  check_all(client);
+  add_server();
+  publish(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}));
+  follow_plan({}, some_steps);
+  some_steps();
+  lose_server(1);
+  check_all(client);
+  const std::vector<std::uint64_t> ids = some_ids(0, 2000);
+  client.push_rows(0, 0, 0.1, ids, std::vector<float>(ids.size() * kWidth, 1.0F));
+  check_all(client);  // the newcomer knows the tickets of before it came
+  some_steps();
+  check_all(client);
+}
+
+// Two replicas push at once while parts move: whatever was answered is there, once.
+TEST_F(TableTest, ServersComeAndGoWhileRowsArePushed) {
+  serve(1);
+  Client client = join(0, with_tables());
+  Client other = join(1, with_tables());
+  std::int64_t ticket = 0, far = 500;
+  const auto far_steps = [&](std::atomic<bool>& ends) {  // rows of its own, of the same parts
+    const std::vector<std::uint64_t> ids = some_ids(10'000'000, 700);
+    std::vector<float> gradients(ids.size() * kWidth, 0.01F);
+    do other.push_rows(0, far++, 0.1, ids, gradients);
+    while (!ends && far < 900);
+  };
+  const auto some_steps = [&] {
+    std::atomic<bool> ends{false};
+    std::thread beside([&] { far_steps(ends); });
+    for (int i = 0; i < 3; ++i, ++ticket) push_some(client, ticket, std::uint64_t(300 * ticket), 1500);
+    ends = true;
+    beside.join();
+    check_all(client);
+  };
+  some_steps();
+  for (int id = 1; id <= 2; ++id) {
+    add_server();
+    publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
+    follow_plan({}, some_steps);
+    some_steps();
+  }
+  EXPECT_EQ(std::ranges::count(map_.parts, 2, &ServerMap::Part::primary), 21);
+  follow_plan({0}, some_steps);
+  EXPECT_FALSE(map_.has(0));
+  exchanges_[0].reset();
+  services_[0].reset();
+  some_steps();
+  const std::int64_t rows = client.list_rows(0, {}).rows;
+  lose_server(1);
+  check_all(client);
+  EXPECT_EQ(client.list_rows(0, {}).rows, rows);
+  // Tickets have moved too.
+  for (std::int64_t old = 0; old < ticket; ++old) {
+    const std::vector<std::uint64_t> ids = some_ids(std::uint64_t(300 * old), 1500);
+    client.push_rows(0, old, 0.1, ids, std::vector<float>(ids.size() * kWidth, 1.0F));
+  }
+  some_steps();
+  const std::vector<std::uint64_t> ids = some_ids(10'000'000, 700);
+  const std::vector<float> gradients(ids.size() * kWidth, 0.01F);
+  for (std::int64_t done = 500; done < far; ++done) expect_update(ids, gradients, 0.1F);
+  check_all(client);
+}
+
+// 2 MiB for rows of 40 bytes, 52,428 of them: what others have now makes room.
+TEST_F(TableTest, AServerForgetsTheRowsThatItHandedOver) {
+  serve(1, 2 << 20);
+  Client client = join(0, with_tables());
+  push_some(client, 0, 0, 40'000);
+  for (int id = 1; id <= 2; ++id) {
+    add_server(2 << 20);
+    publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
+    follow_plan({}, [] {});
+  }
+  for (int i = 1; i <= 3; ++i) push_some(client, i, std::uint64_t(100'000 * i), 10'000);
+  check_all(client);
+  EXPECT_EQ(client.list_rows(0, {}).rows, 70'000);
+}
+
+// The supervisor hears of a lost newcomer while rows are on their way to it.
+TEST_F(TableTest, ANewcomerThatIsLostWhileItIsFilledHoldsNobodyUp) {
+  serve(1);
+  Client client = join(0, with_tables());
+  push_some(client, 0, 0, 200'000);
+  for (int id = 1; id <= 3; ++id) {
+    add_server();
+    publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
+    const auto step = next_step(map_, {});
+    ASSERT_TRUE(step);
+    publish(step->map);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 * id));
+    lose_server(id);
+    push_some(client, id, std::uint64_t(50'000 * id), 20'000);
+  }
+  check_all(client);
+}
+
+// Rows of an earlier run are there before anybody gets one.
+TEST_F(TableTest, RowsAreListedAndLoadedAgain) {
+  std::vector<std::byte> records;
+  {
+    serve(2);
+    Client client = join(0, with_tables());
+    for (int i = 0; i < 3; ++i) push_some(client, i, std::uint64_t(1000 * i), 30'000);
+    const Client::TableCounts counts = client.list_rows(
+        0, [&](std::span<const std::byte> some) { records.insert(records.end(), some.begin(), some.end()); });
+    EXPECT_EQ(counts.rows, 32'000);
+    EXPECT_EQ(records.size(), 32'000 * with_tables().tables[0].record_bytes());
+  }
+  TearDown();
+  SetUp();
+  addresses_.clear();
+  serve(2);
+  comm::SpaceSpec again = with_tables();
+  again.loads_rows = true;
+  Client client = join(0, again);
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    Client second = join(1, again);
+    std::vector<float> values(kWidth);
+    second.pull_rows(0, std::vector<std::uint64_t>{compute::mix(0)}, values);
+    EXPECT_EQ(values, rows_[compute::mix(0)].values);
+    done = true;
+  });
+  client.load_rows(0, records);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(done) << "not before all are there";
+  client.open_rows(0);
+  client.open_rows(1);
+  other.join();
+  EXPECT_TRUE(done);
+  EXPECT_THROW(client.load_rows(0, records), Error) << "the table is in use";
+  push_some(client, 3, 0, 30'000);
+  lose_server(0);
+  check_all(client);
+}
+
+TEST_F(TableTest, ABoundIsKeptAndSaysWhatWent) {
+  serve(2);
+  Client client = join(0, with_tables(640));
+  for (int i = 0; i < 20; ++i) push_some(client, i, std::uint64_t(100 * i), 100);
+  const Client::TableCounts counts = client.list_rows(0, {});
+  EXPECT_LE(counts.rows, 640);
+  EXPECT_GE(counts.rows, 600);
+  EXPECT_EQ(counts.rows + counts.gone, 2000);
+  // The newest are there, the oldest are as if they had never been.
+  const std::vector<std::uint64_t> newest = some_ids(1990, 10), oldest = some_ids(0, 10);
+  std::vector<float> values(10 * kWidth), first(kWidth);
+  client.pull_rows(0, newest, values);
+  int kept = 0, forgotten = 0;
+  for (std::size_t i = 0; i < 10; ++i)
+    kept += std::equal(rows_[newest[i]].values.begin(), rows_[newest[i]].values.end(), &values[i * kWidth]);
+  EXPECT_GE(kept, 9);
+  client.pull_rows(0, oldest, values);
+  for (std::size_t i = 0; i < 10; ++i) {
+    compute::first_values(3, oldest[i], 0.1F, first.data(), kWidth);
+    forgotten += std::equal(first.begin(), first.end(), &values[i * kWidth]);
+  }
+  EXPECT_GE(forgotten, 9);
+  // The backup has let go of the same rows, and so has who comes.
+  lose_server(0);
+  EXPECT_EQ(client.list_rows(0, {}).rows, counts.rows);
+  add_server();
+  publish(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}));
+  follow_plan({1}, [] {});
+  EXPECT_FALSE(map_.has(1));
+  EXPECT_EQ(client.list_rows(0, {}).rows, counts.rows);
+  EXPECT_EQ(client.list_rows(0, {}).gone, counts.gone);
+}
+
+TEST_F(TableTest, AJobBeyondItsQuotaGetsNoMoreRows) {
+  serve(1, 2 << 20);
+  Client client = join(0, with_tables());
+  push_some(client, 0, 0, 1000);
+  try {
+    const std::vector<std::uint64_t> ids = some_ids(0, 64'000);
+    for (std::int64_t ticket = 1; ticket < 10; ++ticket)
+      client.push_rows(0, ticket, 0.1, some_ids(std::uint64_t(64'000 * ticket), 64'000),
+                       std::vector<float>(64'000 * kWidth));
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("most_rows"), std::string::npos) << error.message();
+  }
+}
+
+// What a client of ours would not send: bytes as they come.
+class HostileRowsTest : public TableTest {
+ protected:
+  void SetUp() override {
+    TableTest::SetUp();
+    serve(1);
+    Client client = join(0, with_tables());
+    push_some(client, 0, 0, 50);
+    exchange_ = std::make_unique<comm::ExchangeClient>(
+        comm::ExchangeClient::Options{.address = addresses_[0], .name = "mallory"});
+    const std::string spec = comm::encode(with_tables());
+    space_ = comm::decode_answer(exchange_
+                                     ->send(comm::encode(comm::StoreRequest{.kind = Kind::kOpen}),
+                                            std::as_bytes(std::span(spec)), {})
+                                     .wait(20s)
+                                     .header)
+                 .space;
+  }
+  void TearDown() override {
+    exchange_.reset();
+    TableTest::TearDown();
+  }
+  static std::vector<std::byte> payload(const std::vector<std::uint64_t>& ids,
+                                        const std::vector<float>& values) {
+    std::vector<std::byte> bytes(ids.size() * 8 + values.size() * 4);
+    std::memcpy(bytes.data(), ids.data(), ids.size() * 8);
+    std::memcpy(bytes.data() + ids.size() * 8, values.data(), values.size() * 4);
+    return bytes;
+  }
+  std::string refusal(comm::StoreRequest message, const std::vector<std::byte>& bytes) {
+    message.space = space_;
+    try {
+      exchange_->send(comm::encode(message), bytes, {}).wait(20s);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kBadInput);
+      return error.message();
+    }
+    return "";
+  }
+  // Two rows of one part, in order.
+  static std::vector<std::uint64_t> two_of_a_part() {
+    std::uint64_t second = 1;
+    while (compute::part_of_row(second) != compute::part_of_row(0)) ++second;
+    return {0, second};
+  }
+  std::unique_ptr<comm::ExchangeClient> exchange_;
+  std::uint64_t space_ = 0;
+};
+
+TEST_F(HostileRowsTest, WhatIsWrongIsRefusedAndChangesNothing) {
+  const std::vector<std::uint64_t> ids = two_of_a_part();
+  const std::uint64_t parts = std::uint64_t{1} << compute::part_of_row(0);
+  const comm::StoreRequest good{
+      .kind = Kind::kPushRows, .replica = 9, .ticket = 5, .lr = 0.1, .table = 0, .parts = parts};
+  const std::vector<float> ones(2 * kWidth, 1.0F);
+  std::vector<float> bad = ones;
+  comm::StoreRequest message = good;
+  message.table = 2;
+  EXPECT_NE(refusal(message, payload(ids, ones)), "") << "a table that there is not";
+  message.table = -1;
+  EXPECT_NE(refusal(message, payload(ids, ones)), "");
+  message = good;
+  message.ticket = 1000;
+  EXPECT_NE(refusal(message, payload(ids, ones)), "") << "a ticket that there is not";
+  message = good;
+  message.lr = 1e300;
+  EXPECT_NE(refusal(message, payload(ids, ones)), "");
+  message = good;
+  message.parts = ~parts;
+  EXPECT_NE(refusal(message, payload(ids, ones)), "") << "rows of parts that it does not name";
+  EXPECT_NE(refusal(good, payload({ids[1], ids[0]}, ones)), "") << "out of order";
+  EXPECT_NE(refusal(good, payload({ids[0], ids[0]}, ones)), "") << "the same row twice";
+  EXPECT_NE(refusal(good, payload(ids, std::vector<float>(2 * kWidth + 1))), "") << "another shape";
+  for (const float number :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    bad[2 * kWidth - 1] = number;
+    const std::string why = refusal(good, payload(ids, bad));
+    EXPECT_NE(why.find("mallory"), std::string::npos) << why;
+    EXPECT_NE(why.find("replica 9"), std::string::npos) << why;
+  }
+  message = good;
+  message.kind = Kind::kPullRows;
+  EXPECT_NE(refusal(message, std::vector<std::byte>(9)), "") << "half an id";
+  message.kind = Kind::kListRows;
+  message.slice = 64;
+  EXPECT_NE(refusal(message, {}), "");
+  message = good;
+  message.kind = Kind::kRows;
+  EXPECT_NE(refusal(message, {}), "") << "what servers say to each other";
+  message.kind = Kind::kLoadRows;
+  EXPECT_NE(refusal(message, std::vector<std::byte>(with_tables().tables[0].record_bytes())), "")
+      << "a table in use is not loaded";
+
+  Client client = join(1, with_tables());
+  check_all(client);
+  EXPECT_EQ(client.list_rows(0, {}).rows, 50);
+  EXPECT_EQ(refusal(good, payload(ids, ones)), "") << "and the ticket is still to be had";
+  EXPECT_EQ(client.list_rows(0, {}).rows, 52);
+}
+
+TEST_F(HostileRowsTest, TablesThatNoServerCouldKeepAreRefused) {
+  const auto is_refused = [&](const comm::TableSpec& table, const char* mode) {
+    comm::SpaceSpec other = with_tables();
+    other.job = "other";
+    other.mode = mode;
+    other.tables = {table};
+    try {
+      join(0, other);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::kBadInput;
+    }
+    return false;
+  };
+  EXPECT_TRUE(is_refused({.name = "a", .width = 0}, "async"));
+  EXPECT_TRUE(is_refused({.name = "a", .width = 1 << 20}, "async"));
+  EXPECT_TRUE(is_refused({.name = "a", .width = 4, .scale = -1}, "async"));
+  EXPECT_TRUE(is_refused({.name = "a", .width = 4, .scale = std::nan("")}, "async"));
+  EXPECT_TRUE(is_refused({.name = "a", .width = 4}, "sync"));
+  EXPECT_FALSE(is_refused({.name = "a", .width = 4}, "bounded"));
+}
+
+}  // namespace
+}  // namespace distbelief::server

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "distbelief/server/client.h"
+#include "distbelief/train/row_source.h"
+
+namespace distbelief::train {
+
+// Rows of tables on parameter servers. A step is a ticket. Used by the training thread.
+class ServedRows final : public RowLink {
+ public:
+  // The client outlives it. Until then all rows are zeros, and nothing is pushed.
+  void connect(server::Client& client, std::vector<comm::TableSpec> tables);
+
+  void pull(int table, std::span<const std::uint64_t> ids, std::span<float> values) override;
+  void push(int table, std::int64_t step, double lr, std::span<const std::uint64_t> ids,
+            std::span<const float> gradients) override;
+  Counts list(int table, const std::function<void(std::span<const std::byte>)>& each) override;
+  void load(int table, std::span<const std::byte> records) override;
+  void open(int table) override;
+
+ private:
+  server::Client* client_ = nullptr;
+  std::vector<comm::TableSpec> tables_;
+};
+
+}  // namespace distbelief::train
