@@ -332,7 +332,8 @@ class StandingTest(ServersTest):
         return child
 
     def test_two_runs_at_once_have_the_bits_of_each_alone_and_a_third_waits_for_room(self):
-        # A slice of this job is 1 MiB, with the two arrays of adamw and what sync keeps: 5 MiB on each server.
+        # A slice of this job is 1 MiB, with the two arrays of adamw and what sync keeps: 5 MiB on each server, and the
+        # values of its lanes.
         jobs = {"one": {**JOB, "train.epochs": 100, "train.validate_every": 0},
                 "two": {**JOB, "train.seed": 7, "train.epochs": 100, "train.validate_every": 0}}
         expected = {name: self.train(f"{name}-alone", job, "--workers", 1) for name, job in jobs.items()}
@@ -343,7 +344,7 @@ class StandingTest(ServersTest):
         third = self.start_beside("three", {**ENDLESS, **served, "train.optimizer": "adamw"}, "--workers", 1)
         self.assertEqual(third.wait(60), 2)
         self.assertRegex((self.scratch / "three.err").read_text(),
-                         r"wants 5242880 bytes on this server, which has 2 jobs with 10485760 bytes and takes 64 jobs, "
+                         r"wants 5243048 bytes on this server, which has 2 jobs with 10486096 bytes and takes 64 jobs, "
                          r"\d+ bytes each, 12582912 in all")
         for name, run in runs.items():
             self.assertEqual(run.wait(90), 0, (self.scratch / f"{name}.err").read_text())
