@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
@@ -29,10 +30,14 @@ int check(const CheckFlags& flags) {
   check_named(job);
   const int workers = int(job.config.parallel.workers);
   train::resolve_for_workers(job.config, workers);
-  train::require_mesh(job.config, workers);
+  // With parameter servers each replica is a world of its own.
+  const bool are_apart = has_servers(job.config.parallel);
+  const int in_a_world = are_apart ? int(workers_per_replica(job.config.parallel)) : workers;
+  train::require_mesh(job.config, in_a_world);
   const train::PreparedJob prepared = prepare_placed(job);
   const auto parameters = train::outline_of(prepared).parameters;
-  const std::size_t shared = train::shared_memory_needed(prepared, {workers});
+  const std::size_t shared =
+      (are_apart ? std::size_t(workers) : 1) * train::shared_memory_needed(prepared, {in_a_world});
   comm::require_shared_memory(shared, fmt::format("{} with {} workers", job.config.model.name, workers));
   train::require_state_room(prepared);
   std::int64_t count = 0;
@@ -55,12 +60,12 @@ int check(const CheckFlags& flags) {
       "  model          {} with {} trainable parameters\n"
       "  data           {}: {} to train on, {} to test on\n"
       "  steps          {} per epoch, {} in all, batches of {}\n"
-      "  workers        {} with {} lanes, {} thread{} each\n"
+      "  {:<14} {} with {} lanes, {} thread{} each\n"
       "  shared memory  {:.1f} MB per host, if all workers are on one\n",
       job.config.model.name, count, job.config.data.name, prepared.data.train->size(),
       prepared.data.test->size(), prepared.steps_per_epoch(), prepared.total_steps(),
-      job.config.train.batch_size, workers, job.config.parallel.lanes, job.config.parallel.threads,
-      job.config.parallel.threads == 1 ? "" : "s", double(shared) / 1e6);
+      job.config.train.batch_size, are_apart ? "replicas" : "workers", workers, job.config.parallel.lanes,
+      job.config.parallel.threads, job.config.parallel.threads == 1 ? "" : "s", double(shared) / 1e6);
   return 0;
 }
 
