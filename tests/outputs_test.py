@@ -105,7 +105,8 @@ class JsonTest(OutputsTest):
         examples = program.SOURCE / "examples" / "data"
         self.command(examples / "draw_shapes", "shapes")
         images = {"data.name": "synthetic", "data.height": 28, "data.width": 28}  # in place of files that may be elsewhere
-        own = {"csv_mlp.toml": {"data.path": str(examples / "risk.csv")}}
+        text = {"data.path": "/usr/share/common-licenses/GPL-3"}
+        own = {"csv_mlp.toml": {"data.path": str(examples / "risk.csv")}, "shakespeare_gpt.toml": text, "words.toml": text}
         for job in jobs:
             if job.name == "torchscript.toml":
                 continue  # its network comes from Python: use_test.py
