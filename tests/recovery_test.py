@@ -312,8 +312,13 @@ class LostSupervisorTest(RecoveryTest):
 class ControlTest(RecoveryTest):
     def test_a_change_that_is_taken_back_leaves_no_workers_waiting(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        before = set(self.processes())
         self.control("scale", "run", 4)
-        self.wait_until(lambda: self.status("run")["standby"] != "none", "the next workers were started")
+        # One of them stops, so that they are not ready before the change is taken back, however long commands take.
+        self.wait_until(lambda: set(self.workers().values()) - before, "the next workers were started")
+        for pid in set(self.workers().values()) - before:
+            os.kill(pid, signal.SIGSTOP)
+        self.assertNotEqual(self.status("run")["standby"], "none")
         self.control("scale", "run", 2)
         self.wait_until(lambda: self.status("run")["standby"] == "none", "they are gone again", 20)
         self.control("stop", "run")
