@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/host/huge_file.h"
 
 namespace distbelief::comm {
 namespace {
@@ -25,19 +26,13 @@ using Name = std::array<char, kNameBytes>;
   throw Error(ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(error)));
 }
 
-std::byte* map_shared(int file, std::size_t bytes) {
-  void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes", bytes), errno);
-  return static_cast<std::byte*>(place);
-}
-
 std::byte* map(int file, std::size_t bytes) {
-  void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const int flags = file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
   const int error = errno;
-  if (place == MAP_FAILED) close(file);
+  if (place == MAP_FAILED && file >= 0) close(file);
   if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes of shared memory", bytes), error);
-  madvise(place, bytes,
-          MADV_HUGEPAGE);  // a hint: refused where the system does not have them for shared memory
+  madvise(place, bytes, MADV_HUGEPAGE);  // a hint: refused where the system does not have them for this
   return static_cast<std::byte*>(place);
 }
 
@@ -70,12 +65,62 @@ int create_unnamed(const std::string& folder, std::size_t bytes) {
   fail(fmt::format("parallel.state_dir {}: no room for {} bytes of optimizer state", folder, bytes), error);
 }
 
+// Two pages, or the rounding would cost more than it gains.
+bool wants_huge_pages(std::size_t bytes) { return bytes >= 2 * kHugePage; }
+
+Name name_of(int file) {
+  Name name{};
+  fmt::format_to_n(name.data(), kNameBytes - 1, "/proc/{}/fd/{}", getpid(), file);
+  return name;
+}
+
+// Every process's descriptor of one file in huge pages; -1 for all when one of them cannot have it.
+int open_huge_together(Communicator& host, std::size_t bytes) {
+  Name name{};
+  const int first = host.rank() == 0 ? open_huge_file(bytes) : -1;
+  if (first >= 0) name = name_of(first);
+  host.broadcast(view(reinterpret_cast<std::byte*>(name.data()), name.size()), 0);
+  if (name[0] == '\0') return -1;
+  const int file = host.rank() == 0 ? first : open(name.data(), O_RDWR | O_CLOEXEC);
+  std::int64_t having = file >= 0 ? 1 : 0;
+  host.allreduce(view(&having, 1), ReduceOp::kSum);
+  if (having == host.size()) return file;
+  if (file >= 0) close(file);
+  return -1;
+}
+
 // Whether the first process succeeded, known to all before anyone goes on: nobody waits for a name
 // that never comes.
 struct Invitation {
   Name name{};
   char failure[256] = {};
 };
+
+// The others open the first one's by its name in /dev/shm, which then goes.
+int open_named_together(Communicator& host, std::size_t bytes) {
+  Invitation invitation;
+  int file = -1;
+  if (host.rank() == 0) {
+    try {
+      require_shared_memory(bytes, "this job");
+      invitation.name = create_named(bytes, file);
+    } catch (const Error& error) {
+      std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
+    }
+  }
+  host.broadcast(view(reinterpret_cast<std::byte*>(&invitation), sizeof(invitation)), 0);
+  if (invitation.failure[0] != '\0') throw Error(ErrorCode::kUnavailable, invitation.failure);
+  if (host.rank() != 0) file = shm_open(invitation.name.data(), O_RDWR | O_CLOEXEC, 0);
+  const int open_error = errno;
+  host.barrier();
+  if (host.rank() == 0) shm_unlink(invitation.name.data());
+  if (file < 0)
+    fail(fmt::format(
+             "cannot open the host's shared memory {}; do all workers of this host see the same /dev/shm?",
+             invitation.name.data()),
+         open_error);
+  return file;
+}
 
 }  // namespace
 
@@ -103,32 +148,9 @@ void require_shared_memory(std::size_t bytes, const std::string& purpose) {
 
 SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes) {
   if (host.size() == 1) return map_private(bytes);
-  Invitation invitation;
-  int file = -1;
-  if (host.rank() == 0) {
-    try {
-      require_shared_memory(bytes, "this job");
-      invitation.name = create_named(bytes, file);
-    } catch (const Error& error) {
-      std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
-    }
-  }
-  host.broadcast(view(reinterpret_cast<std::byte*>(&invitation), sizeof(invitation)), 0);
-  if (invitation.failure[0] != '\0') throw Error(ErrorCode::kUnavailable, invitation.failure);
-  if (host.rank() != 0) file = shm_open(invitation.name.data(), O_RDWR | O_CLOEXEC, 0);
-  const int open_error = errno;
-  host.barrier();
-  if (host.rank() == 0) shm_unlink(invitation.name.data());
-  if (file < 0)
-    fail(fmt::format(
-             "cannot open the host's shared memory {}; do all workers of this host see the same /dev/shm?",
-             invitation.name.data()),
-         open_error);
-  SharedSegment segment;
-  segment.data_ = map(file, bytes);
-  segment.file_ = file;
-  segment.size_ = bytes;
-  return segment;
+  int file = wants_huge_pages(bytes) ? open_huge_together(host, bytes) : -1;
+  if (file < 0) file = open_named_together(host, bytes);
+  return SharedSegment(file, bytes);
 }
 
 void require_state_room(const std::string& folder, std::size_t bytes) {
@@ -153,7 +175,7 @@ SharedSegment SharedSegment::map_file_together(Communicator& host, std::size_t b
     try {
       require_state_room(folder, bytes);
       file = create_unnamed(folder, bytes);
-      fmt::format_to_n(invitation.name.data(), kNameBytes - 1, "/proc/{}/fd/{}", getpid(), file);
+      invitation.name = name_of(file);
     } catch (const Error& error) {
       std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
     }
@@ -165,22 +187,17 @@ SharedSegment SharedSegment::map_file_together(Communicator& host, std::size_t b
   host.barrier();
   if (file < 0)
     fail(fmt::format("cannot open the optimizer's state at {}", invitation.name.data()), open_error);
-  SharedSegment segment;
-  segment.file_ = file;
-  segment.data_ = map_shared(file, bytes);
-  segment.size_ = bytes;
-  return segment;
+  return SharedSegment(file, bytes);
 }
 
 SharedSegment SharedSegment::map_private(std::size_t bytes) {
-  void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes", bytes), errno);
-  madvise(place, bytes, MADV_HUGEPAGE);
-  SharedSegment segment;
-  segment.data_ = static_cast<std::byte*>(place);
-  segment.size_ = bytes;
-  return segment;
+  return SharedSegment(wants_huge_pages(bytes) ? open_huge_file(bytes) : -1, bytes);
 }
+
+SharedSegment::SharedSegment(int file, std::size_t bytes)
+    : data_(map(file, bytes)),
+      size_(bytes),
+      file_(file) {}
 
 SharedSegment::~SharedSegment() {
   if (data_ != nullptr) munmap(data_, size_);

@@ -7,8 +7,9 @@
 
 namespace distbelief::comm {
 
-// A shared-memory mapping. Its name exists only while the processes of a host find each other: once all
-// have mapped it the name is removed, so nothing is left behind whatever happens to them.
+// A shared-memory mapping, in huge pages where there are any to be had (huge_file.h). Its name, if it needs
+// one, exists only while the processes of a host find each other: once all have mapped it the name is
+// removed, so nothing is left behind whatever happens to them.
 class SharedSegment {
  public:
   SharedSegment() = default;
@@ -32,6 +33,8 @@ class SharedSegment {
   void read(std::size_t at, std::byte* into, std::size_t bytes) const;
 
  private:
+  SharedSegment(int file, std::size_t bytes);  // takes the file; -1: memory of this process alone
+
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   int file_ = -1;  // none: one process alone
