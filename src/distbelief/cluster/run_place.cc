@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <optional>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
@@ -36,13 +37,33 @@ std::string start_time(pid_t pid) {
   return at == std::string::npos ? "" : text.substr(at + 1, text.find(' ', at + 1) - at - 1);
 }
 
-// Of another host, which may share this folder with ours, nothing can be known.
-bool owner_lives(const fs::path& folder) {
-  std::ifstream file(folder / kOwnerFile);
+struct Owner {
   pid_t pid = 0;
   std::string since, host;
-  if (!(file >> pid >> since >> host) || pid <= 0) return false;
-  return host != host_name() || start_time(pid) == since;
+};
+
+std::optional<Owner> owner_of(const fs::path& folder) {
+  std::ifstream file(folder / kOwnerFile);
+  Owner owner;
+  if (!(file >> owner.pid >> owner.since >> owner.host) || owner.pid <= 0) return std::nullopt;
+  return owner;
+}
+
+// Of another host, which may share this folder with ours, nothing can be known.
+bool lives(const Owner& owner) { return owner.host != host_name() || start_time(owner.pid) == owner.since; }
+
+bool owner_lives(const fs::path& folder) {
+  const std::optional<Owner> owner = owner_of(folder);
+  return owner && lives(*owner);
+}
+
+// A folder is there a moment before its owner's name: one without is left alone while it may be that one.
+bool is_left_behind(const fs::path& folder) {
+  constexpr std::chrono::minutes kForTheName{1};
+  if (const std::optional<Owner> owner = owner_of(folder)) return !lives(*owner);
+  std::error_code gone;
+  const auto made = fs::last_write_time(folder, gone);
+  return !gone && fs::file_time_type::clock::now() - made > kForTheName;
 }
 
 std::string shared_memory_prefix() { return fmt::format("distbelief-{}-", getuid()); }
@@ -130,7 +151,7 @@ bool is_abandoned(const RunPlace& place) { return fs::exists(place.folder) && !o
 void clear_abandoned(const RunPlace& own) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(users_folder(), ignored)) {
-    if (entry.path() == own.folder || owner_lives(entry.path())) continue;
+    if (entry.path() == own.folder || !is_left_behind(entry.path())) continue;
     clear_place({entry.path(), {}, {}, shared_memory_prefix() + entry.path().filename().string()});
   }
   clear_unheld_snapshots(fs::path("/dev/shm") / own.snapshots);

@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
+
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
 
@@ -74,6 +77,19 @@ TEST_F(RunPlaceTest, ClearsWhatADeadSupervisorLeftAndNothingElse) {
   EXPECT_FALSE(has_snapshots(dead));
   EXPECT_TRUE(fs::exists(alive.folder));
   clear_place(alive);
+}
+
+TEST_F(RunPlaceTest, LeavesAFolderAloneThatSomebodyIsJustMaking) {
+  const RunPlace place = place_of(scratch_.path() / "run");
+  fs::create_directories(place.launcher);  // no name in it yet
+  make_snapshots(place);
+  clear_abandoned(place_of(scratch_.path() / "own"));
+  EXPECT_TRUE(fs::exists(place.folder));
+  EXPECT_TRUE(has_snapshots(place));
+  fs::last_write_time(place.folder, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  clear_abandoned(place_of(scratch_.path() / "own"));
+  EXPECT_FALSE(fs::exists(place.folder));
+  EXPECT_FALSE(has_snapshots(place));
 }
 
 }  // namespace

@@ -160,8 +160,8 @@ void Snapshotter::take(std::span<const Stage> stages, const World& peers, const 
   const SnapshotMemory::Stamp stamp{progress.step, options_.generation, world_.local_size()};
   if (options_.faults) {
     // Half of it first, so that a death in between finds it half written.
-    memory_->write_part(next_slot_, world_.local_rank(), {progress.step, options_.generation, 1024},
-                        std::span(pieces_).first(std::min<std::size_t>(1, pieces_.size())), text);
+    memory_->write_part(next_slot_, world_.local_rank(), stamp, std::span(pieces_).first(pieces_.size() / 2),
+                        text);
     options_.faults->pass("mid-snapshot", progress.step);
   }
   memory_->write_part(next_slot_, world_.local_rank(), stamp, pieces_, text);
