@@ -18,7 +18,7 @@ JOB = {**ENDLESS, "train.optimizer": "adamw", "train.lr": 0.001, "train.schedule
        "report.audit": True, "parallel.lanes": 6, "elastic.silence_seconds": 2, "elastic.discovery_seconds": 0.3}
 
 
-class HostsTest(program.ProgramTest):
+class OnHostsTest(program.ProgramTest):
     def events(self, kind):
         return [event for event in program.lines_of(self.scratch / "run" / "events.jsonl") if event["event"] == kind]
 
@@ -93,6 +93,8 @@ class HostsTest(program.ProgramTest):
         self.assertTrue(audit["proven"], audit)
         self.assertEqual(audit["steps"], steps)
 
+
+class HostsTest(OnHostsTest):
     def test_a_host_that_does_not_answer_is_named_and_leaves_nothing(self):
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--hosts", "host0:1,nowhere:1", code=1)
         self.assertIn("no answer from nowhere", outcome.err)
@@ -120,6 +122,39 @@ class HostsTest(program.ProgramTest):
         [lost] = self.events("lost")
         self.assertEqual((lost["host"], lost["decision"]), ("host2", "restart"))
 
+    def test_a_killed_supervisor_with_a_host_cut_off_leaves_nothing(self):
+        child = self.start_run("--hosts", "host0:1,host1:1,host2:1")
+        self.link("host2", "down")
+        os.kill(child.pid, signal.SIGKILL)  # before it has noticed
+        child.wait(10)
+        self.wait_until(lambda: not self.processes(), "workers and launchers are gone", 20)
+        for host in ("host0", "host1", "host2"):
+            self.assert_nothing_left_on(host)
+        self.assertEqual([str(path) for path in self.temporary.rglob("*")], [], "keys, or a launcher's files")
+
+    def test_hosts_of_a_file_come_and_go(self):
+        hostfile = self.scratch / "hosts"
+        hostfile.write_text("host0:1\n")
+        child = self.start_run("--hostfile", hostfile)
+        hostfile.write_text("host0:1\nhost1 slots=2\n")
+        self.wait_for_event("generation", 2)
+        self.wait_for_steps()
+        hostfile.write_text("host1:2\n")
+        self.wait_for_event("generation", 3)
+        self.wait_for_steps()
+        hostfile.write_text("# none\n")
+        self.wait_for_event("waiting")
+        saved = sorted((self.scratch / "run" / "checkpoints").glob("step-*"))
+        self.assertTrue(saved, "who leaves the last host saves first")
+        hostfile.write_text("host1:2\n")
+        self.wait_for_event("generation", 4)
+        self.stop_run(child, generations=4, hosts=["host1"])
+        self.assertEqual([event["hosts"] for event in self.events("generation")],
+                         ["host0:1", "host0:1,host1:2", "host1:2", "host1:2"])
+        self.assertEqual(self.events("lost"), [])
+
+
+class MoreHostsTest(OnHostsTest):
     def test_a_host_whose_worker_was_stopped_keeps_nothing(self):
         child = self.start_run("--hosts", "host0:1,host1:1")
         [stopped] = self.processes_of("host1")
@@ -130,16 +165,6 @@ class HostsTest(program.ProgramTest):
         self.assertEqual(self.finish(child, 30).code, 130)
         for host in ("host0", "host1"):
             self.assert_nothing_left_on(host)
-
-    def test_a_killed_supervisor_with_a_host_cut_off_leaves_nothing(self):
-        child = self.start_run("--hosts", "host0:1,host1:1,host2:1")
-        self.link("host2", "down")
-        os.kill(child.pid, signal.SIGKILL)  # before it has noticed
-        child.wait(10)
-        self.wait_until(lambda: not self.processes(), "workers and launchers are gone", 20)
-        for host in ("host0", "host1", "host2"):
-            self.assert_nothing_left_on(host)
-        self.assertEqual([str(path) for path in self.temporary.rglob("*")], [], "keys, or a launcher's files")
 
     def test_a_host_that_comes_back_is_used_again(self):
         child = self.start_run("--hosts", "host0:1,host1:1")
@@ -166,27 +191,6 @@ class HostsTest(program.ProgramTest):
         outcome = self.stop_run(child, generations=2, hosts=["host0", "host1"])
         self.assertIn("waiting for hosts", outcome.err)
         self.assertRegex(outcome.err, r"host1 \(silent for [12]\.0 s\)")
-
-    def test_hosts_of_a_file_come_and_go(self):
-        hostfile = self.scratch / "hosts"
-        hostfile.write_text("host0:1\n")
-        child = self.start_run("--hostfile", hostfile)
-        hostfile.write_text("host0:1\nhost1 slots=2\n")
-        self.wait_for_event("generation", 2)
-        self.wait_for_steps()
-        hostfile.write_text("host1:2\n")
-        self.wait_for_event("generation", 3)
-        self.wait_for_steps()
-        hostfile.write_text("# none\n")
-        self.wait_for_event("waiting")
-        saved = sorted((self.scratch / "run" / "checkpoints").glob("step-*"))
-        self.assertTrue(saved, "who leaves the last host saves first")
-        hostfile.write_text("host1:2\n")
-        self.wait_for_event("generation", 4)
-        self.stop_run(child, generations=4, hosts=["host1"])
-        self.assertEqual([event["hosts"] for event in self.events("generation")],
-                         ["host0:1", "host0:1,host1:2", "host1:2", "host1:2"])
-        self.assertEqual(self.events("lost"), [])
 
     def test_a_discovery_command_is_asked_again_and_again(self):
         script = self.scratch / "discover"

@@ -97,7 +97,7 @@ class AccumulationTest(LanesTest):
         self.assertEqual(self.sha(ADAMW_MLP, 2, parallel__lanes=2, train__accumulate=2), reference)
 
 
-class HostsTest(LanesTest):
+class OnHostsTest(LanesTest):
     """Two emulated hosts: network, UTS and mount namespaces on one machine."""
 
     emulated_hosts = SOURCE / "tools" / "emulated_hosts"
@@ -127,28 +127,8 @@ class HostsTest(LanesTest):
                 self.assertTrue(summary["reproducible"])
                 self.assertEqual({worker["host"] for worker in summary["per_worker"]}, {"host0", "host1"})
 
-    def test_stages_of_a_pipeline_on_two_hosts(self):
-        job = {**NOISY_GPT, "model.tied": True, "checkpoint.every_steps": 2}
-        reference = self.sha(job, 1)
-        for hosts, pipeline in (("host0:1,host1:1", 2), ("host0:2,host1:2", 2), ("host0:2,host1:2", 4)):
-            with self.subTest(hosts=hosts, pipeline=pipeline):
-                summary = self.train_on_hosts(f"stages{hosts[6]}{pipeline}", hosts, {**job, "parallel.pipeline": pipeline})
-                self.assertEqual(summary["weights_sha256"], reference)
-                self.assertEqual(summary["pipeline"], pipeline)
 
-    def test_slices_of_layers_on_two_hosts(self):
-        reference = self.sha(NOISY_GPT, 2, parallel__tensor=2)
-        for hosts in ("host0:1,host1:1", "host0:2,host1:2"):  # one group over both hosts, a group on each
-            summary = self.train_on_hosts(f"slices{hosts[6]}", hosts, {**NOISY_GPT, "parallel.tensor": 2})
-            self.assertEqual(summary["weights_sha256"], reference)
-            self.assertEqual(summary["tensor"], 2)
-
-    # In the hosts' given order both groups would lie on two hosts.
-    def test_a_tensor_group_is_placed_on_the_host_that_has_room_for_it(self):
-        summary = self.train_on_hosts("placed", "host0:1,host1:2,host2:1", {**NOISY_GPT, "parallel.tensor": 2})
-        self.assertEqual([worker["host"] for worker in summary["per_worker"]], ["host1", "host1", "host0", "host2"])
-        self.assertEqual(summary["weights_sha256"], self.sha(NOISY_GPT, 2, parallel__tensor=2))
-
+class HostsTest(OnHostsTest):
     def test_resnet18_direct_and_central(self):
         job = {**AUGMENTED_RESNET, "train.epochs": 1}
         self.assert_as_on_one_host(job, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "direct"),
@@ -171,15 +151,6 @@ class HostsTest(LanesTest):
                  if event["event"] == "resumed"]
         self.assertEqual(steps, [3, 3])
 
-    def test_a_host_whose_parameters_drifted_is_named(self):
-        job = {**MLP, "train.verify_every": 2, "elastic.restarts": 0}
-        self.assertEqual(self.train_on_hosts("fine", "host0:1,host1:2", job)["steps"], 8)
-        failed = self.train_on_hosts("three", "host0:1,host1:2,host2:1", job, "--inject", "drift:rank=2,step=4", code=1)
-        self.assertIn("the parameters of host host1 (workers 1, 2) differ from those of all others", failed.err)
-        self.assertIn("[step 4]", failed.err)
-        failed = self.train_on_hosts("two", "host0:1,host1:1", job, "--inject", "drift:rank=1,step=4", code=1)
-        self.assertIn("host host0 (workers 0) and host host1 (workers 1) differ, and no majority", failed.err)
-
     def test_ring_trains_and_is_marked(self):
         job = {**MLP, "parallel.algorithm": "ring"}
         summary = self.train_on_hosts("ring", "host0:2,host1:2", {**job, "train.reproducible": False})
@@ -190,6 +161,39 @@ class HostsTest(LanesTest):
         self.assertIn("ring", refused.err)
         self.assertIn("train.reproducible", refused.err)
         self.assertFalse((self.scratch / "refused").exists())
+
+
+class MoreHostsTest(OnHostsTest):
+    def test_stages_of_a_pipeline_on_two_hosts(self):
+        job = {**NOISY_GPT, "model.tied": True, "checkpoint.every_steps": 2}
+        reference = self.sha(job, 1)
+        for hosts, pipeline in (("host0:1,host1:1", 2), ("host0:2,host1:2", 2), ("host0:2,host1:2", 4)):
+            with self.subTest(hosts=hosts, pipeline=pipeline):
+                summary = self.train_on_hosts(f"stages{hosts[6]}{pipeline}", hosts, {**job, "parallel.pipeline": pipeline})
+                self.assertEqual(summary["weights_sha256"], reference)
+                self.assertEqual(summary["pipeline"], pipeline)
+
+    def test_slices_of_layers_on_two_hosts(self):
+        reference = self.sha(NOISY_GPT, 2, parallel__tensor=2)
+        for hosts in ("host0:1,host1:1", "host0:2,host1:2"):  # one group over both hosts, a group on each
+            summary = self.train_on_hosts(f"slices{hosts[6]}", hosts, {**NOISY_GPT, "parallel.tensor": 2})
+            self.assertEqual(summary["weights_sha256"], reference)
+            self.assertEqual(summary["tensor"], 2)
+
+    # In the hosts' given order both groups would lie on two hosts.
+    def test_a_tensor_group_is_placed_on_the_host_that_has_room_for_it(self):
+        summary = self.train_on_hosts("placed", "host0:1,host1:2,host2:1", {**NOISY_GPT, "parallel.tensor": 2})
+        self.assertEqual([worker["host"] for worker in summary["per_worker"]], ["host1", "host1", "host0", "host2"])
+        self.assertEqual(summary["weights_sha256"], self.sha(NOISY_GPT, 2, parallel__tensor=2))
+
+    def test_a_host_whose_parameters_drifted_is_named(self):
+        job = {**MLP, "train.verify_every": 2, "elastic.restarts": 0}
+        self.assertEqual(self.train_on_hosts("fine", "host0:1,host1:2", job)["steps"], 8)
+        failed = self.train_on_hosts("three", "host0:1,host1:2,host2:1", job, "--inject", "drift:rank=2,step=4", code=1)
+        self.assertIn("the parameters of host host1 (workers 1, 2) differ from those of all others", failed.err)
+        self.assertIn("[step 4]", failed.err)
+        failed = self.train_on_hosts("two", "host0:1,host1:1", job, "--inject", "drift:rank=1,step=4", code=1)
+        self.assertIn("host host0 (workers 0) and host host1 (workers 1) differ, and no majority", failed.err)
 
 
 if __name__ == "__main__":

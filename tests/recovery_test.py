@@ -83,7 +83,7 @@ class RecoveryTest(program.ProgramTest):
         self.fail("the supervisor has no launcher")
 
 
-class LostWorkerTest(RecoveryTest):
+class WorkerLossTest(RecoveryTest):
     def lose(self, name, strike, job=JOB, arguments=(), within=60):
         """Trains with two workers, strikes in the middle, and gives the process ids before it and the outcome."""
         child = self.start_training(name, job, "--workers", 2, *arguments)
@@ -109,9 +109,30 @@ class LostWorkerTest(RecoveryTest):
         self.assert_as_undisturbed(name, JOB, generations=2)
         self.assertEqual(self.summary(name)["recoveries"], 1)
 
-    def test_killed_worker_0_is_replaced(self):
-        self.kill_one(0)
+    def notice(self, number):
+        """A worker is sent a signal, as by a scheduler that wants the machine back."""
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        os.kill(self.workers()[1], number)
+        outcome = self.finish(child, 20)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertIn("about to go", outcome.err)
+        self.assertEqual(self.events("run", "lost"), [])
+        self.assert_beginning_of_undisturbed("run")
 
+    def cohorts(self):
+        """Process ids of the workers by the number of their launch."""
+        found = collections.defaultdict(list)
+        for pid in self.processes():
+            try:
+                arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            except OSError:
+                continue
+            if arguments[1:2] == ["worker"]:
+                found[int(arguments[arguments.index("--cohort") + 1])].append(pid)
+        return found
+
+
+class LostWorkerTest(WorkerLossTest):
     def test_killed_worker_1_is_replaced(self):
         self.kill_one(1)
 
@@ -155,31 +176,6 @@ class LostWorkerTest(RecoveryTest):
         self.assertFalse(set(before.values()) & set(self.pids_after("run").values()), "a process was kept")
         self.assert_as_undisturbed("run", JOB, generations=2)
 
-    def test_each_of_two_losses_in_a_row_is_told_once(self):
-        def strike(child, workers):
-            os.kill(workers[1], signal.SIGKILL)
-            self.wait_until(lambda: len(self.cohorts().get(2, [])) == 2, "the next workers were started")
-            os.kill(self.launcher_of(child), signal.SIGKILL)
-
-        _, outcome = self.lose("run", strike)
-        self.assertEqual(len(self.events("run", "lost")), 2)
-        self.assertEqual(outcome.err.count("worker 1 lost (signal 9)"), 1, outcome.err)
-        self.assertEqual(outcome.err.count("the launcher was lost (signal 9)"), 1, outcome.err)
-        self.assertEqual(outcome.err.count("continued with 2 workers"), 1, outcome.err)
-
-    def notice(self, number):
-        """A worker is sent a signal, as by a scheduler that wants the machine back."""
-        child = self.start_training("run", UNBOUNDED, "--workers", 2)
-        os.kill(self.workers()[1], number)
-        outcome = self.finish(child, 20)
-        self.assertEqual(outcome.code, 130, outcome.err)
-        self.assertIn("about to go", outcome.err)
-        self.assertEqual(self.events("run", "lost"), [])
-        self.assert_beginning_of_undisturbed("run")
-
-    def test_usr1_to_a_worker_is_a_notice(self):
-        self.notice(signal.SIGUSR1)
-
     def test_term_to_a_worker_is_a_notice(self):
         self.notice(signal.SIGTERM)
 
@@ -203,17 +199,25 @@ class LostWorkerTest(RecoveryTest):
         self.assertEqual(sorted(self.pids_after("run").values()), sorted(waiting))
         self.assert_as_undisturbed("run", job, generations=2)
 
-    def cohorts(self):
-        """Process ids of the workers by the number of their launch."""
-        found = collections.defaultdict(list)
-        for pid in self.processes():
-            try:
-                arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            except OSError:
-                continue
-            if arguments[1:2] == ["worker"]:
-                found[int(arguments[arguments.index("--cohort") + 1])].append(pid)
-        return found
+
+class MoreLostWorkersTest(WorkerLossTest):
+    def test_killed_worker_0_is_replaced(self):
+        self.kill_one(0)
+
+    def test_each_of_two_losses_in_a_row_is_told_once(self):
+        def strike(child, workers):
+            os.kill(workers[1], signal.SIGKILL)
+            self.wait_until(lambda: len(self.cohorts().get(2, [])) == 2, "the next workers were started")
+            os.kill(self.launcher_of(child), signal.SIGKILL)
+
+        _, outcome = self.lose("run", strike)
+        self.assertEqual(len(self.events("run", "lost")), 2)
+        self.assertEqual(outcome.err.count("worker 1 lost (signal 9)"), 1, outcome.err)
+        self.assertEqual(outcome.err.count("the launcher was lost (signal 9)"), 1, outcome.err)
+        self.assertEqual(outcome.err.count("continued with 2 workers"), 1, outcome.err)
+
+    def test_usr1_to_a_worker_is_a_notice(self):
+        self.notice(signal.SIGUSR1)
 
 
 class NamedPointsTest(RecoveryTest):
@@ -309,23 +313,12 @@ class LostSupervisorTest(RecoveryTest):
         self.assert_each_sample_once("run", self.summary("run")["steps"])
 
 
-class ControlTest(RecoveryTest):
-    def test_a_change_that_is_taken_back_leaves_no_workers_waiting(self):
-        child = self.start_training("run", UNBOUNDED, "--workers", 2)
-        before = set(self.processes())
-        self.control("scale", "run", 4)
-        # One of them stops, so that they are not ready before the change is taken back, however long commands take.
-        self.wait_until(lambda: set(self.workers().values()) - before, "the next workers were started")
-        for pid in set(self.workers().values()) - before:
-            os.kill(pid, signal.SIGSTOP)
-        self.assertNotEqual(self.status("run")["standby"], "none")
-        self.control("scale", "run", 2)
-        self.wait_until(lambda: self.status("run")["standby"] == "none", "they are gone again", 20)
-        self.control("stop", "run")
-        self.assertEqual(self.finish(child, 10).code, 130)
-        self.assertEqual(len(self.events("run", "generation")), 1)
-        self.assert_beginning_of_undisturbed("run")
+class X(RecoveryTest):
+    def lanes(self, name):
+        return [worker["lanes"] for worker in self.status(name)["workers"]]
 
+
+class ControlTest(X):
     def test_another_number_of_workers_while_it_trains(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
         self.assertIn("1 to 4 workers", self.control("scale", "run", 5, code=2))
@@ -350,33 +343,6 @@ class ControlTest(RecoveryTest):
         self.assertEqual((summary["workers"], summary["generations"], summary["recoveries"]), (3, 4, 0))
         self.assertEqual([event["workers"] for event in self.events("run", "generation")], [2, 4, 1, 3])
         self.assert_beginning_of_undisturbed("run")
-
-    def test_more_and_fewer_threads_in_the_same_processes(self):
-        child = self.start_training("run", UNBOUNDED, "--workers", 2)
-        pids = self.workers()
-        self.assertIn("4 lanes cannot keep 2 workers x 3 threads busy",
-                      self.control("scale", "run", "--threads", 3, code=2))
-        self.assertIn("--threads", self.control("scale", "run", code=2))
-        for count, threads in enumerate((2, 1, 2)):
-            self.control("scale", "run", "--threads", threads)
-            changed = self.wait_for_event("run", "lanes", count + 1)
-            self.assertEqual((changed["threads"], changed["lanes"]), (threads, [2, 2]))
-            self.assertEqual(self.status("run")["threads"], threads)
-            self.assertEqual(self.events("run", "scale")[-1]["threads"], threads)
-            step = self.status("run")["step"]
-            self.wait_until(lambda: self.status("run")["step"] > step, "it goes on")
-        self.assertEqual(self.workers(), pids)
-        self.assertIn("1 to 2 workers", self.control("scale", "run", 3, code=2))
-        os.kill(pids[1], signal.SIGKILL)
-        self.wait_for_event("run", "recovered")
-        self.control("stop", "run")
-        self.assertEqual(self.finish(child, 10).code, 130)
-        summary = self.summary("run")
-        self.assertEqual((summary["threads"], summary["generations"]), (2, 2), "the next generation has them too")
-        self.assert_beginning_of_undisturbed("run")
-
-    def lanes(self, name):
-        return [worker["lanes"] for worker in self.status(name)["workers"]]
 
     def test_one_worker_is_paused_while_the_others_train(self):
         child = self.start_training("run", {**UNBOUNDED, "elastic.rebalance": False}, "--workers", 3)
@@ -420,29 +386,6 @@ class ControlTest(RecoveryTest):
         self.assertIn("distbelief resume run", outcome.err)
         self.assert_beginning_of_undisturbed("run")
 
-    def test_status_knows_checkpoints_of_earlier_generations(self):
-        child = self.start_training("run", {**UNBOUNDED, "checkpoint.every_steps": 10**6}, "--workers", 2)
-        self.control("stop", "run")
-        self.assertEqual(self.finish(child, 10).code, 130)
-        saved = self.summary("run")["steps"]
-        child = self.start([PROGRAM, "resume", "run"])
-        self.wait_for_event("run", "resumed")
-        self.assertEqual(self.status("run")["checkpoint_step"], saved)
-        self.wait_until(lambda: self.status("run")["step"] > saved, "it goes on")
-        refused = self.control("resume", "run", "--workers", 1, code=2)
-        self.assertIn("distbelief scale run", refused)
-        self.control("stop", "run")
-        self.assertEqual(self.finish(child, 10).code, 130)
-
-    def test_a_run_that_is_starting_has_no_step(self):
-        child = self.start([PROGRAM, "train", "--run-dir", "run", *settings(UNBOUNDED)])
-        self.wait_until(lambda: any(self.temporary.rglob("control.sock")), "the supervisor listens")
-        shown = self.control("status", "run")
-        self.assertTrue("no step yet" in shown or "training" in shown, shown)
-        self.assertNotIn("step -1,", shown)
-        os.kill(child.pid, signal.SIGINT)
-        self.assertEqual(self.finish(child, 10).code, 130)
-
     def test_a_finished_run_says_so(self):
         summary = self.train("run", SHORT, "--workers", 2)
         self.assertIn(f"finished (done), {summary['steps']} steps", self.control("status", "run"))
@@ -481,6 +424,71 @@ class ControlTest(RecoveryTest):
         for command in (["status", "run"], ["pause", "run"], ["scale", "run", 2]):
             self.assertIn("not being trained", self.control(*command, code=1))
         self.assertIn("nowhere", self.control("status", "nowhere", code=2))
+
+
+class MoreControlTest(X):
+    def test_a_change_that_is_taken_back_leaves_no_workers_waiting(self):
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        before = set(self.processes())
+        self.control("scale", "run", 4)
+        # One of them stops, so that they are not ready before the change is taken back, however long commands take.
+        self.wait_until(lambda: set(self.workers().values()) - before, "the next workers were started")
+        for pid in set(self.workers().values()) - before:
+            os.kill(pid, signal.SIGSTOP)
+        self.assertNotEqual(self.status("run")["standby"], "none")
+        self.control("scale", "run", 2)
+        self.wait_until(lambda: self.status("run")["standby"] == "none", "they are gone again", 20)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        self.assertEqual(len(self.events("run", "generation")), 1)
+        self.assert_beginning_of_undisturbed("run")
+
+    def test_more_and_fewer_threads_in_the_same_processes(self):
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        pids = self.workers()
+        self.assertIn("4 lanes cannot keep 2 workers x 3 threads busy",
+                      self.control("scale", "run", "--threads", 3, code=2))
+        self.assertIn("--threads", self.control("scale", "run", code=2))
+        for count, threads in enumerate((2, 1, 2)):
+            self.control("scale", "run", "--threads", threads)
+            changed = self.wait_for_event("run", "lanes", count + 1)
+            self.assertEqual((changed["threads"], changed["lanes"]), (threads, [2, 2]))
+            self.assertEqual(self.status("run")["threads"], threads)
+            self.assertEqual(self.events("run", "scale")[-1]["threads"], threads)
+            step = self.status("run")["step"]
+            self.wait_until(lambda: self.status("run")["step"] > step, "it goes on")
+        self.assertEqual(self.workers(), pids)
+        self.assertIn("1 to 2 workers", self.control("scale", "run", 3, code=2))
+        os.kill(pids[1], signal.SIGKILL)
+        self.wait_for_event("run", "recovered")
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        summary = self.summary("run")
+        self.assertEqual((summary["threads"], summary["generations"]), (2, 2), "the next generation has them too")
+        self.assert_beginning_of_undisturbed("run")
+
+    def test_status_knows_checkpoints_of_earlier_generations(self):
+        child = self.start_training("run", {**UNBOUNDED, "checkpoint.every_steps": 10**6}, "--workers", 2)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+        saved = self.summary("run")["steps"]
+        child = self.start([PROGRAM, "resume", "run"])
+        self.wait_for_event("run", "resumed")
+        self.assertEqual(self.status("run")["checkpoint_step"], saved)
+        self.wait_until(lambda: self.status("run")["step"] > saved, "it goes on")
+        refused = self.control("resume", "run", "--workers", 1, code=2)
+        self.assertIn("distbelief scale run", refused)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 10).code, 130)
+
+    def test_a_run_that_is_starting_has_no_step(self):
+        child = self.start([PROGRAM, "train", "--run-dir", "run", *settings(UNBOUNDED)])
+        self.wait_until(lambda: any(self.temporary.rglob("control.sock")), "the supervisor listens")
+        shown = self.control("status", "run")
+        self.assertTrue("no step yet" in shown or "training" in shown, shown)
+        self.assertNotIn("step -1,", shown)
+        os.kill(child.pid, signal.SIGINT)
+        self.assertEqual(self.finish(child, 10).code, 130)
 
 
 class AutoscaleTest(RecoveryTest):
