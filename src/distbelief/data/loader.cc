@@ -62,6 +62,11 @@ class FillTimes {
 
 }  // namespace
 
+std::chrono::nanoseconds own_below(int carriers) {
+  const bool spare_core = unsigned(carriers) < std::thread::hardware_concurrency();
+  return spare_core ? std::chrono::microseconds(0) : std::chrono::microseconds(50);
+}
+
 // Batches have numbers: 0 is the first delivered. Number n lives in slot n modulo the ring, which has
 // one slot more than `prefetch` for the batch that the consumer holds. A slot belongs to the thread that
 // claimed it until it is published, then to the consumer until the next() after the one that gave it.

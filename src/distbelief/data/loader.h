@@ -9,6 +9,10 @@
 
 namespace distbelief::data {
 
+// Loader::Options::own_below for a host on which so many threads compute: where each core has one, waking a
+// loader thread takes the core from it.
+std::chrono::nanoseconds own_below(int carriers);
+
 // Delivers the batches of lanes [first_lane, end_lane) of each step, in order (step by step, lane by
 // lane), from (epoch, step) on and for ever (epoch after epoch). Loader threads work ahead by at most
 // `prefetch` batches and sleep when that is full; next() blocks until its batch is there. An exception

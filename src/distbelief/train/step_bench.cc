@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 
 #include "distbelief/base/median.h"
 #include "distbelief/base/random.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/data/loader.h"
 #include "distbelief/model/random.h"
 #include "distbelief/report/memory.h"
 #include "distbelief/train/job.h"
@@ -17,33 +19,70 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-data::Batch random_batch(const model::DataShape& shape, std::int64_t size) {
-  data::Batch batch;
-  batch.size = std::uint64_t(size);
-  SplitMix64 random(derive_seed({1, 2}));
-  Shape input{size}, target{size};
-  input.insert(input.end(), shape.input.begin(), shape.input.end());
-  if (shape.tokens) target.insert(target.end(), shape.input.begin(), shape.input.end());
-  batch.input.resize(shape.tokens ? ElementType::kInt64 : ElementType::kFloat32, input);
-  batch.target.resize(ElementType::kInt64, target);
-  for (std::int64_t i = 0; i < element_count(input); ++i) {
-    if (shape.tokens)
-      batch.input.as<std::int64_t>()[i] = std::int64_t(random.below(std::uint64_t(shape.classes)));
-    else
-      batch.input.as<float>()[i] = float(random.uniform() * 3.4 - 1.7);
-  }
-  for (std::int64_t i = 0; i < element_count(target); ++i)
-    batch.target.as<std::int64_t>()[i] = std::int64_t(random.below(std::uint64_t(shape.classes)));
-  return batch;
-}
-
 data::SampleSpec spec_of(const model::DataShape& shape) {
   data::SampleSpec spec;
   spec.input_type = shape.tokens ? ElementType::kInt64 : ElementType::kUint8;
   spec.input_shape = shape.input;
   if (shape.tokens) spec.target_shape = shape.input;
   spec.classes = shape.classes;
+  const std::size_t channels = shape.input.size() == 3 ? std::size_t(shape.input.front()) : 1;
+  spec.mean.assign(shape.tokens ? 0 : channels, 0.5F);
+  spec.deviation.assign(spec.mean.size(), 0.29F);
   return spec;
+}
+
+// Random samples in memory, in whole batches, about a megabyte of them.
+class RandomSamples final : public data::Source {
+ public:
+  RandomSamples(const model::DataShape& shape, std::int64_t batch) {
+    constexpr std::int64_t kBytes = 1 << 20;
+    spec_ = spec_of(shape);
+    width_ = element_count(shape.input);
+    const std::int64_t bytes = width_ * std::int64_t(element_size(spec_.input_type));
+    samples_ = batch * std::max<std::int64_t>(1, kBytes / (batch * bytes));
+    targets_width_ = element_count(spec_.target_shape);
+    SplitMix64 random(derive_seed({1, 2}));
+    if (shape.tokens) {
+      fill(tokens_, samples_ * width_, [&] { return std::int64_t(random.below(spec_.classes)); });
+    } else {
+      fill(pixels_, samples_ * width_, [&] { return std::uint8_t(random.below(256)); });
+    }
+    fill(targets_, samples_ * targets_width_, [&] { return std::int64_t(random.below(spec_.classes)); });
+  }
+
+  std::uint64_t size() const override { return std::uint64_t(samples_); }
+  void read(std::uint64_t index, void* input, void* target) const override {
+    const std::size_t at = index * std::size_t(width_);
+    if (tokens_.empty())
+      std::memcpy(input, pixels_.data() + at, std::size_t(width_));
+    else
+      std::memcpy(input, tokens_.data() + at, std::size_t(width_) * sizeof(std::int64_t));
+    std::memcpy(target, targets_.data() + index * std::size_t(targets_width_),
+                std::size_t(targets_width_) * sizeof(std::int64_t));
+  }
+
+ private:
+  template <typename T, typename Draw>
+  static void fill(std::vector<T>& values, std::int64_t count, const Draw& draw) {
+    values.resize(std::size_t(count));
+    for (T& value : values) value = draw();
+  }
+
+  std::int64_t samples_ = 0, width_ = 0, targets_width_ = 0;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::int64_t> tokens_, targets_;
+};
+
+data::Loader::Options loading(const Config& config, const strategy::Carrier& carrier, std::uint64_t samples,
+                              int carriers_on_host) {
+  return {.plan = {samples, std::uint64_t(config.train.batch_size), std::uint64_t(config.parallel.lanes)},
+          .seed = config.train.seed,
+          .first_lane = std::uint64_t(carrier.first_lane),
+          .end_lane = std::uint64_t(carrier.end_lane),
+          .lanes = {carrier.lanes.begin(), carrier.lanes.end()},
+          .threads = int(config.data.loader_threads),
+          .prefetch = int(config.data.prefetch),
+          .own_below = data::own_below(carriers_on_host)};
 }
 
 std::int64_t sum_over_workers(World& world, std::uint64_t value) {
@@ -74,8 +113,10 @@ double mean_of(const std::vector<double>& values) {
 nlohmann::json bench_network(const StepBenchOptions& options) {
   const Config& config = options.config;
   const model::DataShape shape = model::find_model(config.model.name).bench;
-  const data::Batch batch = random_batch(shape, config.train.batch_size);
-  const std::unique_ptr<Task> task = make_task(config, spec_of(shape));
+  const RandomSamples samples(shape, config.train.batch_size);
+  data::Batch batch;
+  data::BatchMaker(samples, {}).eval_batch({0, std::uint64_t(config.train.batch_size)}, batch);
+  const std::unique_ptr<Task> task = make_task(config, samples.spec());
   const auto network = model::build_model(config.model, shape, config.train.seed);
   const compute::Layout layout(compute::trainable_parameters(*network), std::size_t{1} << 20);
   compute::Replica replica(network, layout, nullptr);
@@ -107,8 +148,9 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
   const Config& config = options.config;
   const model::DataShape shape = model::find_model(config.model.name).bench;
   const std::int64_t lanes = config.parallel.lanes;
-  const data::Batch batch = random_batch(shape, config.train.batch_size / lanes);
-  const std::unique_ptr<Task> task = make_task(config, spec_of(shape));
+  const RandomSamples source(shape, config.train.batch_size);
+  const data::BatchMaker batches(source, {.seed = config.train.seed});
+  const std::unique_ptr<Task> task = make_task(config, source.spec());
   std::vector<std::shared_ptr<model::Network>> networks;
   for (std::int64_t t = 0; t < config.parallel.threads; ++t)
     networks.push_back(model::build_model(config.model, shape, config.train.seed));
@@ -117,26 +159,30 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
   strategy::AllreduceGroup group(world, compute::trainable_parameters(*networks[0]), group_settings);
   if (world.local_rank() == 0) compute::copy_parameters(*networks[0], group.layout(), group.parameters());
   group.barrier();
+  std::vector<std::unique_ptr<data::Loader>> loaders;
   std::vector<std::unique_ptr<LaneRunner>> runners;
-  for (int t = 0; t < group.threads(); ++t)
-    runners.push_back(std::make_unique<LaneRunner>(
-        LaneRunner::Options{.network = networks[std::size_t(t)],
-                            .layout = &group.layout(),
-                            .arena = group.parameters(),
-                            .task = task.get(),
-                            .sharing = &group.sharing(t),
-                            .next_batch = [&batch]() -> const data::Batch& { return batch; },
-                            .slowness = {},
-                            .in_backward = {},
-                            .lanes = group.carrier(t).lanes,
-                            .seed = config.train.seed,
-                            .trace = nullptr,
-                            .thread = t}));
+  for (int t = 0; t < group.threads(); ++t) {
+    loaders.push_back(std::make_unique<data::Loader>(
+        batches, loading(config, group.carrier(t), source.size(), world.local_size() * group.threads())));
+    runners.push_back(std::make_unique<LaneRunner>(LaneRunner::Options{
+        .network = networks[std::size_t(t)],
+        .layout = &group.layout(),
+        .arena = group.parameters(),
+        .task = task.get(),
+        .sharing = &group.sharing(t),
+        .next_batch = [&loader = *loaders.back()]() -> const data::Batch& { return loader.next(); },
+        .slowness = {},
+        .in_backward = {},
+        .lanes = group.carrier(t).lanes,
+        .seed = config.train.seed,
+        .trace = nullptr,
+        .thread = t}));
+  }
   LaneTeam team(std::move(runners),
                 {.abort = &group.abort(), .workers = &world.communicator(), .task = task.get()});
 
   if (options.when_built) options.when_built();
-  const std::vector<std::int64_t> samples(std::size_t(lanes), std::int64_t(batch.size));
+  const std::vector<std::int64_t> samples(std::size_t(lanes), config.train.batch_size / lanes);
   StepOutcome outcome;
   const std::vector<double> seconds = timed(options.steps, [&](std::int64_t step) {
     outcome = team.step({step, config.train.optimizer.lr, samples}, {});

@@ -47,12 +47,6 @@ data::BatchMaker::Options test_options(const Config& config) {
   return {.seed = config.train.seed, .normalize = config.data.normalize};
 }
 
-// Where each core has a carrier, waking a loader thread takes one from it.
-std::chrono::nanoseconds own_below(const World& world, int threads) {
-  const bool spare_core = unsigned(world.local_size() * threads) < std::thread::hardware_concurrency();
-  return spare_core ? std::chrono::microseconds(0) : std::chrono::microseconds(50);
-}
-
 }  // namespace
 
 // Puts what the strategy does into the trace.
@@ -252,7 +246,7 @@ data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
           .threads = int(job_.config.data.loader_threads),
           .prefetch = int(job_.config.data.prefetch),
           .is_told = takes_own_steps(),
-          .own_below = own_below(world_, group().threads()),
+          .own_below = data::own_below(world_.local_size() * group().threads()),
           .deadline = std::chrono::milliseconds(std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
   return *loaders_.back();
 }
