@@ -12,20 +12,21 @@ SYNC = {**SERVED, "parallel.mode": "sync"}
 PIPELINE = {"parallel.pipeline": 2}
 TENSOR = {"parallel.tensor": 2}
 DEEP = {"model.hidden": [24, 32, 16]}
-# Four slices on the servers, so that stages share some of them and not others.
+# Four slices on the servers: both workers of a replica have some to push, and stages share some of them.
 WIDE = {"model.hidden": [512, 1024, 256], "train.validate_every": 0}
 
 
 class MeshesTest(ServersTest):
-    def assert_same_bits(self, name, job, mesh, replicas=2, alone=None):
-        """Synchronous steps with servers have the bits of allreduce with the same lanes."""
+    def assert_same_bits(self, name, job, *meshes, alone=None):
+        """Synchronous steps of two replicas have the bits of allreduce with the same lanes."""
         expected = self.train(f"{name}-allreduce", {**job, **(alone or {})},
                               "--workers", (alone or {}).get("parallel.tensor", 1))
-        served = self.train(f"{name}-served", {**job, **SYNC, **mesh}, "--workers", replicas)
-        self.assertEqual(served["weights_sha256"], expected["weights_sha256"], name)
-        self.assertEqual(served["final_train_loss"], expected["final_train_loss"], name)
-        self.assertEqual(served.get("test_loss"), expected.get("test_loss"), name)
-        self.assert_is_mesh(served, mesh)
+        for mesh in meshes:
+            served = self.train(f"{name}-{'-'.join(mesh)}", {**job, **SYNC, **mesh}, "--workers", 2)
+            self.assertEqual(served["weights_sha256"], expected["weights_sha256"], name)
+            self.assertEqual(served["final_train_loss"], expected["final_train_loss"], name)
+            self.assertEqual(served.get("test_loss"), expected.get("test_loss"), name)
+            self.assert_is_mesh(served, mesh)
 
     # A mesh that is ignored must fail.
     def assert_is_mesh(self, summary, mesh):
@@ -53,11 +54,8 @@ class MeshesTest(ServersTest):
 
 
 class SameBitsTest(MeshesTest):
-    def test_threads(self):
-        self.assert_same_bits("mlp", JOB, {"parallel.threads": 2})
-
-    def test_stages(self):
-        self.assert_same_bits("resnet", {**RESNET, "train.max_steps": 4}, PIPELINE)
+    def test_threads_and_stages(self):
+        self.assert_same_bits("resnet", {**RESNET, "train.max_steps": 4}, {"parallel.threads": 2}, PIPELINE)
 
     def test_slices(self):
         self.assert_same_bits("mlp", {**JOB, **DEEP}, TENSOR, alone=TENSOR)
@@ -65,7 +63,7 @@ class SameBitsTest(MeshesTest):
 
 class LostStageTest(MeshesTest):
     def test_a_killed_stage_brings_its_replica_down_and_nobody_else(self):
-        job = {**ENDLESS, **OWN_STEPS, **DEEP, **PIPELINE, "parallel.mode": "async", "parallel.lanes": 4,
+        job = {**ENDLESS, **OWN_STEPS, **WIDE, **PIPELINE, "parallel.mode": "async", "parallel.lanes": 4,
                "train.epochs": 10_000_000}
         run = self.start_training("killed", job, "--workers", 2)
         worker = self.kill_worker("killed", 1, 1, 20)
@@ -97,7 +95,7 @@ class MoreSameBitsTest(MeshesTest):
                 self.assert_same_bits(name, job, mesh, alone=alone)
 
     def test_a_killed_stage_comes_back_to_the_step_it_was_in(self):
-        job = {**ENDLESS, **JOB, **DEEP, "train.epochs": 10_000_000, "train.schedule": "constant"}
+        job = {**ENDLESS, **JOB, **WIDE, "train.epochs": 10_000_000, "train.schedule": "constant"}
         run = self.start_training("killed", {**job, **SYNC, **PIPELINE}, "--workers", 2)
         events = self.scratch / "killed" / "events.jsonl"
         for times, rank in enumerate((1, 0), start=1):

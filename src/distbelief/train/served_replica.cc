@@ -23,6 +23,7 @@ ServedWindow::Shape shape_for(const ServedReplica::Options& options) {
   ServedWindow::Shape shape =
       ServedReplica::window_shape(*options.outline, options.world->local_size(),
                                   options.link->is_synchronous() ? lanes.end - lanes.begin : 0);
+  shape.slices = options.link->slices(shape.elements);
   if (options.peers->size() == options.world->size()) shape.elements = 0;
   return shape;
 }
@@ -80,13 +81,20 @@ std::int64_t ServedReplica::join(ParameterLink::Start start) {
   put_parameters();
   put_buffers();
   meet();
+  const auto workers = std::size_t(options_.world->local_size());
   start.layout = &layout_;
   start.parameters = parameters();
   start.lane_values = window_.mean();
-  if (has_link() || options_.link->is_searching()) {
-    const std::int64_t step = options_.link->join(start);
-    if (has_link()) window_.step() = step;
-  }
+  ParameterLink& link = *options_.link;
+  if (is_first()) window_.versions()[0] = link.join(start);
+  meet();  // the job is there, for the others to join
+  if (!is_first() && has_link())
+    window_.versions()[std::size_t(options_.world->local_rank())] = link.join(start);
+  meet();
+  const std::span<const std::int64_t> versions = window_.versions().first(link.is_shared_out() ? workers : 1);
+  if (is_first()) window_.step() = link.agree(*std::ranges::min_element(versions));
+  meet();
+  if (has_link()) link.begin(window_.step(), start);
   meet();
   take_parameters();
   return window_.step();
@@ -98,15 +106,18 @@ void ServedReplica::end_step(const strategy::StepPlan& plan) {
     if (is_cut()) write_runs(held.spoken_for, held.stage->group->state(0), window_.gradient().data());
   if (is_synchronous()) put_rows();
   meet();
-  if (has_link()) exchange(plan);
-  if (has_link() && is_synchronous()) meet_lanes(plan);
+  if (pushes()) exchange(plan);
   meet();  // the parameters are there, however long the servers took
+  if (is_first()) options_.link->acknowledge(window_.answers());
+  if (is_first() && is_synchronous()) meet_lanes(plan);
+  if (is_synchronous()) meet();
   take_parameters();
 }
 
 ParameterLink::Finished ServedReplica::finish() {
   ParameterLink::Finished finished;
-  if (has_link() || options_.link->is_searching()) finished = options_.link->finish(parameters());
+  const compute::Span own = options_.link->own(layout_.size());
+  if (has_link()) finished = options_.link->finish(parameters().subspan(own.begin, own.size()));
   meet();
   take_parameters();
   return finished;
@@ -145,14 +156,16 @@ void ServedReplica::put_rows() {
     }
 }
 
-// What was collected for a parameter in an earlier step must not count again.
-std::vector<std::int32_t> ServedReplica::forget_untouched() {
+// What was collected for a parameter in an earlier step must not count again, in those elements.
+std::vector<std::int32_t> ServedReplica::forget_untouched(compute::Span own) {
   std::vector<std::int32_t> untouched;
   const std::vector<compute::Entry>& entries = layout_.entries();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (window_.touched()[i] != 0) continue;
     untouched.push_back(std::int32_t(i));
-    std::fill_n(gradient().data() + entries[i].offset, entries[i].count, 0.0F);
+    const std::size_t begin = std::max(own.begin, entries[i].offset);
+    const std::size_t end = std::min(own.end, entries[i].offset + entries[i].count);
+    if (begin < end) std::fill_n(gradient().data() + begin, end - begin, 0.0F);
   }
   return untouched;
 }
@@ -169,14 +182,16 @@ double ServedReplica::loss(const strategy::StepPlan& plan) const {
 void ServedReplica::exchange(const strategy::StepPlan& plan) {
   const TreeNode lanes = options_.link->lanes();
   const auto first = plan.lane_samples.begin();
+  const compute::Span own = options_.link->own(layout_.size());
   options_.link->exchange(
       {.step = plan.step,
        .lr = plan.lr,
        .samples = std::accumulate(first + lanes.begin, first + lanes.end, std::int64_t{0}),
        .step_samples = std::accumulate(first, plan.lane_samples.end(), std::int64_t{0}),
-       .untouched = forget_untouched(),
+       .untouched = forget_untouched(own),
        .loss = loss(plan)},
-      gradient(), parameters());
+      gradient().subspan(own.begin, own.size()), parameters().subspan(own.begin, own.size()));
+  options_.link->read_answers(window_.answers());
 }
 
 void ServedReplica::meet_lanes(const strategy::StepPlan& plan) {

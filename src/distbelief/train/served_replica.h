@@ -11,10 +11,10 @@
 namespace distbelief::train {
 
 // A replica whose parameters live on servers. Its workers add up their gradients as ever, those who hold the
-// same stage together; the first worker hands the sum of the whole network to the servers and brings what
-// comes back, so that servers see one push of one network, however it is cut. Where it is cut, gradients,
-// parameters and lanes' values are put together in a window and taken out of it again. Used by the training
-// thread of each worker; all call the same, in the same order.
+// same stage together. Servers get the sum of the whole network, however it is cut, and it is one push: each
+// worker's link hands over a share of the arena and brings what comes back, and the step is done when all
+// have. Where the network is cut, gradients, parameters and lanes' values are put together in a window and
+// taken out of it again. Used by the training thread of each worker; all call the same, in the same order.
 class ServedReplica {
  public:
   struct Options {
@@ -51,7 +51,11 @@ class ServedReplica {
     std::vector<StageRuns> buffers_spoken_for{}, buffers_all{};  // of the running statistics
     std::vector<std::int64_t> counts{};                          // of updates, per parameter
   };
-  bool has_link() const { return options_.world->rank() == 0; }
+  bool is_first() const { return options_.world->rank() == 0; }
+  bool has_link() const {
+    return is_first() || options_.link->is_shared_out() || options_.link->is_searching();
+  }
+  bool pushes() const { return is_first() || options_.link->is_shared_out(); }
   bool is_cut() const { return options_.peers->size() != options_.world->size(); }
   bool speaks_for_peers() const { return options_.peers->rank() == 0; }
   strategy::AllreduceGroup& group() const { return *held_[0].stage->group; }
@@ -63,7 +67,7 @@ class ServedReplica {
   void put_parameters();
   void put_buffers();
   void take_parameters();
-  std::vector<std::int32_t> forget_untouched();
+  std::vector<std::int32_t> forget_untouched(compute::Span own);
   double loss(const strategy::StepPlan& plan) const;
   void exchange(const strategy::StepPlan& plan);
   void meet_lanes(const strategy::StepPlan& plan);

@@ -12,6 +12,8 @@ std::size_t ServedWindow::bytes_of(const Shape& shape, int section) {
   switch (Section(section)) {
     case kSignals: return workers * sizeof(comm::Signal);
     case kStep: return sizeof(std::int64_t);
+    case kVersions: return workers * sizeof(std::int64_t);
+    case kAnswers: return shape.slices * sizeof(std::int64_t);
     case kTouched: return shape.parameters;
     case kMean: return shape.lane_values * sizeof(float);
     case kGradient:

@@ -19,6 +19,7 @@ class ServedWindow {
     std::size_t lane_values = 0;  // that each lane hands to all
     std::size_t note_values = 0;  // the last of them
     std::int64_t lanes = 0;       // whose values are put together here; 0: none
+    std::size_t slices = 0;       // of the arena, that servers answer for
   };
   static std::size_t bytes_needed(const Shape& shape);
   // Collective over the workers, which `host` are; zeroed.
@@ -29,6 +30,11 @@ class ServedWindow {
   void meet();
 
   std::int64_t& step() { return *reinterpret_cast<std::int64_t*>(at(kStep)); }
+  // What each worker's link fetched when it joined, and what servers have answered for each slice.
+  std::span<std::int64_t> versions() {
+    return {reinterpret_cast<std::int64_t*>(at(kVersions)), std::size_t(shape_.workers)};
+  }
+  std::span<std::int64_t> answers() { return {reinterpret_cast<std::int64_t*>(at(kAnswers)), shape_.slices}; }
   // By parameter of the whole network: whether it has a gradient in this step.
   std::span<std::uint8_t> touched() {
     return {reinterpret_cast<std::uint8_t*>(at(kTouched)), shape_.parameters};
@@ -48,7 +54,19 @@ class ServedWindow {
   }
 
  private:
-  enum Section { kSignals, kStep, kTouched, kMean, kGradient, kParameters, kRows, kNotes, kSections };
+  enum Section {
+    kSignals,
+    kStep,
+    kVersions,
+    kAnswers,
+    kTouched,
+    kMean,
+    kGradient,
+    kParameters,
+    kRows,
+    kNotes,
+    kSections
+  };
   static std::size_t bytes_of(const Shape& shape, int section);
   static std::size_t offset_of(const Shape& shape, int section);
   std::byte* at(Section section) const { return segment_.data() + offset_of(shape_, section); }

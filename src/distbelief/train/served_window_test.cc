@@ -14,8 +14,13 @@ namespace distbelief::train {
 namespace {
 
 constexpr int kWorkers = 3;
-constexpr ServedWindow::Shape kShape{
-    .workers = kWorkers, .parameters = 3, .elements = 70, .lane_values = 5, .note_values = 2, .lanes = 3};
+constexpr ServedWindow::Shape kShape{.workers = kWorkers,
+                                     .parameters = 3,
+                                     .elements = 70,
+                                     .lane_values = 5,
+                                     .note_values = 2,
+                                     .lanes = 3,
+                                     .slices = 4};
 
 bool all_are(std::span<const float> part, float value) {
   return std::ranges::all_of(part, [&](float each) { return each == value; });
@@ -45,6 +50,8 @@ TEST(ServedWindow, BeginsWithZerosAndNoPartLiesInAnother) {
     window.meet();
     if (host.rank() == 1) {
       window.step() = 77;
+      std::ranges::fill(window.versions(), 78);
+      std::ranges::fill(window.answers(), 79);
       std::ranges::fill(window.touched(), std::uint8_t{1});
       for (std::size_t i = 0; i < parts.size(); ++i) std::ranges::fill(parts[i], float(i + 2));
     }
@@ -52,6 +59,8 @@ TEST(ServedWindow, BeginsWithZerosAndNoPartLiesInAnother) {
     for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_TRUE(all_are(parts[i], float(i + 2))) << i;
     EXPECT_TRUE(std::ranges::all_of(window.touched(), [](std::uint8_t each) { return each == 1; }));
     EXPECT_EQ(window.step(), 77);
+    EXPECT_EQ(std::ranges::count(window.versions(), 78), kWorkers);
+    EXPECT_EQ(std::ranges::count(window.answers(), 79), 4);
   });
 }
 
