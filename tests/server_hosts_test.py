@@ -21,6 +21,14 @@ class ServerHostsTest(servers_test.ServersTest):
                             "host0:1,host1:1")
         self.assertEqual(served["weights_sha256"], expected["weights_sha256"])
 
+    def test_so_do_those_of_replicas_that_are_pipelines(self):
+        job = {**servers_test.JOB, "model.hidden": [512, 1024], "train.validate_every": 0}  # three slices
+        expected = self.train("allreduce", job, "--workers", 1)
+        served = self.train("served", {**job, **servers_test.SERVED, "parallel.mode": "sync", "parallel.pipeline": 2},
+                            "--hosts", "host0:2,host1:2")
+        self.assertEqual(served["weights_sha256"], expected["weights_sha256"])
+        self.assertEqual((served["workers"], served["pipeline"]), (2, 2))
+
     def test_a_killed_replica_and_a_killed_server_on_another_host_lose_nothing(self):
         job = {**servers_test.OWN_STEPS, "parallel.mode": "hybrid", "parallel.lanes": 2, "train.epochs": 400,
                "train.validate_every": 0, "report.interval_seconds": 0.02}

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -79,6 +80,23 @@ std::string straggler_mark(const nlohmann::json& worker) {
   return fmt::format("  straggler: {:.1f} times as slow", worker["slowness"].get<double>());
 }
 
+// With parameter servers ranks are counted in each replica.
+std::string worker_name(const nlohmann::json& worker) {
+  const int rank = worker["rank"].get<int>();
+  return worker.contains("replica") ? fmt::format("{}.{}", worker["replica"].get<int>(), rank)
+                                    : std::to_string(rank);
+}
+
+// Of a worker that holds a part of its replica's network.
+std::string place_mark(const nlohmann::json& workers, const nlohmann::json& worker) {
+  const auto is_beside = [](const nlohmann::json& each) {
+    return each.value("pipeline", 0) + each.value("tensor", 0) > 0;
+  };
+  if (std::none_of(workers.begin(), workers.end(), is_beside)) return "";
+  return fmt::format("  place {} of the pipeline, {} of its group", worker.value("pipeline", 0),
+                     worker.value("tensor", 0));
+}
+
 void show_status(const nlohmann::json& status) {
   fmt::print("{}: {}, generation {}, {} recoveries\n", status["run"].get<std::string>(),
              status["state"].get<std::string>(), status["generation"].get<int>(),
@@ -88,12 +106,13 @@ void show_status(const nlohmann::json& status) {
   fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10} {:>10}  lanes\n", "worker", "pid", "host", "state",
              "phase", "step", "step ms", "busy ms");
   for (const nlohmann::json& worker : status["workers"])
-    fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10.1f} {:>10.1f}  {}{}\n", worker["rank"].get<int>(),
+    fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10.1f} {:>10.1f}  {}{}{}\n", worker_name(worker),
                worker["pid"].get<std::int64_t>(), worker["host"].get<std::string>(),
                worker["state"].get<std::string>(), worker["phase"].get<std::string>(),
                worker["step"].get<std::int64_t>(), 1e3 * worker["step_seconds"].get<double>(),
                1e3 * worker["busy_seconds"].get<double>(),
-               fmt::join(worker["lanes"].get<std::vector<std::int64_t>>(), ","), straggler_mark(worker));
+               fmt::join(worker["lanes"].get<std::vector<std::int64_t>>(), ","),
+               place_mark(status["workers"], worker), straggler_mark(worker));
 }
 
 // Of a run that has come to its end.

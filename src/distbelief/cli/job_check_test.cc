@@ -70,6 +70,9 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
   EXPECT_EQ(served({"parallel.mode=sync"}), "fine");
   EXPECT_EQ(served({"parallel.mode=sync", "parallel.data=2"}), "fine");
   EXPECT_EQ(served({"parallel.mode=hybrid", "parallel.data=3"}), "fine");
+  for (const char* mode : {"async", "bounded", "sync", "hybrid"})
+    for (const char* way : {"parallel.threads=2", "parallel.pipeline=2", "parallel.tensor=2"})
+      EXPECT_EQ(served({std::string("parallel.mode=") + mode, "parallel.workers=2", way}), "fine");
   EXPECT_EQ(served({"parallel.mode=sync", "parallel.workers=3", "parallel.lanes=6"}), "fine");
   for (const std::vector<std::string>& refused :
        {std::vector<std::string>{"parallel.mode=sync", "parallel.workers=2", "parallel.lanes=6"},
@@ -82,8 +85,15 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
         {"train.optimizer=lamb"},
         {"train.target_accuracy=0.9"},
         {"data.order=streams"},
-        {"parallel.threads=2"},
-        {"parallel.pipeline=2"},
+        {"parallel.pipeline=2", "parallel.threads=2"},
+        {"parallel.mode=sync", "parallel.workers=2", "parallel.pipeline=3"},
+        {"parallel.threads=2", "parallel.lanes=1"},
+        {"parallel.zero=2"},
+        {"parallel.mesh=auto"},
+        {"model.name=word2vec", "parallel.threads=2"},
+        {"model.name=word2vec", "parallel.pipeline=2"},
+        {"train.optimizer=lbfgs", "parallel.mode=sandblaster", "parallel.pipeline=2"},
+        {"train.optimizer=lbfgs", "parallel.mode=sandblaster", "parallel.threads=2"},
         {"elastic.auto=true"}})
     EXPECT_NE(served(refused), "fine") << refused.back();
   EXPECT_NE(verdict({"parallel.servers=2"}).find("parallel.sync"), std::string::npos);

@@ -192,8 +192,8 @@ std::vector<Key> parallel_keys() {
           "lanes that a worker carries at a time, each on its own thread"),
       key("parallel.data", at<&ParallelConfig::data>(), kCountOrZero,
           "replicas of the network, each with its share of the lanes; 0: as many as there are workers for. "
-          "With "
-          "parameter servers: workers of each replica, which add up their gradients and push once; 0: 1"),
+          "With parameter servers: copies of the network inside each replica, which add up their gradients "
+          "and push once; 0: 1"),
       key("parallel.pipeline", at<&ParallelConfig::pipeline>(), kCount,
           "workers that each replica is cut over, by layers: each holds one stage, and lanes flow through "
           "them as micro-batches"),

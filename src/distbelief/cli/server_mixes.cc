@@ -43,10 +43,11 @@ std::optional<Fault> with_tables(const Config& config) {
         fmt::format("model {} pushes the rows that a step touches with each step; set parallel.push_every "
                     "= 1",
                     config.model.name)};
-  if (config.parallel.data > 1)
+  if (workers_per_replica(config.parallel) * config.parallel.threads > 1)
     return Fault{"parallel.data",
-                 fmt::format("the one worker of a replica of model {} gets its rows; set parallel.data = 1, "
-                             "and parallel.workers to how many replicas there are",
+                 fmt::format("the one worker of a replica of model {} gets its rows, on one thread; leave "
+                             "parallel.data, pipeline, tensor and threads at 1, and set parallel.workers to "
+                             "how many replicas there are",
                              config.model.name)};
   return std::nullopt;
 }
@@ -64,7 +65,7 @@ std::optional<Fault> in_every_step(const Config& config) {
                     "all; set parallel.lanes = {}",
                     parallel.workers, lanes,
                     parallel.workers * std::int64_t(std::bit_ceil(
-                                           std::uint64_t(std::max<std::int64_t>(1, parallel.data)))))};
+                                           std::uint64_t(default_lanes(parallel) / parallel.workers))))};
   if (config.train.clip_norm > 0)
     return Fault{"train.clip_norm",
                  "no server has the norm of the whole gradient: train.clip_norm does not go with mode "
@@ -110,13 +111,13 @@ std::optional<Fault> impossible_with_servers(const Config& config) {
                  fmt::format("{} needs norms of whole parameters, which no server has; servers apply sgd, "
                              "adagrad, adam and adamw",
                              rule)};
-  if (parallel.pipeline > 1 || parallel.tensor > 1 || parallel.threads > 1 || parallel.zero > 1 ||
-      parallel.mesh == "auto")
+  if (parallel.zero > 1 || parallel.mesh == "auto")
     return Fault{
-        "parallel.sync",
-        "each worker of a replica with parameter servers has one thread and holds the whole network; "
-        "leave pipeline, tensor, threads, zero and mesh at their defaults; parallel.data says how many "
-        "workers a replica has, parallel.workers how many replicas there are"};
+        parallel.zero > 1 ? "parallel.zero" : "parallel.mesh",
+        "with parameter servers the state of the update rule is on the servers, and a replica's workers have "
+        "its parameters together; leave parallel.zero and parallel.mesh at their defaults; parallel.data, "
+        "pipeline and tensor say how many workers a replica has, parallel.workers how many replicas there "
+        "are"};
   if (config.elastic.automatic || config.elastic.standby || !config.elastic.hostfile.empty() ||
       !config.elastic.discovery.empty() || !config.elastic.spares.empty())
     return Fault{"parallel.sync",

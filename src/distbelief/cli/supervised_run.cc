@@ -142,6 +142,7 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .servers = int(config.parallel.servers),
           .servers_at = command.servers_at,
           .replicas = replica_places(config.parallel, hosts),
+          .groups = rank_groups(config.parallel),
           .stops_together = !takes_own_steps(config.parallel),
           .server_command =
               [=](const cluster::FleetProcess& process) {

@@ -114,8 +114,16 @@ void count_replicas(const TrainFlags& flags, Config& config, const std::vector<c
                 fmt::format("--workers counts replicas: {}, but --hosts {} has room for {}; give one of them",
                             flags.workers, flags.hosts, places.size()));
   config.parallel.workers = std::int64_t(places.size());
-  if (replica_rule(config.parallel) == cluster::ReplicaRule::kOnePerHost)
-    config.parallel.data = std::ranges::max(hosts, {}, &cluster::HostSlots::slots).slots;
+  if (replica_rule(config.parallel) != cluster::ReplicaRule::kOnePerHost) return;
+  const std::int64_t cut = config.parallel.pipeline * config.parallel.tensor;
+  for (const cluster::HostSlots& host : hosts)
+    if (host.slots % cut != 0)
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("a replica of parallel.pipeline {} x parallel.tensor {} is on one host, but {} is "
+                      "to have {} workers; give it a multiple of {}",
+                      config.parallel.pipeline, config.parallel.tensor, host.host, host.slots, cut));
+  config.parallel.data = std::ranges::max(hosts, {}, &cluster::HostSlots::slots).slots / cut;
 }
 
 // Parameter servers that are not the run's own; none unless --servers-at names some.
@@ -199,8 +207,10 @@ void check_faults(const std::vector<std::string>& faults, const Config& config) 
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t busy = train::most_workers(parallel);
   const std::int64_t most = config.elastic.max > 0 ? std::min(config.elastic.max, busy) : busy;
+  const std::int64_t first =
+      parallel.workers * (has_servers(parallel) ? workers_per_replica(parallel) : 1);  // in all replicas
   for (const std::string& fault : faults)
-    train::parse_fault(fault, {.first = parallel.workers, .most = std::max(parallel.workers, most)});
+    train::parse_fault(fault, {.first = first, .most = std::max(first, most)});
 }
 
 // The layout of a job that leaves it to the planner. Gives what was measured for it; nothing for other jobs.

@@ -59,6 +59,7 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                  .certs = options.certs,
                  .silence = options.silence}),
       replicas_({.places = options.replicas,
+                 .groups = options.groups,
                  .command = options.replica_command,
                  .policy = options.policy,
                  .stops_together = options.stops_together,

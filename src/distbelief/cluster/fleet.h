@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/base/host_order.h"
 #include "distbelief/cluster/fleet_places.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/recovery.h"
@@ -36,6 +37,7 @@ struct FleetOptions {
   int servers = 1;                        // spread over the hosts
   std::vector<std::string> servers_at{};  // of others, where there are some: none is started
   std::vector<ReplicaPlace> replicas{};   // none: the servers stand until they are told to stop
+  RankGroups groups{};                    // of a replica's ranks
   bool stops_together = false;            // a replica that is given up ends the run (sync)
   std::function<std::vector<std::string>(const FleetProcess&)> server_command{};
   std::function<std::vector<std::string>(const FleetProcess&)> replica_command{};

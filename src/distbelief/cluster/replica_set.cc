@@ -194,6 +194,8 @@ nlohmann::json ReplicaSet::workers() const {
     for (const auto& [rank, report] : replicas_[i].cohort->reports())
       workers.push_back({{"replica", i},
                          {"rank", rank},
+                         {"pipeline", rank / options_.groups.tensor % options_.groups.pipeline},
+                         {"tensor", rank % options_.groups.tensor},
                          {"pid", report.pid},
                          {"host", report.host},
                          {"state", report.state},

@@ -19,6 +19,7 @@ class ReplicaSet {
   using Clock = std::chrono::steady_clock;
   struct Options {
     std::vector<ReplicaPlace> places{};
+    RankGroups groups{};
     std::function<std::vector<std::string>(const FleetProcess&)> command{};
     RecoveryPolicy policy{};
     bool stops_together = false;  // all take part in every step (sync): one that is given up ends the run

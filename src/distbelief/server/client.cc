@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -56,8 +57,8 @@ Client::Server& Client::connect(int id, const std::string& target) {
   comm::ControlAddress address = options_.servers.front();
   address.target = target;
   auto server = std::make_unique<Server>();
-  const std::size_t room =
-      slices() * kSliceElements * sizeof(float) + (options_.spec.tables.empty() ? 0 : kRowRoomBytes);
+  const std::size_t room = std::size_t(end_slice() - first_slice()) * kSliceElements * sizeof(float) +
+                           (options_.spec.tables.empty() ? 0 : kRowRoomBytes);
   server->exchange = std::make_unique<comm::ExchangeClient>(
       comm::ExchangeClient::Options{.address = address,
                                     .name = "replica " + std::to_string(options_.replica),
@@ -134,8 +135,10 @@ void Client::open(Server& server, const float* initial) {
 
 std::span<std::byte> Client::shared_room(const Part& part) {
   Server* const server = holder(part);
-  if (part.slice < 0 || server == nullptr || server->exchange->shared().empty()) return {};
-  return server->exchange->shared().subspan(offset(part.slice) * sizeof(float),
+  if (part.slice < first_slice() || part.slice >= end_slice() || server == nullptr ||
+      server->exchange->shared().empty())
+    return {};
+  return server->exchange->shared().subspan(offset_here(part.slice) * sizeof(float),
                                             length(part.slice) * sizeof(float));
 }
 
@@ -225,10 +228,15 @@ std::vector<std::int32_t> Client::in_slice(const std::vector<std::int32_t>& para
   return found;
 }
 
+comm::SpaceSpec::Stretch Client::own() const {
+  const std::size_t all = options_.spec.elements, begin = std::min(all, offset(first_slice()));
+  return {.begin = begin, .count = std::min(all, offset(end_slice())) - begin};
+}
+
 bool Client::push_pull(const Push& push, std::span<const float> gradients, std::span<float> values) {
   std::vector<Part> parts;
   parts.reserve(slices());
-  for (std::int64_t slice = 0; slice < std::int64_t(slices()); ++slice) {
+  for (std::int64_t slice = first_slice(); slice < end_slice(); ++slice) {
     Part& part = parts.emplace_back(Part{.message = message(Kind::kPush), .slice = slice});
     part.message.ticket = push.ticket;
     part.message.base = versions_[std::size_t(slice)];
@@ -240,29 +248,35 @@ bool Client::push_pull(const Push& push, std::span<const float> gradients, std::
     part.message.wants_values = !values.empty();
     part.message.untouched = in_slice(push.untouched, slice);
     part.message.loss = push.loss;
-    part.payload = std::as_bytes(gradients.subspan(offset(slice), length(slice)));
-    if (!values.empty()) part.into = std::as_writable_bytes(values.subspan(offset(slice), length(slice)));
+    part.payload = std::as_bytes(gradients.subspan(offset_here(slice), length(slice)));
+    if (!values.empty())
+      part.into = std::as_writable_bytes(values.subspan(offset_here(slice), length(slice)));
   }
   const std::vector<StoreAnswer> answers = exchange(std::move(parts), options_.deadline);
   bool repeated = false;
-  for (std::size_t slice = 0; slice < answers.size(); ++slice) {
-    repeated |= answers[slice].outcome == Outcome::kRepeated || answers[slice].outcome == Outcome::kLate;
-    answered_[slice] = answers[slice].version;
-    if (!values.empty()) versions_[slice] = answers[slice].version;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const std::size_t slice = std::size_t(first_slice()) + i;
+    repeated |= answers[i].outcome == Outcome::kRepeated || answers[i].outcome == Outcome::kLate;
+    answered_[slice] = answers[i].version;
+    if (!values.empty()) versions_[slice] = answers[i].version;
   }
   return repeated;
 }
 
 std::int64_t Client::pull(std::span<float> values, std::optional<std::int64_t> version) {
   std::vector<Part> parts;
-  for (std::int64_t slice = 0; slice < std::int64_t(slices()); ++slice) {
+  for (std::int64_t slice = first_slice(); slice < end_slice(); ++slice) {
     Part& part = parts.emplace_back(Part{.message = message(Kind::kPull), .slice = slice});
     part.message.base = version.value_or(0);
-    part.into = std::as_writable_bytes(values.subspan(offset(slice), length(slice)));
+    part.into = std::as_writable_bytes(values.subspan(offset_here(slice), length(slice)));
   }
   const std::vector<StoreAnswer> answers = exchange(std::move(parts), options_.deadline);
-  for (std::size_t slice = 0; slice < answers.size(); ++slice) versions_[slice] = answers[slice].version;
-  return *std::ranges::min_element(versions_);
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    versions_[std::size_t(first_slice()) + i] = answers[i].version;
+    least = std::min(least, answers[i].version);
+  }
+  return least;
 }
 
 Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {

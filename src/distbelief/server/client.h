@@ -27,6 +27,10 @@ class Client {
     comm::SpaceSpec spec{};
     std::int32_t replica = 0;
     std::int64_t incarnation = 1;
+    // Several clients of one replica may push and pull a share of the slices each; the first, which the
+    // others come after, brings the first values of all.
+    int share = 0;
+    int shares = 1;
     bool shares_memory = true;  // with servers on this host
     std::chrono::milliseconds deadline{120'000};
   };
@@ -45,10 +49,14 @@ class Client {
     std::vector<std::int32_t> untouched{};
     double loss = 0;  // of a portion (sandblaster)
   };
-  // Sends the gradient of the whole arena and gets the new parameters. `values` empty: only sends. Gives
+  // The slices that are this client's share, and the elements of the arena that they are.
+  std::int64_t first_slice() const { return share_begin(options_.share); }
+  std::int64_t end_slice() const { return share_begin(options_.share + 1); }
+  comm::SpaceSpec::Stretch own() const;
+  // Sends the gradient of these elements and gets their new values. `values` empty: only sends. Gives
   // whether any slice had it before.
   bool push_pull(const Push& push, std::span<const float> gradients, std::span<float> values);
-  // All parameters: the newest, or those of a version (sync). Gives the least version of a slice.
+  // These parameters: the newest, or those of a version (sync). Gives the least version of a slice.
   std::int64_t pull(std::span<float> values, std::optional<std::int64_t> version = {});
 
   // A question under way to whoever deals out the work.
@@ -106,7 +114,7 @@ class Client {
   std::int64_t meeting_step() const { return meeting_step_; }
   std::size_t slices() const { return options_.spec.slices(); }
   const std::vector<std::int64_t>& versions() const { return versions_; }
-  // Of slices, as servers told them when they answered the last push.
+  // Of the slices of its share, as servers told them when they answered the last push.
   const std::vector<std::int64_t>& answered() const { return answered_; }
   const ServerMap& map() const { return map_; }
 
@@ -134,6 +142,8 @@ class Client {
   comm::StoreRequest message(Kind kind) const;
   std::size_t offset(std::int64_t slice) const { return std::size_t(slice) * comm::kSliceElements; }
   std::size_t length(std::int64_t slice) const;
+  std::int64_t share_begin(int share) const { return std::int64_t(slices()) * share / options_.shares; }
+  std::size_t offset_here(std::int64_t slice) const { return offset(slice) - offset(first_slice()); }
   std::span<std::byte> shared_room(const Part& part);
   struct RowMessage;
   struct RowFlight;

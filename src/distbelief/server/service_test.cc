@@ -114,6 +114,60 @@ TEST_F(ServiceTest, TicketsOfALostReplicaGoToAnother) {
   EXPECT_EQ(first.ticket_of(f), std::nullopt);
 }
 
+TEST_F(ServiceTest, SharesOfAReplicaAreOnePush) {
+  for (const int shares : {2, 3, 5}) {  // three slices: of five shares two are empty
+    SetUp();
+    exchanges_.clear();
+    services_.clear();
+    addresses_.clear();
+    serve(2);
+    std::vector<float> values(spec("async").elements), gradient(values.size(), 0.5F);
+    std::vector<Client> clients;
+    std::size_t next = 0;
+    for (int share = 0; share < shares; ++share) {
+      clients.push_back(join_share(0, spec("async"), share, shares));
+      EXPECT_EQ(clients.back().own().begin, next);
+      next += clients.back().own().count;
+    }
+    EXPECT_EQ(next, values.size());
+    for (std::int64_t ticket = 0; ticket < 2; ++ticket)
+      for (Client& client : clients) {
+        const auto [begin, count] = client.own();
+        client.push_pull({.ticket = ticket, .lr = 1}, std::span(gradient).subspan(begin, count),
+                         std::span(values).subspan(begin, count));
+        for (std::int64_t slice = client.first_slice(); slice < client.end_slice(); ++slice)
+          EXPECT_EQ(client.answered()[std::size_t(slice)], ticket + 1);
+      }
+    EXPECT_EQ(std::ranges::count(values, 0.0F), 1000 + std::ptrdiff_t(values.size()) - 1024);
+    std::vector<float> all(values.size());
+    EXPECT_EQ(join(1, spec("async")).pull(all), 2);
+    EXPECT_EQ(all, values);
+  }
+}
+
+// Nobody was told that the ticket is done: it is dealt again, and counts where it has not counted yet.
+TEST_F(ServiceTest, AReplicaThatIsLostBetweenTwoSharesCountsOnceInEverySlice) {
+  serve(2);
+  std::vector<float> values(spec("async").elements), gradient(values.size(), 0.5F);
+  auto first = std::make_unique<Client>(join_share(0, spec("async"), 0, 2));
+  auto second = std::make_unique<Client>(join_share(0, spec("async"), 1, 2));
+  auto asked = first->ask_ticket({});
+  const std::int64_t ticket = *first->ticket_of(asked);
+  const auto [begin, count] = second->own();
+  second->push_pull({.ticket = ticket, .lr = 1}, std::span(gradient).subspan(begin, count), {});
+  first.reset();
+  second.reset();
+  Client other = join(1, spec("async"));
+  auto again = other.ask_ticket({});
+  EXPECT_EQ(*other.ticket_of(again), ticket);
+  std::ranges::fill(gradient, 0.25F);
+  other.pull(values);
+  EXPECT_TRUE(other.push_pull({.ticket = ticket, .lr = 1}, gradient, values)) << "some slices had it";
+  EXPECT_EQ(values[0], 0.75F) << "what the lost replica did not push";
+  EXPECT_EQ(values.back(), 0.5F) << "what it pushed";
+  EXPECT_EQ(other.versions(), (std::vector<std::int64_t>{1, 1, 1}));
+}
+
 TEST_F(ServiceTest, ABadPushIsRefusedAndChangesNothing) {
   serve(1);
   Client client = join(0, spec("async"));

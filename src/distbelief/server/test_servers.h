@@ -94,6 +94,17 @@ class ServiceTest : public ::testing::Test {
                    .deadline = std::chrono::seconds(20)},
                   initial.data());
   }
+  // One of several clients of a replica, each with a share of the slices.
+  Client join_share(int replica, comm::SpaceSpec spec, int share, int shares) {
+    const std::vector<float> initial(spec.elements, 1.0F);
+    return Client({.servers = addresses_,
+                   .spec = std::move(spec),
+                   .replica = replica,
+                   .share = share,
+                   .shares = shares,
+                   .deadline = std::chrono::seconds(20)},
+                  share == 0 ? initial.data() : nullptr);
+  }
   // Two parameters over a bit more than two slices.
   static comm::SpaceSpec spec(const std::string& mode) {
     const std::uint64_t elements = 2 * comm::kSliceElements + 1024;

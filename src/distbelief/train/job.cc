@@ -278,7 +278,10 @@ void require_mesh(const Config& config, int workers) {
                 fmt::format("parallel.chunks {} wants parallel.schedule = \"interleaved\", found \"{}\"; "
                             "change one of them",
                             parallel.chunks, parallel.schedule));
-  const PipelinePlan plan = pipeline_plan(config, workers);
+  // Replicas that take part in every step have as many lanes each.
+  Config world = config;
+  if (has_servers(parallel) && !takes_own_steps(parallel)) world.parallel.lanes /= parallel.workers;
+  const PipelinePlan plan = pipeline_plan(world, workers);
   if (!plan.unschedulable.empty()) throw Error(ErrorCode::kBadInput, plan.unschedulable);
 }
 

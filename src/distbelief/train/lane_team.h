@@ -10,6 +10,7 @@
 #include "distbelief/comm/host/signal.h"
 #include "distbelief/strategy/allreduce_group.h"
 #include "distbelief/train/lane_runner.h"
+#include "distbelief/train/served_replica.h"
 
 namespace distbelief::train {
 
@@ -22,6 +23,7 @@ class LaneTeam final : public Team {
     comm::Communicator* workers = nullptr;  // all
     const Task* task = nullptr;
     strategy::AllreduceGroup* group = nullptr;
+    ServedReplica* served = nullptr;  // whose parameters live on servers; null: they live here
   };
   LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, const Options& options);
   ~LaneTeam() override;
@@ -33,6 +35,8 @@ class LaneTeam final : public Team {
 
  private:
   void run(LaneRunner& runner, const std::stop_token& stop);
+  StepOutcome step_here(const strategy::StepPlan& plan, const LaneNotes& wishes);
+  StepOutcome settle(const strategy::StepPlan& plan, const StepOutcome& own);
 
   std::vector<std::unique_ptr<LaneRunner>> runners_;
   Options options_;

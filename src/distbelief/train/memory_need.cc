@@ -1,9 +1,11 @@
 #include "distbelief/train/memory_need.h"
 
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/comm/host/communicator.h"
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/train/lane_runner.h"
+#include "distbelief/train/served_replica.h"
 #include "distbelief/train/snapshotter.h"
 #include "distbelief/train/tensor_sums.h"
 
@@ -16,6 +18,15 @@ std::vector<int> replicas(const Config& config, std::vector<int> workers_per_hos
   const int each = int(config.parallel.pipeline * config.parallel.tensor);
   for (int& workers : workers_per_host) workers = (workers + each - 1) / each;
   return workers_per_host;
+}
+
+// Of one replica with parameter servers.
+ServedWindow::Shape window_of(const Config& config, const NetworkOutline& outline, int workers) {
+  const ParallelConfig& parallel = config.parallel;
+  ServedWindow::Shape shape = ServedReplica::window_shape(
+      outline, workers, takes_own_steps(parallel) ? 0 : parallel.lanes / parallel.workers);
+  if (parallel.pipeline * parallel.tensor == 1) shape.elements = 0;
+  return shape;
 }
 
 }  // namespace
@@ -39,6 +50,8 @@ std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>&
              comm::HostCommunicator::staging_bytes(workers_per_host[0]);
   if (const int tensor = int(job.config.parallel.tensor); tensor > 1)
     bytes += std::size_t(std::max(1, workers_per_host[0] / tensor)) * HostTensorGroup::bytes_needed(tensor);
+  if (has_servers(job.config.parallel) && workers_per_host[0] > 1)
+    bytes += ServedWindow::bytes_needed(window_of(job.config, outline, workers_per_host[0]));
   if (job.config.elastic.standby) bytes *= 2;
   if (job.config.checkpoint.snapshots && workers_per_host.size() == 1)
     bytes += Snapshotter::bytes_needed(parameters, options, outline.buffers);

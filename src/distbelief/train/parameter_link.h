@@ -13,7 +13,8 @@
 namespace distbelief::train {
 
 // A replica's tie to the parameter servers: where its work comes from and where its gradients go. Its own
-// workers agree by allreduce; the first of them has the link. Blocks; throws Error.
+// workers agree by allreduce; the first of them has the link, or each has one to a share of the arena.
+// Blocks; throws Error.
 class ParameterLink {
  public:
   virtual ~ParameterLink() = default;
@@ -24,6 +25,11 @@ class ParameterLink {
   virtual TreeNode lanes() const = 0;  // of this replica, in every step (synchronous)
   // One replica validates, saves, and writes what the run leaves behind.
   virtual bool leads() const = 0;
+  // Every worker's link pushes and fetches a share of the arena: join(), begin(), exchange() and finish() are
+  // for all of them. Else they are for the first worker's.
+  virtual bool is_shared_out() const { return false; }
+  // The elements that this one pushes and fetches, of so many.
+  virtual compute::Span own(std::size_t elements) const { return {0, elements}; }
   // It tries points where the loss need not be a number.
   virtual bool is_searching() const { return false; }
 
@@ -38,8 +44,14 @@ class ParameterLink {
         lane_values{};  // the mean that all go on from (synchronous); as they are at a first step
     std::vector<comm::TableSpec> tables{};  // whose rows nobody gets before the leader has opened them
   };
-  // Submits the job, or joins it. Gives the step to go on with (synchronous).
+  // Submits the job, or joins it, the first worker before the others. Gives the least version of what it
+  // fetched.
   virtual std::int64_t join(const Start& start) = 0;
+  // Of the first worker, when all have joined: the least version of all gives the step to go on with
+  // (synchronous).
+  virtual std::int64_t agree(std::int64_t) { return 0; }
+  // What that step begins with.
+  virtual void begin(std::int64_t, const Start&) {}
 
   // A step of this replica's own; `announce` hears of those that come after it as soon as they are known.
   // Nothing: all work is done, by all replicas.
@@ -54,15 +66,20 @@ class ParameterLink {
     std::vector<std::int32_t> untouched{};  // parameters without a gradient
     double loss = 0;                        // the mean over the samples of its lanes
   };
-  // The gradient goes out; the parameters to go on with come in.
+  // The gradient goes out; the parameters to go on with come in. Both are of its own elements.
   virtual void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) = 0;
+  // What the servers answered, each link for its share of so many slices; then, when all workers have it, the
+  // first one's link hears all: the step is done.
+  virtual std::size_t slices(std::size_t) const { return 0; }
+  virtual void read_answers(std::span<std::int64_t>) const {}
+  virtual void acknowledge(std::span<const std::int64_t>) {}
   // Rows of this replica's lanes, of which `empty` do not count; the mean over all lanes comes in
   // (synchronous).
   virtual void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
                     std::span<float> mean) = 0;
   // The way to rows of tables; null: there are none. Before join() they are all zeros.
   virtual RowLink* rows() { return nullptr; }
-  // After the last step: what the servers have. Collective where each worker has a link.
+  // After the last step: what the servers have of its own elements. Collective where each worker has a link.
   struct Finished {
     std::optional<std::int64_t> steps{};  // that were done, where fewer could do
     std::optional<double> loss{};         // over all samples, where it is known

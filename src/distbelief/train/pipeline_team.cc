@@ -145,7 +145,8 @@ StepOutcome PipelineTeam::step(const strategy::StepPlan& plan, const LaneNotes& 
     options_.world->abort(error.what());
     throw;
   }
-  return outcome_of(meet_notes(), size_of(plan).filled_lanes);
+  const LaneNotes notes = steps_with_others() ? options_.served->mean_notes() : meet_notes();
+  return outcome_of(notes, size_of(plan).filled_lanes);
 }
 
 void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
@@ -166,7 +167,7 @@ void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wis
       backward(part, std::exchange(flight, {}), lane, step);
     }
   }
-  finish();
+  finish(plan);
 }
 
 void PipelineTeam::take_batch(Part& part, Flight& flight, std::uint64_t seed) {
@@ -261,7 +262,7 @@ void PipelineTeam::backward(Part& part, Flight flight, std::int64_t lane, const 
   traced("backward", part, lane, begin);
 }
 
-void PipelineTeam::finish() {
+void PipelineTeam::finish(const strategy::StepPlan& plan) {
   clock_.start(Phase::kExchange);
   for (const auto& part : parts_) part->stage.group->sharing(0).sum_up();
   const double squared = options_.clip_norm > 0 ? squared_norm() : 0;
@@ -269,6 +270,9 @@ void PipelineTeam::finish() {
     part->stage.group->sharing(0).finish_step(squared);
     part->buffers.write(part->stage.group->sharing(0).mean_buffers());
   }
+  if (options_.served) options_.served->end_step(plan);
+  for (std::size_t i = 0; steps_with_others() && i < parts_.size(); ++i)
+    options_.served->read_mean(i, parts_[i]->buffers);
   share_tied();
   clock_.start(Phase::kOther);
 }

@@ -9,6 +9,7 @@
 #include "distbelief/report/trace.h"
 #include "distbelief/strategy/block_passes.h"
 #include "distbelief/strategy/pipeline_schedule.h"
+#include "distbelief/train/served_replica.h"
 #include "distbelief/train/stage.h"
 #include "distbelief/train/stage_streams.h"
 #include "distbelief/train/task.h"
@@ -41,6 +42,7 @@ class PipelineTeam final : public Team {
     double clip_norm = 0;
     std::uint64_t seed = 0;
     report::Trace* trace = nullptr;
+    ServedReplica* served = nullptr;  // whose parameters live on servers; null: they live here
   };
   explicit PipelineTeam(Options options);
   ~PipelineTeam() override;
@@ -65,10 +67,11 @@ class PipelineTeam final : public Team {
   strategy::Pass way_back(const Stage& stage) const;
   torch::Tensor run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step);
   void take_batch(Part& part, Flight& flight, std::uint64_t seed);
-  void finish();
+  void finish(const strategy::StepPlan& plan);
   double squared_norm();
   torch::Tensor tied_weight(const Part& part);
   void share_tied();
+  bool steps_with_others() const { return options_.served && options_.served->is_synchronous(); }
   LaneNotes meet_notes();
   Score score(const data::BatchMaker& maker, data::Range range, data::Batch& batch);
   void traced(const char* name, const Part& part, std::int64_t lane,

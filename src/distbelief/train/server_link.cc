@@ -60,22 +60,58 @@ std::int64_t ServerLink::join(const Start& start) {
           .spec = spec_for(start),
           .replica = options_.replica,
           .incarnation = options_.incarnation,
+          .share = options_.share,
+          .shares = options_.shares,
           .deadline = std::chrono::milliseconds(std::int64_t(1e3 * parallel().deadline_seconds))},
-      start.parameters.data());
+      options_.share == 0 ? start.parameters.data() : nullptr);
   rows_.connect(*client_, start.tables);
-  const std::int64_t version = client_->pull(start.parameters);
+  return client_->pull(own_of(start.parameters));
+}
+
+std::int64_t ServerLink::agree(std::int64_t version) {
   if (!is_synchronous()) {
     for (std::size_t i = 0; i < kTicketsAhead; ++i) ask();
     return 0;
   }
   // Some slices, or what lanes meet for, may be a step further than others: this replica was killed in the
   // middle of it. Unless the others go on without it, none can be two.
-  const std::int64_t step =
-      parallel().spare_replicas > 0 ? version : std::min(version, client_->meeting_step());
-  if (step > 0 && parallel().spare_replicas == 0) client_->pull(start.parameters, step);
-  if (client_->meeting_step() > 0)
+  return parallel().spare_replicas > 0 ? version : std::min(version, client_->meeting_step());
+}
+
+void ServerLink::begin(std::int64_t step, const Start& start) {
+  if (!is_synchronous()) return;
+  if (step > 0 && parallel().spare_replicas == 0) client_->pull(own_of(start.parameters), step);
+  if (options_.share == 0 && client_->meeting_step() > 0)
     client_->meet_again(std::min(step, client_->meeting_step()) - 1, start.lane_values);
-  return step;
+}
+
+compute::Span ServerLink::own(std::size_t) const {
+  const comm::SpaceSpec::Stretch own = client_->own();
+  return {own.begin, own.begin + own.count};
+}
+
+std::span<float> ServerLink::own_of(std::span<float> whole) const {
+  const comm::SpaceSpec::Stretch own = client_->own();
+  return whole.subspan(own.begin, own.count);
+}
+
+std::size_t ServerLink::slices(std::size_t elements) const {
+  return (elements + comm::kSliceElements - 1) / comm::kSliceElements;
+}
+
+void ServerLink::read_answers(std::span<std::int64_t> versions) const {
+  for (std::int64_t slice = client_->first_slice(); slice < client_->end_slice(); ++slice)
+    versions[std::size_t(slice)] = client_->answered()[std::size_t(slice)];
+}
+
+// A ticket is done, and told to be, when all slices have it: until then it would be dealt again.
+void ServerLink::acknowledge(std::span<const std::int64_t> versions) {
+  const std::optional<std::int64_t> ticket = std::exchange(pushed_, {});
+  if (!ticket) return;
+  if (log_) log_->append_acknowledged(*ticket, {versions.begin(), versions.end()});
+  if (is_synchronous()) return;
+  done_.push_back(*ticket);
+  ask();
 }
 
 void ServerLink::ask() { asked_.push_back(client_->ask_ticket(std::exchange(done_, {}))); }
@@ -108,7 +144,7 @@ std::optional<std::int64_t> ServerLink::next(const std::function<void(std::int64
 void ServerLink::push(const server::Client::Push& push, std::span<const float> gradient,
                       std::span<float> parameters) {
   client_->push_pull(push, gradient, parameters);
-  if (log_) log_->append_acknowledged(push.ticket, client_->answered());
+  pushed_ = push.ticket;
 }
 
 void ServerLink::exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) {
@@ -146,8 +182,6 @@ void ServerLink::exchange_alone(const Share& share, std::span<const float> gradi
     const std::vector<std::int32_t> untouched = missing_ ? *std::exchange(missing_, {}) : share.untouched;
     push({.ticket = ticket_of(share.step), .lr = share.lr, .untouched = untouched}, pushed,
          fetches ? parameters : std::span<float>());
-    done_.push_back(ticket_of(share.step));
-    ask();
   } else if (fetches) {
     client_->pull(parameters);
   }

@@ -25,6 +25,8 @@ class ServerLink final : public ParameterLink {
     int replica = 0;
     int replicas = 1;
     std::int64_t incarnation = 1;
+    int share = 0;  // this worker's, of so many
+    int shares = 1;
     std::filesystem::path log{};  // of pushes that were answered; empty: none
   };
   explicit ServerLink(Options options);
@@ -32,9 +34,16 @@ class ServerLink final : public ParameterLink {
   bool is_synchronous() const override { return parallel().mode == "sync"; }
   TreeNode lanes() const override;
   bool leads() const override { return options_.replica == 0; }
+  bool is_shared_out() const override { return options_.shares > 1; }
+  compute::Span own(std::size_t elements) const override;
   std::int64_t join(const Start& start) override;
+  std::int64_t agree(std::int64_t version) override;
+  void begin(std::int64_t step, const Start& start) override;
   std::optional<std::int64_t> next(const std::function<void(std::int64_t)>& announce) override;
   void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) override;
+  std::size_t slices(std::size_t elements) const override;
+  void read_answers(std::span<std::int64_t> versions) const override;
+  void acknowledge(std::span<const std::int64_t> versions) override;
   void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
             std::span<float> mean) override;
   RowLink* rows() override { return &rows_; }
@@ -43,6 +52,7 @@ class ServerLink final : public ParameterLink {
  private:
   const ParallelConfig& parallel() const { return options_.config.parallel; }
   comm::SpaceSpec spec_for(const Start& start) const;
+  std::span<float> own_of(std::span<float> whole) const;
   std::int64_t ticket_of(std::int64_t step) const { return step / parallel().push_every; }
   void push(const server::Client::Push& push, std::span<const float> gradient, std::span<float> parameters);
   void ask();
@@ -57,6 +67,7 @@ class ServerLink final : public ParameterLink {
   std::deque<server::Client::Asked> asked_;           // tickets on their way
   std::deque<std::int64_t> ahead_;                    // steps of tickets that are here
   bool ended_ = false;                                // no more tickets
+  std::optional<std::int64_t> pushed_;                // the ticket of this step's push
   std::vector<std::int64_t> done_;                    // tickets, that the dealer has not been told of
   std::vector<float> accrued_;                        // gradients of a ticket's steps so far
   std::optional<std::vector<std::int32_t>> missing_;  // parameters that none of these had a gradient for

@@ -177,6 +177,17 @@ void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local
                   each.count * sizeof(float));
 }
 
+void write_runs(std::span<const StageRuns> runs, const float* local, float* whole) {
+  for (const StageRuns& each : runs)
+    for (std::size_t run = 0; run < each.runs; ++run) {
+      float* const to = whole + each.whole + run * each.stride;
+      if (each.local == StageRuns::kNowhere)
+        std::fill_n(to, each.count, 0.0F);
+      else
+        std::memcpy(to, local + each.local + run * each.count, each.count * sizeof(float));
+    }
+}
+
 std::size_t largest_array(std::span<const Stage> stages, const strategy::Mesh& mesh, World& world,
                           const torch::Tensor& input) {
   constexpr std::size_t kDimensions = 8;

@@ -77,6 +77,8 @@ std::vector<StageRuns> arena_runs(const Stage& stage, const World& peers, Which 
 std::vector<StageRuns> buffer_runs(const Stage& stage, Which which);
 // Copies them out of an array of the whole network.
 void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local);
+// Copies them into one; zeros for what is nowhere here.
+void write_runs(std::span<const StageRuns> runs, const float* local, float* whole);
 
 // Bytes of the largest array that goes from stage to stage, found out by an input that goes through all of
 // them. Collective; leaves the networks in training mode.

@@ -62,6 +62,21 @@ TEST(Stage, OutlinesOfAllCutsDescribeTheWholeNetwork) {
   }
 }
 
+// Two workers with halves of the columns of a 2 x 4 tensor and a padding behind it.
+TEST(Stage, WhatIsPutIntoTheWholeArrayComesOutOfIt) {
+  const StageRuns left{.local = 1, .whole = 3, .count = 2, .runs = 2, .stride = 4};
+  const StageRuns right{.local = 0, .whole = 5, .count = 2, .runs = 2, .stride = 4};
+  const StageRuns padding{.local = StageRuns::kNowhere, .whole = 11, .count = 3};
+  const std::vector<float> first{9, 1, 2, 5, 6}, second{3, 4, 7, 8};
+  std::vector<float> whole(15, 9);
+  write_runs(std::vector{left, padding}, first.data(), whole.data());
+  write_runs(std::vector{right}, second.data(), whole.data());
+  EXPECT_EQ(whole, (std::vector<float>{9, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9}));
+  std::vector<float> back{9, 0, 0, 0, 0};
+  copy_runs(std::vector{left}, whole.data(), back.data());
+  EXPECT_EQ(back, first);
+}
+
 TEST(Stage, ATiedWeightBelongsToTheFirstStageThatHasIt) {
   const Case tied = cases().back();
   const NetworkOutline outline = outline_of(model::model_blueprint(tied.model, tied.shape), ends_of(4, 2), 7);

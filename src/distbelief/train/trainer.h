@@ -17,7 +17,7 @@
 #include "distbelief/train/lane_runner.h"
 #include "distbelief/train/parameter_link.h"
 #include "distbelief/train/recorder.h"
-#include "distbelief/train/served_sharing.h"
+#include "distbelief/train/served_replica.h"
 #include "distbelief/train/snapshotter.h"
 #include "distbelief/train/stage.h"
 #include "distbelief/train/vitals.h"
@@ -164,7 +164,7 @@ class Trainer {
   std::vector<Stage> stages_;  // that this worker holds
   std::vector<std::unique_ptr<data::Loader>> loaders_;
   std::unique_ptr<Team> team_;
-  std::unique_ptr<ServedSharing> served_;  // when parameters live on servers
+  std::unique_ptr<ServedReplica> served_;  // when parameters live on servers
   std::unique_ptr<Recorder> recorder_;
   std::vector<std::int64_t> lane_samples_;
   std::chrono::steady_clock::time_point last_save_;

@@ -271,7 +271,7 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
       .gather = std::move(gather),
       .task = task_.get(),
       .rows = options_.link && !task_->tables().empty() ? options_.link->rows() : nullptr,
-      .sharing = served_ ? static_cast<strategy::Sharing*>(served_.get()) : &group().sharing(thread),
+      .sharing = &group().sharing(thread),
       .next_batch = [this, loader]() -> const data::Batch& { return next_batch(*loader); },
       .slowness = options_.faults.empty() ? std::function<double()>()
                                           : [this] { return faults_->slowness(progress_.step); },
@@ -293,7 +293,8 @@ void Trainer::build_team() {
         std::make_unique<LaneTeam>(std::move(runners), LaneTeam::Options{.abort = &group().abort(),
                                                                          .workers = &world_.communicator(),
                                                                          .task = task_.get(),
-                                                                         .group = &group()});
+                                                                         .group = &group(),
+                                                                         .served = served_.get()});
   }
   speaker_ = workers_with_lanes()[0];
   if (!options_.vitals) return;

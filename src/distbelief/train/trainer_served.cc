@@ -12,29 +12,19 @@ namespace distbelief::train {
 
 // What the servers have takes the place of what this replica would begin with.
 void Trainer::join_servers() {
-  strategy::AllreduceGroup& group = this->group();
-  const std::size_t values = stages_[0].outline->buffers + kNoteFloats;
-  served_ = std::make_unique<ServedSharing>(ServedSharing::Options{
-      .group = &group, .world = &world_, .link = options_.link, .lane_values = values});
-  compute::BufferSet buffers(*stages_[0].network);
-  std::vector<float> mean(values);
-  buffers.read(std::span(mean).first(buffers.size()));
-  std::int64_t step = 0;
-  if (is_root() || options_.link->is_searching())
-    step = options_.link->join({.layout = &group.layout(),
-                                .steps = job_.total_steps(),
-                                .steps_per_epoch = job_.steps_per_epoch(),
-                                .step = progress_.step,
-                                .samples = std::int64_t(plan_.samples),
-                                .parameters = {group.parameters(), group.layout().size()},
-                                .lane_values = mean,
-                                .tables = task_->tables()});
+  served_ = std::make_unique<ServedReplica>(ServedReplica::Options{
+      .stages = stages_, .outline = &outline_, .world = &world_, .peers = &peers(), .link = options_.link});
+  const std::int64_t step = served_->join({.steps = job_.total_steps(),
+                                           .steps_per_epoch = job_.steps_per_epoch(),
+                                           .step = progress_.step,
+                                           .samples = std::int64_t(plan_.samples),
+                                           .tables = task_->tables()});
   bring_rows();
-  group.meet_patiently();
-  world_.communicator().broadcast(comm::view(&step, 1), 0);
   if (!options_.link->is_synchronous() || step == 0) return;
-  world_.communicator().broadcast(comm::view(mean.data(), mean.size()), 0);
-  buffers.write(std::span(mean).first(buffers.size()));
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    compute::BufferSet buffers(*stages_[i].network);
+    served_->read_mean(i, buffers);
+  }
   follow(step);
   spdlog::info("the servers are at step {}", step);
 }
@@ -62,7 +52,7 @@ std::vector<std::int64_t> Trainer::deal_steps() {
                    })
                    .value_or(-1);
   if (world_.size() == 1 || is_searching) return steps;
-  group().meet_patiently();
+  served_->meet();
   auto count = std::int64_t(steps.size());
   world_.communicator().broadcast(comm::view(&count, 1), 0);
   steps.resize(std::size_t(count));
@@ -123,12 +113,9 @@ bool Trainer::has_next_step() {
 
 // All work is done, by all replicas.
 void Trainer::finish_served(std::int64_t total) {
-  ParameterLink::Finished finished;
-  if (is_root() || options_.link->is_searching())
-    finished = options_.link->finish({group().parameters(), group().layout().size()});
+  const ParameterLink::Finished finished = served_->finish();
   total = finished.steps.value_or(total);
   progress_.last_loss = finished.loss.value_or(progress_.last_loss);
-  group().meet_patiently();  // the parameters are there
   progress_.step = total;
   progress_.epoch = (total + job_.steps_per_epoch() - 1) / job_.steps_per_epoch();
   progress_.step_in_epoch = total % job_.steps_per_epoch();

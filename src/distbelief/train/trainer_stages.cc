@@ -43,10 +43,16 @@ strategy::Cuts cuts_within(const std::vector<strategy::BlockCost>& costs, int st
   }
 }
 
+// Of lanes that all replicas share in every step this one has a part.
+Config with_own_lanes(Config config, const ParameterLink* link) {
+  if (link && link->is_synchronous()) config.parallel.lanes = link->lanes().end - link->lanes().begin;
+  return config;
+}
+
 }  // namespace
 
 void Trainer::lay_out() {
-  mesh_plan_ = pipeline_plan(job_.config, world_.size());
+  mesh_plan_ = pipeline_plan(with_own_lanes(job_.config, options_.link), world_.size());
   if (!mesh_plan_.reason.empty()) spdlog::warn("{}", mesh_plan_.reason);
   if (!is_cut()) {
     outline_ = outline_of(job_);
@@ -137,7 +143,8 @@ std::unique_ptr<Team> Trainer::make_pipeline_team() {
                                              : [this] { faults_->pass("mid-bucket", progress_.step); },
       .clip_norm = job_.config.train.clip_norm,
       .seed = job_.config.train.seed,
-      .trace = trace_.get()});
+      .trace = trace_.get(),
+      .served = served_.get()});
 }
 
 }  // namespace distbelief::train

@@ -95,7 +95,7 @@ report::Summary Trainer::summarise(double wall_seconds) {
   for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
   if (is_root() && checkpointer_.parts() == 1)
     summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(stages_[0]));
-  else if (is_root() && status_ != "handed over")
+  else if (is_root() && leads() && status_ != "handed over")
     summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
   for (const auto& worker : summary.per_worker)
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);

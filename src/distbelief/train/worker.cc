@@ -63,13 +63,16 @@ std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& opti
                                                           .is_in_order = !has_servers});
   }
   if (!has_servers) return nullptr;
-  return std::make_unique<ServerLink>(ServerLink::Options{.config = options.config,
-                                                          .servers = options.servers,
-                                                          .job = options.served_job,
-                                                          .replica = options.replica,
-                                                          .replicas = options.replicas,
-                                                          .incarnation = options.cohort,
-                                                          .log = log_of_pushes(options)});
+  return std::make_unique<ServerLink>(
+      ServerLink::Options{.config = options.config,
+                          .servers = options.servers,
+                          .job = options.served_job,
+                          .replica = options.replica,
+                          .replicas = options.replicas,
+                          .incarnation = options.cohort,
+                          .share = world.rank(),
+                          .shares = world.size(),
+                          .log = world.rank() == 0 ? log_of_pushes(options) : ""});
 }
 
 // Gives how it ended: the summary's status, or "not needed".
