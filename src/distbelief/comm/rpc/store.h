@@ -58,6 +58,9 @@ struct SpaceSpec {
   std::int64_t vectors = 0;           // as long as the parameters, these included (sandblaster)
   std::vector<TableSpec> tables{};    // by number (async, bounded)
   bool loads_rows = false;            // nobody gets rows before those of an earlier run were brought
+  std::int32_t sub_network = 0;       // of a decomposed model that this is, from 1 on; 0: a whole model
+  std::uint64_t input_bytes = 0;      // at most, of the input that a ticket waits for; 0: it waits for none
+  std::int64_t window = 0;            // inputs that are kept at a time, each until its ticket is done
 
   bool operator==(const SpaceSpec&) const = default;
   std::size_t slices() const { return (elements + kSliceElements - 1) / kSliceElements; }
@@ -94,6 +97,12 @@ struct StoreRequest {
     kRows = 22,      // from server to server: records
     kListRows = 23,  // the records of one part from a place on; the answer says where to go on
     kLoadRows = 24,  // records of an earlier run
+    // Decomposed models:
+    kPutInput = 60,  // a piece of a ticket's input, as payload; answered when there is room for it
+    kGetInput = 61,  // a piece of it for whoever has the ticket
+    kAwaitEnd = 62,  // answered when all tickets are done
+    // ... from server to server:
+    kKeepInput = 63,  // a piece of an input, as payload
   };
   Kind kind = Kind::kPull;
   std::uint64_t space = 0;
@@ -145,8 +154,9 @@ struct StoreAnswer {
   std::int64_t epoch = 0;  // of the server's map
   std::int64_t clock = 0;  // of the replica
   std::vector<double> numbers{};
-  std::int64_t rows = 0;  // of a part of a table
-  std::int64_t gone = 0;  // rows of it that made place for others
+  std::int64_t rows = 0;    // of a part of a table
+  std::int64_t gone = 0;    // rows of it that made place for others
+  std::uint64_t bytes = 0;  // of an input, all its pieces
 
   bool operator==(const StoreAnswer&) const = default;
 };
