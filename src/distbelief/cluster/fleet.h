@@ -36,7 +36,7 @@ struct FleetOptions {
   int servers = 1;                        // spread over the hosts
   std::vector<std::string> servers_at{};  // of others, where there are some: none is started
   std::vector<ReplicaPlace> replicas{};   // none: the servers stand until they are told to stop
-  bool stops_together = false;            // a replica that is given up ends the run (sync)
+  bool stops_together = false;            // a replica that is given up ends the run (sync, decomposed)
   std::function<std::vector<std::string>(const FleetProcess&)> server_command{};
   std::function<std::vector<std::string>(const FleetProcess&)> replica_command{};
   std::filesystem::path run_dir{};

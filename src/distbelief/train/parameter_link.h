@@ -35,7 +35,8 @@ class ParameterLink {
     std::int64_t samples = 0;       // of an epoch
     std::span<float> parameters{};  // the first values; then what the servers have
     std::span<float>
-        lane_values{};  // the mean that all go on from (synchronous); as they are at a first step
+        lane_values{};         // the mean that all go on from (synchronous); as they are at a first step
+    std::span<float> whole{};  // parameters of the whole model, where this replica trains a part and leads
     std::vector<comm::TableSpec> tables{};  // whose rows nobody gets before the leader has opened them
   };
   // Submits the job, or joins it. Gives the step to go on with (synchronous).
@@ -62,6 +63,11 @@ class ParameterLink {
                     std::span<float> mean) = 0;
   // The way to rows of tables; null: there are none. Before join() they are all zeros.
   virtual RowLink* rows() { return nullptr; }
+  // Brings what the servers have of the whole model to where Start::whole said, for a leader that trains a
+  // part of it.
+  virtual void fetch_whole() {}
+  // next() gave nothing because a wait was broken off, not because all work is done.
+  virtual bool is_cut_short() const { return false; }
   // After the last step: what the servers have. Collective where each worker has a link.
   struct Finished {
     std::optional<std::int64_t> steps{};  // that were done, where fewer could do

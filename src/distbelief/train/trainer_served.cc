@@ -21,14 +21,17 @@ void Trainer::join_servers() {
   buffers.read(std::span(mean).first(buffers.size()));
   std::int64_t step = 0;
   if (is_root() || options_.link->is_searching())
-    step = options_.link->join({.layout = &group.layout(),
-                                .steps = job_.total_steps(),
-                                .steps_per_epoch = job_.steps_per_epoch(),
-                                .step = progress_.step,
-                                .samples = std::int64_t(plan_.samples),
-                                .parameters = {group.parameters(), group.layout().size()},
-                                .lane_values = mean,
-                                .tables = task_->tables()});
+    step = options_.link->join(
+        {.layout = &group.layout(),
+         .steps = job_.total_steps(),
+         .steps_per_epoch = job_.steps_per_epoch(),
+         .step = progress_.step,
+         .samples = std::int64_t(plan_.samples),
+         .parameters = {group.parameters(), group.layout().size()},
+         .lane_values = mean,
+         .whole = whole_.empty() ? std::span<float>()
+                                 : std::span(whole_[0].group->parameters(), whole_[0].group->layout().size()),
+         .tables = task_->tables()});
   bring_rows();
   group.meet_patiently();
   world_.communicator().broadcast(comm::view(&step, 1), 0);
