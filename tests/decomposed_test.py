@@ -9,7 +9,7 @@ from program import MLP
 
 JOB = {**MLP, "model.hidden": [64, 48, 32], "data.samples": 128, "parallel.sync": "parameter_server",
        "parallel.mode": "decomposed", "parallel.lanes": 1, "train.epochs": 20, "train.lr": 0.05}
-LONG = {**JOB, "parallel.servers": 2, "train.epochs": 300, "train.validate_every": 0, "checkpoint.every_epochs": 0,
+LONG = {**JOB, "parallel.servers": 2, "train.epochs": 200, "train.validate_every": 0, "checkpoint.every_epochs": 0,
         "report.interval_seconds": 0.02}
 
 
@@ -47,15 +47,14 @@ class WholeTest(DecomposedTest):
         self.assertEqual(held, 48 * 32 + 32 + 32 * 10 + 10)
         self.assertLess(held, expected["parameters"] / 2)
         # One replica to a sub-network: nothing depends on who is faster, where things are kept or how many may wait.
-        for name, changes in {"narrow": {"parallel.window": 1}, "two": {"parallel.servers": 2}}.items():
-            self.assertEqual(self.train(name, {**JOB, **changes}, "--workers", 2)["weights_sha256"],
-                             expected["weights_sha256"], name)
+        other = self.train("other", {**JOB, "parallel.window": 1, "parallel.servers": 2}, "--workers", 2)
+        self.assertEqual(other["weights_sha256"], expected["weights_sha256"])
 
     def test_several_replicas_share_a_sub_network(self):
-        summary = self.train("run", {**JOB, "parallel.sub_networks": 3, "parallel.cuts": [1, 2]}, "--workers", 5)
-        self.assertEqual(summary["steps"], 160)
+        summary = self.train("run", {**JOB, "parallel.sub_networks": 3, "parallel.cuts": [1, 2]}, "--workers", 4)
+        self.assertEqual((summary["steps"], summary["cuts"]), (160, [1, 2]))
         self.assert_each_ticket_once("run", 160, 3)
-        self.assertEqual({line["replica"] for line in self.logs_of("run", 1) if "ticket" in line}, {1, 4})
+        self.assertEqual({line["replica"] for line in self.logs_of("run", 0) if "ticket" in line}, {0, 3})
 
 
 class LostTest(DecomposedTest):
@@ -68,8 +67,8 @@ class LostTest(DecomposedTest):
         self.kill_server("killed", 0)
         outcome = self.finish(run)
         self.assertEqual(outcome.code, 0, outcome.err)
-        self.assertEqual(self.summary("killed")["steps"], 2400)
-        self.assert_each_ticket_once("killed", 2400)
+        self.assertEqual(self.summary("killed")["steps"], 1600)
+        self.assert_each_ticket_once("killed", 1600)
         events = program.lines_of(self.scratch / "killed" / "events.jsonl")
         self.assertEqual([event["signal"] for event in events if event["event"] == "replica lost"],
                          [signal.SIGKILL] * 2)
@@ -78,7 +77,7 @@ class LostTest(DecomposedTest):
     def test_a_run_that_is_stopped_saves_all_of_the_model_and_goes_on_from_it(self):
         job = {**LONG, "parallel.servers": 1, "train.epochs": 10_000_000, "train.schedule": "constant"}
         run = self.start_training("stopped", job, "--workers", 2)
-        self.wait_until(lambda: len(self.logs_of("stopped", 1)) > 300, "updates of the second sub-network")
+        self.wait_until(lambda: len(self.logs_of("stopped", 1)) > 100, "updates of the second sub-network")
         self.assertIn("for the run's whole life", self.control("scale", "stopped", 3, code=2))
         self.control("stop", "stopped")
         outcome = self.finish(run)
