@@ -4,8 +4,9 @@ import json
 import signal
 
 import program
+import read_safetensors
 import servers_test
-from program import MLP
+from program import MLP, RESNET
 
 JOB = {**MLP, "model.hidden": [64, 48, 32], "data.samples": 128, "parallel.sync": "parameter_server",
        "parallel.mode": "decomposed", "parallel.lanes": 1, "train.epochs": 20, "train.lr": 0.05}
@@ -57,6 +58,18 @@ class WholeTest(DecomposedTest):
         self.assertEqual({line["replica"] for line in self.logs_of("run", 0) if "ticket" in line}, {0, 3})
 
 
+    def test_running_statistics_come_into_the_whole_model(self):
+        job = {**RESNET, **{key: value for key, value in JOB.items() if key.startswith("parallel.")},
+               "parallel.sub_networks": 2, "parallel.cuts": [3]}
+        summary = self.train("run", job, "--workers", 2)
+        found = self.evaluated("run")
+        self.assertEqual((found["test_loss"], found["test_accuracy"]), (summary["test_loss"], summary["test_accuracy"]))
+        tensors, _ = read_safetensors.read(self.scratch / "run" / "model.safetensors")
+        counts = {name: value for name, value in tensors.items() if name.endswith("num_batches_tracked")}
+        self.assertGreater(len(counts), 10)
+        self.assertEqual({int(value) for value in counts.values()}, {summary["steps"]})
+
+
 class LostTest(DecomposedTest):
     kill_server = servers_test.LostServerTest.kill_server
 
@@ -101,8 +114,7 @@ class RefusalTest(DecomposedTest):
     def test_what_cannot_be_decomposed_is_refused_before_anything_starts(self):
         self.refused({"parallel.sub_networks": 3}, "each of 3 sub-networks wants a replica", "found 2")
         self.refused({"parallel.sub_networks": 5, "parallel.workers": 5}, "4 at most")
-        self.refused({"model.name": "resnet18", "model.hidden": None, "data.channels": 3, "data.height": 32,
-                      "data.width": 32}, "running statistics")
+        self.refused({"model.name": "autoencoder", "model.hidden": None}, "the task classification", "autoencoder")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,10 @@ class Client {
   std::optional<std::vector<std::byte>> input(std::int64_t ticket);
   // Blocks until all tickets are done.
   void await_end();
+  // Running statistics of this client's sub-network after so many steps; the latest count. Those that there
+  // are come as soon as there are some.
+  void put_statistics(std::int64_t steps, std::span<const float> values);
+  void statistics(std::span<float> values);
 
   // Rows of tables (client_rows.cc); ids in any order, none twice. A table's rows of a step may be as many as
   // fit into one message for each part: TableSpec::message_rows() times 64 and a bit less.

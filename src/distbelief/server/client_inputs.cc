@@ -62,6 +62,17 @@ std::optional<std::vector<std::byte>> Client::input(std::int64_t ticket) {
   return bytes;
 }
 
+void Client::put_statistics(std::int64_t steps, std::span<const float> values) {
+  Part part{.message = message(Kind::kPutStatistics), .payload = std::as_bytes(values)};
+  part.message.version = steps;
+  exchange_one(std::move(part), options_.deadline);
+}
+
+void Client::statistics(std::span<float> values) {
+  exchange_one({.message = message(Kind::kGetStatistics), .into = std::as_writable_bytes(values)},
+               options_.deadline);
+}
+
 void Client::await_end() { exchange_one({.message = message(Kind::kAwaitEnd)}, kForEver); }
 
 }  // namespace distbelief::server

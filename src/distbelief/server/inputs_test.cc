@@ -198,6 +198,32 @@ TEST_F(InputsTest, TheEndIsToldWhenEveryTicketIsDone) {
   waiting.join();
 }
 
+TEST_F(InputsTest, TheStatisticsOfTheLastStepAreKeptWithTheBackup) {
+  serve(2);
+  comm::SpaceSpec spec = second();
+  spec.lane_values = 3;
+  Client replica = join(0, spec), other = join(1, spec);
+  const auto put = [&](Client& client, std::int64_t steps, float value) {
+    client.put_statistics(steps, std::vector<float>(3, value));
+  };
+  const auto found = [&] {
+    std::vector<float> values(3);
+    other.statistics(values);
+    return values;
+  };
+  put(replica, 0, 0.5F);
+  put(other, 0, 0.75F);  // who comes again begins with what there is
+  EXPECT_EQ(found(), std::vector<float>(3, 0.5F));
+  put(replica, 5, 5);
+  put(other, 4, 4);  // it was slower
+  EXPECT_EQ(found(), std::vector<float>(3, 5.0F));
+  lose_server(map_.desk().primary);
+  EXPECT_EQ(found(), std::vector<float>(3, 5.0F));
+  EXPECT_THROW(put(replica, 6, std::numeric_limits<float>::infinity()), Error);
+  EXPECT_THROW(replica.put_statistics(6, std::vector<float>(2)), Error);
+  EXPECT_EQ(found(), std::vector<float>(3, 5.0F));
+}
+
 TEST_F(InputsTest, RefusesInputsThatCannotBe) {
   serve(1);
   Client before = join(0, second());

@@ -169,6 +169,9 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kGetInput: return give_input(message, request);
     case Kind::kAwaitEnd: return await_end(message, request);
     case Kind::kKeepInput: return keep_input(message, request);
+    case Kind::kPutStatistics:
+    case Kind::kKeepStatistics: return put_statistics(message, request);
+    case Kind::kGetStatistics: return give_statistics(request);
     case Kind::kOpen:
     case Kind::kMap:
     case Kind::kClose: break;

@@ -145,6 +145,10 @@ class Space : public std::enable_shared_from_this<Space> {
   void require_inputs() const;
   void serve_inputs();
   void fill_inputs(const std::shared_ptr<BackupLink>& link);
+  void put_statistics(const comm::StoreRequest& message, Request& request);
+  void give_statistics(Request& request);
+  void require_statistics(const Request& request) const;
+  void take_statistics(std::int64_t version, std::span<const float> values);
 
   Options options_;
   std::unique_ptr<compute::Optimizer> rule_;
@@ -168,6 +172,8 @@ class Space : public std::enable_shared_from_this<Space> {
   std::vector<Waiting> takers_, beginners_, meeters_;
   Coordinator coordinator_;
   InputWindow window_;
+  std::vector<float> statistics_;  // of a sub-network
+  std::int64_t statistics_version_ = -1;
   std::vector<Waiting> putters_, enders_;  // for room in it, and for the end
   bool has_desk_ = false;                  // took over what was dealt before
   int desk_filled_ = kNobody;              // the newcomer that knows of deals and means

@@ -130,8 +130,69 @@ void Space::keep_input(const StoreRequest& message, Request& request) {
   answer(request, {});
 }
 
+void Space::require_statistics(const Request& request) const {
+  const std::size_t wanted = options_.spec.sub_network > 0 ? options_.spec.lane_values : 0;
+  if (wanted == 0 || request.payload().size() != wanted * sizeof(float))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} bytes of running statistics; job {} has {} floats of them",
+                            request.payload().size(), options_.spec.job, wanted));
+  if (!are_finite(floats_in(request)))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("running statistics of job {} with a number that is not finite; lower train.lr",
+                            options_.spec.job));
+}
+
+// With the desk's lock.
+void Space::take_statistics(std::int64_t version, std::span<const float> values) {
+  statistics_version_ = version;
+  statistics_.assign(values.begin(), values.end());
+}
+
+// By a replica, or by the desk to its backup. Later steps' count, whatever comes first.
+void Space::put_statistics(const StoreRequest& message, Request& request) {
+  require_statistics(request);
+  const bool is_of_desk = message.kind == StoreRequest::Kind::kKeepStatistics;
+  const std::lock_guard lock(desk_);
+  if (is_of_desk && has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the statistics itself");
+  if (!is_of_desk) require_desk();
+  const bool is_newer = message.version > statistics_version_;
+  if (is_newer) take_statistics(message.version, floats_in(request));
+  if (is_of_desk) return answer(request, {});
+  const std::shared_ptr<const Roles> now = roles();
+  const auto links = now->backups(now->map.desk(), desk_filled_);
+  const auto kept = std::make_shared<Request>(std::move(request));
+  BackupLink::Item item;
+  if (is_newer && !links.empty())
+    item = {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kKeepStatistics,
+                                                .job = options_.spec.job,
+                                                .version = message.version}),
+            .payload = kept->payload(),
+            .owner = kept};
+  tell_all(links, item, [kept] { answer(*kept, {}); });
+}
+
+void Space::give_statistics(Request& request) {
+  const std::lock_guard lock(desk_);
+  require_desk();
+  if (statistics_version_ < 0)
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("job {} has no running statistics yet", options_.spec.job));
+  std::memcpy(room_for(request, statistics_.size()), statistics_.data(), statistics_.size() * sizeof(float));
+  answer(request, {.version = statistics_version_});
+}
+
 // With the desk's lock.
 void Space::fill_inputs(const std::shared_ptr<BackupLink>& link) {
+  if (statistics_version_ >= 0) {
+    const auto values = std::make_shared<std::vector<float>>(statistics_);
+    tell_all({link},
+             {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kKeepStatistics,
+                                                  .job = options_.spec.job,
+                                                  .version = statistics_version_}),
+              .payload = std::as_bytes(std::span(*values)),
+              .owner = values},
+             [] {});
+  }
   for (const InputWindow::Piece& piece : window_.everything()) {
     const auto bytes = std::make_shared<std::vector<std::byte>>(piece.bytes.begin(), piece.bytes.end());
     tell_all({link},

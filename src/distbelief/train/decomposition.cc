@@ -41,11 +41,6 @@ std::vector<Shape> outputs_of_blocks(const PreparedJob& job) {
   std::vector<Shape> outputs;
   for (int block = 0; block < int(job.blueprint.size()); ++block) {
     model::Network network(job.blueprint, {block, block + 1}, job.config.train.seed);
-    if (!network.buffers().empty())
-      refuse(job.config,
-             fmt::format("block {} has running statistics (batch norm) or state, which servers do "
-                         "not keep; take a model without, such as mlp, cnn or lenet",
-                         block));
     if (!network.block(block).borrowed().empty())
       refuse(job.config, fmt::format("block {} shares parameters with another", block));
     network.eval();
@@ -104,6 +99,8 @@ std::vector<SubNetworkPlace> places_of_sub_networks(const PreparedJob& job) {
     const std::int64_t floats = job.config.train.batch_size * element_count(job.sub_networks[i].input);
     places.push_back({.layout = compute::Layout(stage.parameters, 1),
                       .offset = stage.offsets.back(),
+                      .statistics = stage.buffers,
+                      .first_statistic = stage.first_buffer,
                       .input_bytes = i == 0 ? 0 : std::uint64_t(floats) * sizeof(float)});
   }
   return places;

@@ -15,8 +15,10 @@ void decompose(PreparedJob& job);
 
 // Where a sub-network's parameters lie.
 struct SubNetworkPlace {
-  compute::Layout layout;  // of its own arena
-  std::size_t offset = 0;  // of that in the arena of the whole model
+  compute::Layout layout;           // of its own arena
+  std::size_t offset = 0;           // of that in the arena of the whole model
+  std::size_t statistics = 0;       // floats of running statistics
+  std::size_t first_statistic = 0;  // of them, among those of the whole model
   std::uint64_t input_bytes =
       0;  // of a step's input that comes from the sub-network before; 0: from the data
 };

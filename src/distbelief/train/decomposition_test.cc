@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "distbelief/base/error.h"
-#include "distbelief/compute/replica.h"
+#include "distbelief/compute/buffers.h"
 #include "distbelief/model/local_head.h"
 #include "distbelief/train/sub_network_task.h"
 
@@ -56,11 +56,16 @@ TEST(Decomposition, CutsCanBeGiven) {
 
 // So that each is a stretch of the whole arena, which the leader fetches them to.
 TEST(Decomposition, SubNetworksLieInTheWholeArenaOneBesideTheOther) {
-  for (const char* model : {"mlp", "cnn"}) {
-    const PreparedJob job = prepare_job(decomposed(model, 2));
+  for (const char* model : {"mlp", "cnn", "resnet18"}) {
+    Config config = decomposed(model, 3);
+    config.model.options = {};
+    for (const auto& [name, value] : {std::pair{"channels", 3}, {"height", 32}, {"width", 32}})
+      config.data.options[name] = std::int64_t{value};
+    if (model == std::string("mlp")) config.model.options["hidden"] = std::vector<std::int64_t>{8, 8};
+    const PreparedJob job = prepare_job(config);
     const compute::Layout whole(outline_of(*job.network).parameters, 1);
     const std::vector<SubNetworkPlace> places = places_of_sub_networks(job);
-    std::size_t parameter = 0, size = 0;
+    std::size_t parameter = 0, size = 0, statistics = 0;
     for (const SubNetworkPlace& place : places) {
       for (const compute::Entry& entry : place.layout.entries()) {
         const compute::Entry& same = whole.entries()[parameter++];
@@ -68,7 +73,10 @@ TEST(Decomposition, SubNetworksLieInTheWholeArenaOneBesideTheOther) {
         EXPECT_EQ(entry.offset + place.offset, same.offset) << entry.name;
       }
       size += place.layout.size();
+      EXPECT_EQ(place.first_statistic, statistics);
+      statistics += place.statistics;
     }
+    EXPECT_EQ(statistics, compute::BufferSet(*job.network).size());
     EXPECT_EQ(parameter, whole.entries().size());
     EXPECT_EQ(size, whole.size());
     EXPECT_EQ(places[0].input_bytes, 0U);
@@ -114,10 +122,6 @@ TEST(Decomposition, ASubNetworkTrainsByItsOwnHeadAndHandsItsOutputOn) {
 TEST(Decomposition, RefusesWhatCannotBeCut) {
   EXPECT_EQ(refusal_of(decomposed("cnn", 4)), "fine");
   EXPECT_NE(refusal_of(decomposed("cnn", 5)).find("4 at most"), std::string::npos);
-  Config statistics = decomposed("resnet18", 2);
-  for (const auto& [name, value] : {std::pair{"channels", 3}, {"height", 32}, {"width", 32}})
-    statistics.data.options[name] = std::int64_t{value};
-  EXPECT_NE(refusal_of(statistics).find("running statistics"), std::string::npos) << refusal_of(statistics);
   Config other = decomposed("autoencoder", 2);
   EXPECT_NE(refusal_of(other).find("classification"), std::string::npos) << refusal_of(other);
 }

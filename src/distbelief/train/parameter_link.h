@@ -35,8 +35,10 @@ class ParameterLink {
     std::int64_t samples = 0;       // of an epoch
     std::span<float> parameters{};  // the first values; then what the servers have
     std::span<float>
-        lane_values{};         // the mean that all go on from (synchronous); as they are at a first step
-    std::span<float> whole{};  // parameters of the whole model, where this replica trains a part and leads
+        lane_values{};  // the mean that all go on from (synchronous); as they are at a first step
+    // Parameters and running statistics of the whole model, where this replica trains a part and leads.
+    std::span<float> whole{};
+    std::span<float> whole_statistics{};
     std::vector<comm::TableSpec> tables{};  // whose rows nobody gets before the leader has opened them
   };
   // Submits the job, or joins it. Gives the step to go on with (synchronous).
@@ -54,6 +56,7 @@ class ParameterLink {
     std::int64_t step_samples = 0;          // of all lanes
     std::vector<std::int32_t> untouched{};  // parameters without a gradient
     double loss = 0;                        // the mean over the samples of its lanes
+    std::span<const float> lane_values{};   // the mean over its lanes: statistics, then notes
   };
   // The gradient goes out; the parameters to go on with come in.
   virtual void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) = 0;
@@ -63,8 +66,8 @@ class ParameterLink {
                     std::span<float> mean) = 0;
   // The way to rows of tables; null: there are none. Before join() they are all zeros.
   virtual RowLink* rows() { return nullptr; }
-  // Brings what the servers have of the whole model to where Start::whole said, for a leader that trains a
-  // part of it.
+  // Brings what the servers have of the whole model to where Start said, for a leader that trains a part of
+  // it.
   virtual void fetch_whole() {}
   // next() gave nothing because a wait was broken off, not because all work is done.
   virtual bool is_cut_short() const { return false; }

@@ -57,7 +57,8 @@ void ServedSharing::exchange() {
        .samples = std::accumulate(first + lanes.begin, first + lanes.end, std::int64_t{0}),
        .step_samples = std::accumulate(first, samples.end(), std::int64_t{0}),
        .untouched = forget_untouched(),
-       .loss = loss()},
+       .loss = loss(),
+       .lane_values = mean_},
       {options_.group->state(0), size}, {options_.group->parameters(), size});
 }
 

@@ -48,6 +48,7 @@ comm::SpaceSpec ServerLink::spec_for(const Start& start, const std::optional<Sub
   if (!sub_network) return spec;
   spec.job += fmt::format(".sub{}", sub_network->index);
   spec.sub_network = sub_network->index + 1;
+  spec.lane_values = sub_network->statistics;
   spec.input_bytes = sub_network->input_bytes;
   spec.window = spec.input_bytes > 0 ? parallel().window : 0;
   return spec;

@@ -22,6 +22,7 @@ class ServerLink final : public ParameterLink {
   struct SubNetwork {
     int index = 0;
     std::uint64_t input_bytes = 0;
+    std::size_t statistics = 0;  // floats
   };
   struct Options {
     Config config{};  // of the job, resolved

@@ -8,10 +8,14 @@ namespace distbelief::train {
 
 SubNetworkLink::SubNetworkLink(Options options) : options_(std::move(options)), own_(own_options()) {}
 
+ServerLink::SubNetwork SubNetworkLink::number(int index) const {
+  const SubNetworkPlace& place = options_.places[std::size_t(index)];
+  return {.index = index, .input_bytes = place.input_bytes, .statistics = place.statistics};
+}
+
 ServerLink::Options SubNetworkLink::own_options() {
   ServerLink::Options own = std::move(options_.server);
-  own.sub_network = {.index = options_.index,
-                     .input_bytes = options_.places[std::size_t(options_.index)].input_bytes};
+  own.sub_network = number(options_.index);
   own.when_pushed = [this](std::int64_t ticket) { hand_on(ticket); };
   own.goes_on = options_.goes_on;
   return own;
@@ -22,16 +26,21 @@ std::unique_ptr<server::Client> SubNetworkLink::connect(const Start& start, int 
   Start other = start;
   other.layout = &place.layout;
   const float* const initial = whole_.empty() ? nullptr : whole_.data() + place.offset;
-  return own_.connect(other, ServerLink::SubNetwork{.index = index, .input_bytes = place.input_bytes},
-                      initial);
+  return own_.connect(other, number(index), initial);
 }
 
 // Others wait until the leader has brought the first values: it may go on from a checkpoint.
 std::int64_t SubNetworkLink::join(const Start& start) {
   whole_ = start.whole;
+  whole_statistics_ = start.whole_statistics;
   for (int index = 0; index < int(options_.places.size()); ++index)
     if (leads() || index == options_.index + 1) others_[index] = connect(start, index);
-  return own_.join(start);
+  for (const auto& [index, client] : others_)
+    if (leads() && place(index).statistics > 0) client->put_statistics(0, statistics_of(index));
+  const std::int64_t step = own_.join(start);
+  const std::size_t statistics = place(options_.index).statistics;
+  if (statistics > 0) own_.client().statistics(start.lane_values.first(statistics));
+  return step;
 }
 
 // As soon as it has the ticket: nobody can have dropped it unless the ticket is done.
@@ -77,6 +86,7 @@ std::optional<std::int64_t> SubNetworkLink::next(const std::function<void(std::i
 
 // The gradient is in; the ticket is done when the next sub-network has the output too.
 void SubNetworkLink::hand_on(std::int64_t ticket) {
+  if (!statistics_.empty()) own_.client().put_statistics(ticket + 1, statistics_);
   const auto next = others_.find(options_.index + 1);
   if (next == others_.end()) return;
   const torch::Tensor& output = options_.traffic->output;
@@ -86,6 +96,7 @@ void SubNetworkLink::hand_on(std::int64_t ticket) {
 
 void SubNetworkLink::exchange(const Share& share, std::span<const float> gradient,
                               std::span<float> parameters) try {
+  statistics_ = share.lane_values.first(place(options_.index).statistics);
   own_.exchange(share, gradient, parameters);
 } catch (const Error&) {
   if (options_.goes_on()) throw;
@@ -96,6 +107,7 @@ void SubNetworkLink::fetch_whole() {
   for (std::size_t i = 0; i < options_.places.size(); ++i) {
     const SubNetworkPlace& place = options_.places[i];
     others_.at(int(i))->pull(whole_.subspan(place.offset, place.layout.size()));
+    if (place.statistics > 0) others_.at(int(i))->statistics(statistics_of(int(i)));
   }
 }
 

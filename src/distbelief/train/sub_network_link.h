@@ -40,7 +40,12 @@ class SubNetworkLink final : public ParameterLink {
   Finished finish(std::span<float> parameters) override { return own_.finish(parameters); }
 
  private:
-  bool takes_inputs() const { return options_.places[std::size_t(options_.index)].input_bytes > 0; }
+  const SubNetworkPlace& place(int index) const { return options_.places[std::size_t(index)]; }
+  bool takes_inputs() const { return place(options_.index).input_bytes > 0; }
+  ServerLink::SubNetwork number(int index) const;
+  std::span<float> statistics_of(int index) const {
+    return whole_statistics_.subspan(place(index).first_statistic, place(index).statistics);
+  }
   ServerLink::Options own_options();
   std::unique_ptr<server::Client> connect(const Start& start, int index);
   std::optional<std::int64_t> find_step(const std::function<void(std::int64_t)>& announce);
@@ -50,8 +55,9 @@ class SubNetworkLink final : public ParameterLink {
   Options options_;
   ServerLink own_;
   std::map<int, std::unique_ptr<server::Client>>
-      others_;              // by sub-network: the next one; of the leader all, its own too
-  std::span<float> whole_;  // the leader's
+      others_;                                 // by sub-network: the next one; of the leader all, its own too
+  std::span<float> whole_, whole_statistics_;  // the leader's
+  std::span<const float> statistics_;          // of the step that is being exchanged
   // Of a step to come.
   struct Known {
     std::vector<std::byte> input{};

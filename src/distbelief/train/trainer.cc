@@ -267,7 +267,7 @@ void Trainer::save(Checkpointer::Kind kind) {
   last_save_ = Clock::now();
   try {
     save_rows();
-    if (!whole_.empty()) options_.link->fetch_whole();
+    fetch_whole();
     checkpointer_.save(kept(), peers(), progress_, update_counts(kept(), kept_outline(), world_, peers()),
                        kind);
   } catch (const Error& error) {

@@ -76,6 +76,7 @@ class Trainer {
   void build_groups();
   void hold_whole();
   void take_own_part();
+  void fetch_whole();
   Evaluation validate();
   // What is validated and saved: of a decomposed model, by who leads, all of it.
   const std::vector<Stage>& kept() const { return whole_.empty() ? stages_ : whole_; }
@@ -172,6 +173,7 @@ class Trainer {
   std::vector<Stage> stages_;  // that this worker holds
   NetworkOutline whole_outline_;
   std::vector<Stage> whole_;  // of a decomposed model, where this replica leads
+  std::vector<float> whole_statistics_;
   std::vector<std::unique_ptr<data::Loader>> loaders_;
   std::unique_ptr<Team> team_;
   std::unique_ptr<ServedSharing> served_;  // when parameters live on servers

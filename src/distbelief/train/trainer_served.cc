@@ -19,6 +19,10 @@ void Trainer::join_servers() {
   compute::BufferSet buffers(*stages_[0].network);
   std::vector<float> mean(values);
   buffers.read(std::span(mean).first(buffers.size()));
+  if (!whole_.empty()) {
+    whole_statistics_.resize(whole_outline_.buffers);
+    compute::BufferSet(*whole_[0].network).read(whole_statistics_);
+  }
   std::int64_t step = 0;
   if (is_root() || options_.link->is_searching())
     step = options_.link->join(
@@ -31,7 +35,9 @@ void Trainer::join_servers() {
          .lane_values = mean,
          .whole = whole_.empty() ? std::span<float>()
                                  : std::span(whole_[0].group->parameters(), whole_[0].group->layout().size()),
+         .whole_statistics = whole_statistics_,
          .tables = task_->tables()});
+  if (options_.sub_network >= 0) buffers.write(std::span(mean).first(buffers.size()));
   bring_rows();
   group.meet_patiently();
   world_.communicator().broadcast(comm::view(&step, 1), 0);

@@ -6,6 +6,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/memory_limit.h"
+#include "distbelief/compute/buffers.h"
 #include "distbelief/compute/optimizer.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/report/memory.h"
@@ -124,9 +125,15 @@ void Trainer::take_own_part() {
               group().layout().size() * sizeof(float));
 }
 
+void Trainer::fetch_whole() {
+  if (whole_.empty()) return;
+  options_.link->fetch_whole();
+  compute::BufferSet(*whole_[0].network).write(whole_statistics_);
+}
+
 Evaluation Trainer::validate() {
   if (whole_.empty()) return team_->evaluate(*test_batches_, job_.data.test->size());
-  options_.link->fetch_whole();
+  fetch_whole();
   return train::evaluate(*whole_[0].network, *task_, *test_batches_, job_.data.test->size(),
                          world_.communicator());
 }

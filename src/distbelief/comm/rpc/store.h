@@ -45,7 +45,7 @@ struct SpaceSpec {
   std::string job{};
   std::uint64_t elements = 0;         // of the arena
   std::vector<Stretch> parameters{};  // by number, not overlapping
-  std::uint64_t lane_values = 0;      // floats that each lane hands to all, averaged (sync)
+  std::uint64_t lane_values = 0;      // floats of each lane for all (sync), or a sub-network's statistics
   OptimizerConfig optimizer{};        // the learning rate comes with each push
   std::string mode = "sync";          // sync, async, bounded, sandblaster
   std::int64_t lanes = 1;             // of each step (sync)
@@ -103,6 +103,10 @@ struct StoreRequest {
     kAwaitEnd = 62,  // answered when all tickets are done
     // ... from server to server:
     kKeepInput = 63,  // a piece of an input, as payload
+    // Running statistics of a sub-network, as payload: those of the last step count.
+    kPutStatistics = 64,  // of step `version` - 1; 0: the first ones
+    kGetStatistics = 65,
+    kKeepStatistics = 66,  // from server to server
   };
   Kind kind = Kind::kPull;
   std::uint64_t space = 0;

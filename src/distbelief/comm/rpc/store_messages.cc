@@ -106,7 +106,7 @@ bool is_known(int kind) {
   const auto is_among = [&](Kind first, Kind last) { return kind >= int(first) && kind <= int(last); };
   return is_among(Kind::kOpen, Kind::kDeals) || is_among(Kind::kCommand, Kind::kAdvance) ||
          is_among(Kind::kReplicateCommand, Kind::kKeep) || is_among(Kind::kPushRows, Kind::kLoadRows) ||
-         is_among(Kind::kPutInput, Kind::kKeepInput) || kind == int(Kind::kClose);
+         is_among(Kind::kPutInput, Kind::kKeepStatistics) || kind == int(Kind::kClose);
 }
 
 std::vector<Operation> operations_of(const store::Request& wire) {
@@ -120,7 +120,8 @@ std::vector<Operation> operations_of(const store::Request& wire) {
 
 bool is_of_server(StoreRequest::Kind kind) {
   return (kind >= Kind::kReplicate && kind <= Kind::kDeals) || kind == Kind::kReplicateCommand ||
-         kind == Kind::kKeep || kind == Kind::kRows || kind == Kind::kKeepInput;
+         kind == Kind::kKeep || kind == Kind::kRows || kind == Kind::kKeepInput ||
+         kind == Kind::kKeepStatistics;
 }
 
 std::size_t TableSpec::message_rows() const {
