@@ -93,6 +93,7 @@ TEST_F(InputsTest, AWaitForRoomCanBeBrokenOff) {
   put(before, 0);
   put(before, 1);
   auto third = std::async(std::launch::async, [&] { put(before, 2); });
+  EXPECT_EQ(third.wait_for(100ms), std::future_status::timeout);
   goes_on = false;
   EXPECT_THROW(third.get(), Error);
 }
