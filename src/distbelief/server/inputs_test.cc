@@ -18,8 +18,24 @@ constexpr std::int64_t kTickets = 6;
 // A piece and a bit.
 constexpr std::size_t kInputBytes = comm::kMaxPayloadBytes + 4096;
 
+// A server that nobody asks. As long as there is one gRPC does not end between two tests, which now and then
+// takes it 10 s after large messages.
+struct Idle final : comm::ExchangeServer::Handler {
+  void handle(comm::ExchangeServer::Request) override {}
+  void gone(std::uint64_t) override {}
+};
+
 class InputsTest : public ServiceTest {
  protected:
+  static void SetUpTestSuite() {
+    static Idle handler;
+    const auto path = std::filesystem::temp_directory_path() / ("db_idle_" + std::to_string(::getpid()));
+    idle_ = std::make_unique<comm::ExchangeServer>(
+        comm::ExchangeServer::Options{.address = {.target = "unix:" + path.string()}}, handler);
+  }
+  static void TearDownTestSuite() { idle_.reset(); }
+  static inline std::unique_ptr<comm::ExchangeServer> idle_;
+
   // As a second sub-network has it.
   static comm::SpaceSpec second() {
     comm::SpaceSpec spec = ServiceTest::spec("async");
