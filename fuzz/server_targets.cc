@@ -45,12 +45,15 @@ class Asker final : public comm::RequestSource {
   std::string header_;  // of the last answer
 };
 
-// A server with two jobs, one asynchronous and one synchronous, and peers that ask it.
+// Asynchronous, synchronous, and a sub-network whose tickets wait for inputs.
+constexpr const char* kJobs[] = {"async", "sync", "inputs"};
+
+// A server with these jobs, and peers that ask it.
 class Site {
  public:
   Site() : service_({.id = 0, .memory_limit = std::size_t{1} << 26, .jobs_limit = 4}) {
     service_.set_map(server::first_map({{.id = 0, .target = "unix:/nowhere/0"}}));
-    for (const char* mode : {"async", "sync"}) spaces_.push_back(open(mode));
+    for (const char* job : kJobs) spaces_.push_back(open(job));
   }
   // From now on another server is the primary of everything.
   void become_backup() {
@@ -81,7 +84,7 @@ class Site {
     try {
       StoreRequest message = comm::decode_request(header);
       message.space = spaces_[job];
-      message.job = job == 0 ? "async" : "sync";
+      message.job = kJobs[job];
       return comm::encode(message);
     } catch (const Error&) {
       return header;
@@ -89,9 +92,10 @@ class Site {
   }
 
  private:
-  std::uint64_t open(const std::string& mode) {
+  std::uint64_t open(const std::string& job) {
+    const std::string mode = job == "sync" ? "sync" : "async";
     comm::SpaceSpec spec;
-    spec.job = mode;
+    spec.job = job;
     spec.elements = kElements;
     spec.parameters = {{.begin = 0, .count = 20}, {.begin = 20, .count = 28}};
     spec.lane_values = 3;
@@ -99,6 +103,11 @@ class Site {
     spec.lanes = mode == "sync" ? 2 : 1;
     spec.tickets = mode == "sync" ? 0 : 20;
     spec.compensation = mode == "sync" ? 0 : 0.1;
+    if (job == "inputs") {
+      spec.sub_network = 2;
+      spec.input_bytes = kElements * sizeof(float);
+      spec.window = 2;
+    }
     const std::string text = comm::encode(spec);
     const comm::StoreAnswer answer =
         comm::decode_answer(ask("worker", comm::encode(StoreRequest{.kind = StoreRequest::Kind::kOpen}),
@@ -183,7 +192,14 @@ void store(std::span<const std::uint8_t> input) {
 // Messages one after another: a byte of flags, the header, and a payload unless the flags say that it is a
 // sound one.
 void service(std::span<const std::uint8_t> input) {
-  enum Flags : unsigned { kServer = 1, kSynchronous = 2, kPutRight = 4, kSoundPayload = 8, kEvent = 16 };
+  enum Flags : unsigned {
+    kServer = 1,
+    kSynchronous = 2,
+    kPutRight = 4,
+    kSoundPayload = 8,
+    kEvent = 16,
+    kInputs = 32
+  };
   spdlog::set_level(spdlog::level::off);
   constexpr int kMostMessages = 64;
   Site site;
@@ -197,7 +213,8 @@ void service(std::span<const std::uint8_t> input) {
     }
     const auto header = bytes.some();
     std::string text(reinterpret_cast<const char*>(header.data()), header.size());
-    if ((flags & kPutRight) != 0) text = site.put_right(text, (flags & kSynchronous) != 0 ? 1 : 0);
+    const std::size_t job = (flags & kInputs) != 0 ? 2 : (flags & kSynchronous) != 0 ? 1 : 0;
+    if ((flags & kPutRight) != 0) text = site.put_right(text, job);
     const std::span<const std::byte> payload =
         (flags & kSoundPayload) != 0 ? std::as_bytes(std::span(sound)) : std::as_bytes(bytes.some());
     site.ask((flags & kServer) != 0 ? "server" : "worker", text, payload);

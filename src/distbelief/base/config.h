@@ -99,12 +99,14 @@ struct ParallelConfig {
   bool recompute = false;           // activations inside a stage are computed again for backward
   std::string sync = "allreduce";   // how replicas agree: allreduce, parameter_server
   std::int64_t servers = 1;         // parameter servers, on this machine
-  std::string mode = "async";       // of parameter servers: sync, async, bounded
+  std::string mode = "async";       // of parameter servers: sync, async, bounded, decomposed ...
   std::int64_t staleness = 4;       // bounded: steps that a replica may be ahead of the slowest
   std::int64_t fetch_every = 1;     // async: steps between two fetches of the parameters
   std::int64_t push_every = 1;      // async: steps whose gradients go to the servers together
   std::int64_t spare_replicas = 0;  // sync: the slowest so many are not waited for
   double delay_compensation = 0.0;  // of gradients from older parameters; 0: none
+  std::int64_t sub_networks = 2;    // decomposed: that the model is cut into
+  std::int64_t window = 8;          // decomposed: outputs of a sub-network that wait for the next one
   bool staleness_aware = false;     // divide the learning rate by a gradient's delay
   std::string algorithm = "auto";   // between hosts: auto, direct, ring, central
   std::string overlap = "auto";     // auto, update, reduce, off

@@ -20,6 +20,10 @@ bool takes_own_steps(const ParallelConfig& parallel) {
   return has_servers(parallel) && parallel.mode != "sync";
 }
 
+bool is_decomposed(const ParallelConfig& parallel) {
+  return has_servers(parallel) && parallel.mode == "decomposed";
+}
+
 std::int64_t workers_per_replica(const ParallelConfig& parallel) {
   return std::max<std::int64_t>(1, parallel.data) * parallel.pipeline * parallel.tensor;
 }

@@ -15,6 +15,8 @@ int stages_per_worker(const ParallelConfig& parallel);
 // takes steps of its own.
 bool has_servers(const ParallelConfig& parallel);
 bool takes_own_steps(const ParallelConfig& parallel);
+// Each replica trains one sub-network of the model.
+bool is_decomposed(const ParallelConfig& parallel);
 // Workers of such a replica: its mesh.
 std::int64_t workers_per_replica(const ParallelConfig& parallel);
 // Ranks that should share a host.

@@ -176,7 +176,9 @@ int audit_servers(const ControlFlags& flags, const train::PreparedJob& job) {
   const ParallelConfig& parallel = job.config.parallel;
   server::LogPromise promise{.tickets = tickets_of(job, flags.run_dir)};
   if (parallel.mode == "bounded") promise.staleness = parallel.staleness;
-  const server::LogProof proof = server::check_logs(server::read_run_logs(flags.run_dir), promise);
+  const server::LogProof proof =
+      is_decomposed(parallel) ? server::check_sub_networks(flags.run_dir, int(parallel.sub_networks), promise)
+                              : server::check_logs(server::read_run_logs(flags.run_dir), promise);
   if (flags.json)
     fmt::print("{}\n", nlohmann::json{{"proven", proof.proven},
                                       {"slices", proof.slices},

@@ -60,6 +60,32 @@ TEST(Validate, RefusesNumbersOutOfRange) {
             "report.interval_seconds must be from 0 to 1e9, found -1");
 }
 
+TEST(Validate, ADecomposedModelHasAReplicaForEachSubNetwork) {
+  const auto decomposed = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"parallel.sync=parameter_server", "parallel.mode=decomposed"});
+    return verdict(more);
+  };
+  EXPECT_EQ(decomposed({}), "fine");
+  EXPECT_EQ(decomposed({"parallel.sub_networks=3", "parallel.workers=4", "parallel.cuts=[1,2]"}), "fine");
+  EXPECT_EQ(decomposed({"parallel.sub_networks=3"}),
+            "each of 3 sub-networks wants a replica, found 2; set parallel.workers (or --workers) to 3 or "
+            "more, or parallel.sub_networks to 2");
+  EXPECT_EQ(
+      decomposed({"parallel.cuts=[1,2]"}),
+      "parallel.cuts names the first block of every stage or sub-network but the first; 2 of these want "
+      "1 cuts, found 2");
+  for (const char* refused :
+       {"parallel.sub_networks=1", "parallel.push_every=2", "parallel.fetch_every=2", "train.accumulate=2",
+        "parallel.data=2", "parallel.lanes=2", "parallel.pipeline=2", "parallel.delay_compensation=0.1",
+        "train.init=model.safetensors", "train.optimizer=lbfgs", "train.optimizer=lamb",
+        "train.target_accuracy=0.9", "model.name=word2vec"})
+    EXPECT_NE(decomposed({refused}), "fine") << refused;
+  for (const char* refused : {"parallel.sub_networks=3", "parallel.window=2"}) {
+    EXPECT_NE(verdict({refused}), "fine");
+    EXPECT_NE(verdict({"parallel.sync=parameter_server", refused}), "fine");
+  }
+}
+
 TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
   const auto served = [](std::vector<std::string> more) {
     more.insert(more.begin(), "parallel.sync=parameter_server");

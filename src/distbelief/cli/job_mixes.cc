@@ -143,11 +143,12 @@ MaybeFault stages_to_schedule(const Config& config) {
 MaybeFault cuts_for_all_stages(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.cuts.empty()) return std::nullopt;
-  const std::int64_t stages = parallel.pipeline * stages_per_worker(parallel);
+  const std::int64_t stages =
+      is_decomposed(parallel) ? parallel.sub_networks : parallel.pipeline * stages_per_worker(parallel);
   if (std::int64_t(parallel.cuts.size()) + 1 == stages) return std::nullopt;
   return Fault{"parallel.cuts",
-               fmt::format("parallel.cuts names the first block of every stage but the first; "
-                           "{} stages want {} of them, found {}",
+               fmt::format("parallel.cuts names the first block of every stage or sub-network but the first; "
+                           "{} of these want {} cuts, found {}",
                            stages, stages - 1, parallel.cuts.size())};
 }
 

@@ -219,7 +219,8 @@ std::vector<Key> parallel_keys() {
       key("parallel.chunks", at<&ParallelConfig::chunks>(), kCountOrZero,
           "stages per worker of `interleaved`; 0: 2"),
       key("parallel.cuts", at<&ParallelConfig::cuts>(),
-          "first block of every stage but the first; empty: chosen from the measured time of each block"),
+          "first block of every stage, or sub-network, but the first; empty: chosen from the measured time "
+          "of each block"),
       key("parallel.recompute", at<&ParallelConfig::recompute>(),
           "keep only what goes from stage to stage, and compute the rest again for backward: less memory, a "
           "third more work"),
@@ -230,11 +231,12 @@ std::vector<Key> parallel_keys() {
       key("parallel.servers", at<&ParallelConfig::servers>(), kCount,
           "parameter servers, each a process with its part of the parameters"),
       key("parallel.mode", at<&ParallelConfig::mode>(),
-          Choices{"sync", "async", "bounded", "hybrid", "sandblaster"},
+          Choices{"sync", "async", "bounded", "hybrid", "sandblaster", "decomposed"},
           "of parameter servers: `sync` all replicas in every step, `async` each at its own pace, `bounded` "
           "each at its own pace but none more than `staleness` steps ahead of the slowest, `hybrid` as "
           "`async`, with one replica per host of `--hosts`, whose workers add up among themselves, "
-          "`sandblaster` L-BFGS over the whole batch ([sandblaster.md](sandblaster.md))"),
+          "`sandblaster` L-BFGS over the whole batch ([sandblaster.md](sandblaster.md)), `decomposed` each "
+          "replica a sub-network of the model ([decomposed.md](decomposed.md))"),
       key("parallel.staleness", at<&ParallelConfig::staleness>(), kNotNegative,
           "the bound of `bounded`, in steps"),
       key("parallel.fetch_every", at<&ParallelConfig::fetch_every>(), kCount,
@@ -247,6 +249,11 @@ std::vector<Key> parallel_keys() {
           "how much a gradient from older parameters is corrected for what has changed since; 0: not at all"),
       key("parallel.staleness_aware", at<&ParallelConfig::staleness_aware>(),
           "divide the learning rate by the number of updates since a gradient's parameters were fetched"),
+      key("parallel.sub_networks", at<&ParallelConfig::sub_networks>(), kCount,
+          "`decomposed`: that the model is cut into; replica r trains number r modulo this. `cuts` says "
+          "where; without it each has about as many blocks"),
+      key("parallel.window", at<&ParallelConfig::window>(), kCount,
+          "`decomposed`: outputs of a sub-network that servers keep for the next one at a time"),
       key("parallel.algorithm", at<&ParallelConfig::algorithm>(),
           Choices{"auto", "direct", "ring", "central"}, "how gradients are summed between hosts"),
       key("parallel.overlap", at<&ParallelConfig::overlap>(), Choices{"auto", "update", "reduce", "off"},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "distbelief/base/parallel_defaults.h"
 
@@ -20,6 +21,8 @@ std::optional<Fault> only_with_servers(const ParallelConfig& parallel) {
                           : parallel.spare_replicas != plain.spare_replicas ? "parallel.spare_replicas"
                           : parallel.delay_compensation != 0                ? "parallel.delay_compensation"
                           : parallel.staleness_aware                        ? "parallel.staleness_aware"
+                          : parallel.sub_networks != plain.sub_networks     ? "parallel.sub_networks"
+                          : parallel.window != plain.window                 ? "parallel.window"
                                                                             : nullptr;
   if (key == nullptr) return std::nullopt;
   return Fault{key, fmt::format("{} is for parallel.sync = \"parameter_server\", found \"{}\"; set that, or "
@@ -95,6 +98,51 @@ std::optional<Fault> at_own_pace(const Config& config) {
   return std::nullopt;
 }
 
+std::optional<Fault> only_decomposed(const ParallelConfig& parallel) {
+  const ParallelConfig plain;
+  const char* const key = parallel.sub_networks != plain.sub_networks ? "parallel.sub_networks"
+                          : parallel.window != plain.window           ? "parallel.window"
+                                                                      : nullptr;
+  if (key == nullptr) return std::nullopt;
+  return Fault{key, fmt::format("{} is for parallel.mode = \"decomposed\", found \"{}\"; set that, or leave "
+                                "it out",
+                                key, parallel.mode)};
+}
+
+// Each step of a sub-network is one push, one input and one output.
+std::optional<Fault> in_sub_networks(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.workers < parallel.sub_networks)
+    return Fault{
+        "parallel.workers",
+        fmt::format("each of {} sub-networks wants a replica, found {}; set parallel.workers (or "
+                    "--workers) to {} or more, or parallel.sub_networks to {}",
+                    parallel.sub_networks, parallel.workers, parallel.sub_networks, parallel.workers)};
+  if (parallel.sub_networks < 2)
+    return Fault{"parallel.sub_networks",
+                 "a model that is decomposed has two sub-networks or more; use parallel.mode = \"async\" for "
+                 "a whole one"};
+  const std::pair<const char*, bool> alone[] = {{"parallel.push_every", parallel.push_every > 1},
+                                                {"parallel.fetch_every", parallel.fetch_every > 1},
+                                                {"parallel.data", parallel.data > 1},
+                                                {"parallel.lanes", parallel.lanes > 1},
+                                                {"train.accumulate", config.train.accumulate > 1}};
+  for (const auto& [key, is_set] : alone)
+    if (is_set)
+      return Fault{key, fmt::format("in mode \"decomposed\" a replica is one worker with one lane, and every "
+                                    "step is one push, one input and one output; set {} to 1",
+                                    key)};
+  if (parallel.delay_compensation > 0)
+    return Fault{"parallel.delay_compensation",
+                 "the first replica of a decomposed model also fetches it whole, so that servers cannot tell "
+                 "which parameters its gradients are of; leave parallel.delay_compensation out"};
+  if (!config.train.init.empty())
+    return Fault{"train.init",
+                 "a file with weights has none for the local heads of a decomposed model; leave train.init "
+                 "out"};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Fault> impossible_with_servers(const Config& config) {
@@ -125,6 +173,9 @@ std::optional<Fault> impossible_with_servers(const Config& config) {
                  "leave them out"};
   if (has_tables(config.model.name))
     if (std::optional<Fault> fault = with_tables(config)) return fault;
+  if (std::optional<Fault> fault =
+          is_decomposed(parallel) ? in_sub_networks(config) : only_decomposed(parallel))
+    return fault;
   return takes_own_steps(parallel) ? at_own_pace(config) : in_every_step(config);
 }
 

@@ -143,7 +143,7 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .servers_at = command.servers_at,
           .replicas = replica_places(config.parallel, hosts),
           .groups = rank_groups(config.parallel),
-          .stops_together = !takes_own_steps(config.parallel),
+          .stops_together = !takes_own_steps(config.parallel) || is_decomposed(config.parallel),
           .server_command =
               [=](const cluster::FleetProcess& process) {
                 return server_command(command.run_dir, config, process);
@@ -175,7 +175,10 @@ void leave_servers(const Config& config, const WorkerCommand& command) {
   std::vector<comm::ControlAddress> servers;
   for (const std::string& target : command.servers_at) servers.push_back(server_address(config, target));
   try {
-    server::close_job(servers, command.served_job);
+    const std::int64_t spaces = is_decomposed(config.parallel) ? config.parallel.sub_networks : 0;
+    if (spaces == 0) server::close_job(servers, command.served_job);
+    for (std::int64_t i = 0; i < spaces; ++i)
+      server::close_job(servers, fmt::format("{}.sub{}", command.served_job, i));
   } catch (const Error& error) {
     fmt::print(stderr, "distbelief: the servers may still keep what this run had there: {}\n", error.what());
   }

@@ -38,7 +38,7 @@ struct FleetOptions {
   std::vector<std::string> servers_at{};  // of others, where there are some: none is started
   std::vector<ReplicaPlace> replicas{};   // none: the servers stand until they are told to stop
   RankGroups groups{};                    // of a replica's ranks
-  bool stops_together = false;            // a replica that is given up ends the run (sync)
+  bool stops_together = false;            // a replica that is given up ends the run (sync, decomposed)
   std::function<std::vector<std::string>(const FleetProcess&)> server_command{};
   std::function<std::vector<std::string>(const FleetProcess&)> replica_command{};
   std::filesystem::path run_dir{};

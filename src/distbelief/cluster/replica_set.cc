@@ -69,7 +69,7 @@ comm::CommandReply ReplicaSet::set_pace_of(std::int64_t index, Pace pace) {
   if (index < 0 || index >= size())
     return {false, fmt::format("there is no replica {}: the run has {}", index, size())};
   if (options_.stops_together)
-    return {false, "in mode \"sync\" every step wants all replicas: pause the whole run"};
+    return {false, "in modes \"sync\" and \"decomposed\" replicas wait for each other: pause the whole run"};
   Replica& replica = replicas_[std::size_t(index)];
   replica.rests = pace == Pace::kPause;
   order(replica, {.kind = replica.rests || is_paused() ? "pause" : "continue"});
@@ -79,7 +79,7 @@ comm::CommandReply ReplicaSet::set_pace_of(std::int64_t index, Pace pace) {
 comm::CommandReply ReplicaSet::scale(std::int64_t replicas) {
   if (options_.stops_together)
     return {false,
-            "in mode \"sync\" the lanes are dealt to the replicas for the run's whole life; use "
+            "in modes \"sync\" and \"decomposed\" each replica has its part for the run's whole life; use "
             "\"async\", \"bounded\" or \"hybrid\""};
   if (stopping_) return {false, "the run is stopping"};
   if (options_.places.empty()) return {false, "servers that stand have no replicas; give --servers"};

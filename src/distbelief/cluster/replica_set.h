@@ -22,7 +22,7 @@ class ReplicaSet {
     RankGroups groups{};
     std::function<std::vector<std::string>(const FleetProcess&)> command{};
     RecoveryPolicy policy{};
-    bool stops_together = false;  // all take part in every step (sync): one that is given up ends the run
+    bool stops_together = false;  // nobody can do without another (sync, decomposed)
     bool resume = false;
   };
   ReplicaSet(Options options, Dispatch& dispatch);

@@ -21,7 +21,7 @@ using Outcome = comm::StoreAnswer::Outcome;
 namespace {
 
 constexpr std::chrono::milliseconds kMapDeadline{2000};
-constexpr std::chrono::hours kForEver{24 * 365};
+constexpr std::chrono::microseconds kLookWhetherToGoOn{500};
 
 }  // namespace
 
@@ -172,6 +172,20 @@ void Client::receive(const Part& part) {
   if (!room.empty() && !part.into.empty()) std::memcpy(part.into.data(), room.data(), room.size());
 }
 
+void Client::require_going_on() const {
+  if (options_.goes_on && !options_.goes_on())
+    throw Error(ErrorCode::kTimeout, "the wait for a parameter server was broken off");
+}
+
+comm::Answer Client::await(comm::ExchangeClient::Pending& pending, Clock::duration patience) const {
+  if (patience == kForEver && options_.goes_on)
+    while (!pending.ready()) {
+      require_going_on();
+      std::this_thread::sleep_for(kLookWhetherToGoOn);
+    }
+  return pending.wait(std::chrono::duration_cast<std::chrono::milliseconds>(patience));
+}
+
 // All of them, again and again where a server is lost or has handed its slices over.
 std::vector<StoreAnswer> Client::exchange(std::vector<Part> parts, Clock::duration patience) {
   std::vector<StoreAnswer> answers(parts.size());
@@ -193,8 +207,7 @@ std::vector<StoreAnswer> Client::exchange(std::vector<Part> parts, Clock::durati
         note(i, error);
       }
     for (auto& [i, pending] : sent) try {
-        answers[i] = comm::decode_answer(
-            pending.wait(std::chrono::duration_cast<std::chrono::milliseconds>(patience)).header);
+        answers[i] = comm::decode_answer(await(pending, patience).header);
         receive(parts[i]);
       } catch (const Error& error) {
         note(i, error);
@@ -202,6 +215,7 @@ std::vector<StoreAnswer> Client::exchange(std::vector<Part> parts, Clock::durati
     left = std::move(failed);
     if (left.empty()) break;
     if (Clock::now() > give_up) throw *why;
+    if (patience == kForEver) require_going_on();
     if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
   }
   // There is a newer map: those who are in it may be the only ones left when it is needed.
@@ -299,7 +313,7 @@ std::optional<std::int64_t> Client::ticket_of(Asked& asked) {
   try {
     if (!std::exchange(asked.is_sent_, false)) throw Error(ErrorCode::kUnavailable, "it was not asked");
     // However long the others take with what is left.
-    answer = comm::decode_answer(asked.pending_.wait(kForEver).header);
+    answer = comm::decode_answer(await(asked.pending_, kForEver).header);
   } catch (const Error& error) {
     if (!is_worth_another_try(error)) throw;
     if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);

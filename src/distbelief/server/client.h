@@ -33,6 +33,9 @@ class Client {
     int shares = 1;
     bool shares_memory = true;  // with servers on this host
     std::chrono::milliseconds deadline{120'000};
+    // Asked during waits that have no end, for tickets and for room: when it gives false they throw
+    // Error(kTimeout). May be empty.
+    std::function<bool()> goes_on{};
   };
   // Connects, and submits the job or joins it. Whoever comes first brings the first values.
   Client(Options options, const float* initial);
@@ -95,6 +98,18 @@ class Client {
   // It knows more: the next portions are dealt out, or nothing more is.
   void advance(const Coordinator& coordinator);
 
+  // Decomposed models (client_inputs.cc). Brings the input of another sub-network's ticket, whose client this
+  // is: blocks while there is no room. What was there already counts.
+  void put_input(std::int64_t ticket, std::span<const std::byte> bytes);
+  // The input of a ticket that this replica has; nothing: another has done it meanwhile.
+  std::optional<std::vector<std::byte>> input(std::int64_t ticket);
+  // Blocks until all tickets are done.
+  void await_end();
+  // Running statistics of this client's sub-network after so many steps; the latest count. Those that there
+  // are come as soon as there are some.
+  void put_statistics(std::int64_t steps, std::span<const float> values);
+  void statistics(std::span<float> values);
+
   // Rows of tables (client_rows.cc); ids in any order, none twice. A table's rows of a step may be as many as
   // fit into one message for each part: TableSpec::message_rows() times 64 and a bit less.
   void pull_rows(int table, std::span<const std::uint64_t> ids, std::span<float> values);
@@ -135,6 +150,8 @@ class Client {
   void receive(const Part& part);
   bool look_for_map();
   void await_map(Clock::time_point give_up);
+  comm::Answer await(comm::ExchangeClient::Pending& pending, Clock::duration patience) const;
+  void require_going_on() const;
   void adopt(const ServerMap& map);
   Server& connect(int id, const std::string& target);
   Server* holder(const Part& part);

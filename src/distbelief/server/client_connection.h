@@ -12,6 +12,7 @@
 namespace distbelief::server {
 
 inline constexpr std::chrono::milliseconds kLookAgain{5};
+inline constexpr std::chrono::hours kForEver{24 * 365};
 
 // Messages of rows that are under way to a server, each with room for what goes out and what comes back.
 inline constexpr std::size_t kRowRooms = 4;

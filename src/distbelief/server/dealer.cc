@@ -54,6 +54,10 @@ std::optional<std::int64_t> Dealer::take_copy(int replica, std::int64_t below) {
   return std::nullopt;
 }
 
+void Dealer::offer(std::int64_t ticket) {
+  if (!done_.contains(ticket) && !holders_.contains(ticket)) returned_.insert(ticket);
+}
+
 bool Dealer::done(int replica, std::int64_t ticket) {
   if (ticket >= next_) return false;
   if (const auto found = clocks_.find(replica); found != clocks_.end()) ++found->second.steps;
@@ -80,6 +84,7 @@ void Dealer::take_over() {
   clocks_.clear();
   holders_.clear();
   returned_.clear();
+  if (options_.waits_for_offers) return;
   for (std::int64_t ticket = done_.below(); ticket < next_; ++ticket)
     if (!done_.contains(ticket)) returned_.insert(ticket);
 }

@@ -19,8 +19,11 @@ class Dealer {
     std::int64_t tickets = 0;
     std::optional<std::int64_t> staleness{};  // nothing: everyone runs at his own pace
     bool is_open_ended = false;               // there may be more tickets, until close()
+    bool waits_for_offers = false;            // a ticket is dealt when it was offered, not in their order
   };
-  explicit Dealer(const Options& options) : options_(options) {}
+  explicit Dealer(const Options& options)
+      : options_(options),
+        next_(options.waits_for_offers ? options.tickets : 0) {}
 
   // A replica that comes starts where the slowest is. One that was there and comes again has lost its
   // tickets.
@@ -37,6 +40,8 @@ class Dealer {
   // When there is none left: one below this that another has, and nobody else, for a replica that has nothing
   // to do. Whoever is first counts.
   std::optional<std::int64_t> take_copy(int replica, std::int64_t below);
+  // What this ticket waited for is there. Nothing when somebody has it or it is done.
+  void offer(std::int64_t ticket);
   // Tickets up to this one can be dealt (open-ended).
   void extend(std::int64_t tickets) { options_.tickets = std::max(options_.tickets, tickets); }
   void close() { options_.is_open_ended = false; }
@@ -53,8 +58,8 @@ class Dealer {
   std::int64_t next() const { return next_; }
   const TicketSet& done_tickets() const { return done_; }
   void learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& done);
-  // It takes over: what was dealt and is not done is dealt again. Whoever has it meanwhile does it in vain,
-  // or is first.
+  // It takes over: what was dealt and is not done is dealt again, or has to be offered again. Whoever has it
+  // meanwhile does it in vain, or is first.
   void take_over();
 
  private:

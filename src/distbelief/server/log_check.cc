@@ -246,16 +246,47 @@ LogProof check_logs(const RunLogs& logs, const LogPromise& promise) {
   return proof;
 }
 
-RunLogs read_run_logs(const std::filesystem::path& run_dir) {
+namespace {
+
+// The server whose log of this it is.
+std::optional<int> server_of(const std::string& name, const LogChoice& choice) {
+  int job = 0, server = 0, sub_network = -1;
+  const int read = std::sscanf(name.c_str(), "%d-server%d-sub%d", &job, &server, &sub_network);
+  const bool is_it =
+      choice.sub_network < 0 ? read == 2 && job == 0 : read == 3 && sub_network == choice.sub_network;
+  return is_it ? std::optional(server) : std::nullopt;
+}
+
+}  // namespace
+
+LogProof check_sub_networks(const std::filesystem::path& run_dir, int sub_networks,
+                            const LogPromise& promise) {
+  LogProof all{.proven = true};
+  for (int i = 0; i < sub_networks; ++i) {
+    const LogProof one =
+        check_logs(read_run_logs(run_dir, {.sub_network = i, .sub_networks = sub_networks}), promise);
+    all.proven = all.proven && one.proven;
+    all.slices += one.slices;
+    all.updates += one.updates;
+    all.acknowledged += one.acknowledged;
+    all.undone += one.undone;
+    all.finding += fmt::format("{}sub-network {}: {}", i == 0 ? "" : "\n", i, one.finding);
+    if (!one.proven) break;
+  }
+  return all;
+}
+
+RunLogs read_run_logs(const std::filesystem::path& run_dir, const LogChoice& choice) {
   RunLogs logs;
   const std::filesystem::path folder = run_dir / "servers";
   if (std::filesystem::exists(folder))
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       const std::string name = entry.path().stem().string();
       int number = 0;
-      if (std::sscanf(name.c_str(), "0-server%d", &number) == 1)
-        logs.servers[number] = read_log(entry.path());
-      if (std::sscanf(name.c_str(), "replica%d", &number) == 1)
+      if (const std::optional<int> server = server_of(name, choice))
+        logs.servers[*server] = read_log(entry.path());
+      if (std::sscanf(name.c_str(), "replica%d", &number) == 1 &&
+          (choice.sub_network < 0 || number % choice.sub_networks == choice.sub_network))
         logs.replicas[number] = read_log(entry.path());
     }
   if (logs.servers.empty())

@@ -39,7 +39,15 @@ struct LogProof {
 // what is promised.
 LogProof check_logs(const RunLogs& logs, const LogPromise& promise);
 
+// Which sub-network of a decomposed model a log is of, and how many there are.
+struct LogChoice {
+  int sub_network = -1;  // -1: of a whole model
+  int sub_networks = 1;
+};
 // RUN/servers/ and RUN/events.jsonl. Throws Error(kBadInput) when there are none, or they cannot be read.
-RunLogs read_run_logs(const std::filesystem::path& run_dir);
+RunLogs read_run_logs(const std::filesystem::path& run_dir, const LogChoice& choice = {});
+// The same of every sub-network of a decomposed model; the first that is wrong, or all together.
+LogProof check_sub_networks(const std::filesystem::path& run_dir, int sub_networks,
+                            const LogPromise& promise);
 
 }  // namespace distbelief::server

@@ -23,6 +23,12 @@ std::uint64_t draw_id() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
+// Sub-networks of one run each have logs of their own.
+std::string log_name(std::int64_t job, int server, std::int32_t sub_network) {
+  if (sub_network == 0) return fmt::format("{}-server{}.jsonl", job, server);
+  return fmt::format("{}-server{}-sub{}.jsonl", job, server, sub_network - 1);
+}
+
 }  // namespace
 
 Service::Service(Options options) : options_(std::move(options)), refusals_(options_.refusals) {
@@ -238,9 +244,9 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
                             spec.job, wanted, spaces_.size(), taken, options_.jobs_limit, options_.job_limit,
                             options_.memory_limit));
   while (id == 0 || spaces_.contains(id)) id = draw_id();
-  const std::filesystem::path log =
-      options_.logs.empty() ? std::filesystem::path()
-                            : options_.logs / fmt::format("{}-server{}.jsonl", jobs_seen_, options_.id);
+  const std::filesystem::path log = options_.logs.empty()
+                                        ? std::filesystem::path()
+                                        : options_.logs / log_name(jobs_seen_, options_.id, spec.sub_network);
   auto space = std::make_shared<Space>(
       Space::Options{.spec = spec, .log = log, .table_bytes = options_.job_limit}, roles_);
   spaces_[id] = space;

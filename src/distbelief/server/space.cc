@@ -58,7 +58,9 @@ std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   std::size_t row_bytes = 0;
   for (const comm::TableSpec& table : spec.tables)
     row_bytes += table.most_rows / kParts * parts * table.record_bytes();
-  return (slices * kSliceElements * copies + rows) * sizeof(float) + row_bytes;
+  const bool has_inputs = roles.holds(roles.map.desk());
+  const std::size_t inputs = has_inputs ? std::size_t(spec.window) * spec.input_bytes : 0;
+  return (slices * kSliceElements * copies + rows) * sizeof(float) + row_bytes + inputs;
 }
 
 Space::Space(Options options, std::shared_ptr<const Roles> roles)
@@ -68,8 +70,10 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
       dealer_({.tickets = has_vectors(options_.spec) ? options_.spec.portions : options_.spec.tickets,
                .staleness =
                    options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt,
-               .is_open_ended = has_vectors(options_.spec)}),
-      meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values) {
+               .is_open_ended = has_vectors(options_.spec),
+               .waits_for_offers = options_.spec.input_bytes > 0}),
+      meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values),
+      window_({.input_bytes = options_.spec.input_bytes, .count = options_.spec.window}) {
   if (!options_.log.empty()) log_ = std::make_unique<UpdateLog>(options_.log);
   desk_filled_ = roles->map.desk().filling;  // with what there is: nothing
   for (const comm::TableSpec& table : options_.spec.tables)
@@ -161,6 +165,13 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kRows:
     case Kind::kListRows:
     case Kind::kLoadRows: return handle_rows(message, request);
+    case Kind::kPutInput: return put_input(message, request);
+    case Kind::kGetInput: return give_input(message, request);
+    case Kind::kAwaitEnd: return await_end(message, request);
+    case Kind::kKeepInput: return keep_input(message, request);
+    case Kind::kPutStatistics:
+    case Kind::kKeepStatistics: return put_statistics(message, request);
+    case Kind::kGetStatistics: return give_statistics(request);
     case Kind::kOpen:
     case Kind::kMap:
     case Kind::kClose: break;

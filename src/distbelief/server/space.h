@@ -10,6 +10,7 @@
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/store.h"
 #include "distbelief/server/dealer.h"
+#include "distbelief/server/input_window.h"
 #include "distbelief/server/lane_meeting.h"
 #include "distbelief/server/roles.h"
 #include "distbelief/server/slice.h"
@@ -135,6 +136,20 @@ class Space : public std::enable_shared_from_this<Space> {
   void learn(const comm::StoreRequest& message, Request& request);
   void fill_desk(int newcomer);
 
+  // space_inputs.cc: what tickets of a decomposed model wait for, at the desk.
+  void put_input(const comm::StoreRequest& message, Request& request);
+  void take_input(Waiting waiting);
+  void give_input(const comm::StoreRequest& message, Request& request);
+  void await_end(const comm::StoreRequest& message, Request& request);
+  void keep_input(const comm::StoreRequest& message, Request& request);
+  void require_inputs() const;
+  void serve_inputs();
+  void fill_inputs(const std::shared_ptr<BackupLink>& link);
+  void put_statistics(const comm::StoreRequest& message, Request& request);
+  void give_statistics(Request& request);
+  void require_statistics(const Request& request) const;
+  void take_statistics(std::int64_t version, std::span<const float> values);
+
   Options options_;
   std::unique_ptr<compute::Optimizer> rule_;
   std::unique_ptr<UpdateLog> log_;
@@ -156,8 +171,12 @@ class Space : public std::enable_shared_from_this<Space> {
   std::map<int, Seat> seats_;  // of replicas, at the dealer
   std::vector<Waiting> takers_, beginners_, meeters_;
   Coordinator coordinator_;
-  bool has_desk_ = false;      // took over what was dealt before
-  int desk_filled_ = kNobody;  // the newcomer that knows of deals and means
+  InputWindow window_;
+  std::vector<float> statistics_;  // of a sub-network
+  std::int64_t statistics_version_ = -1;
+  std::vector<Waiting> putters_, enders_;  // for room in it, and for the end
+  bool has_desk_ = false;                  // took over what was dealt before
+  int desk_filled_ = kNobody;              // the newcomer that knows of deals and means
 };
 
 }  // namespace distbelief::server

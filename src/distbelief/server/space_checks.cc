@@ -20,6 +20,9 @@ namespace {
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
 constexpr std::size_t kMostTables = 64;
 constexpr std::uint32_t kMostWidth = 65536;
+constexpr std::uint64_t kMostInputBytes = std::uint64_t{1} << 32;
+constexpr std::int64_t kMostWindow = 65536;
+constexpr std::int32_t kMostSubNetworks = 65536;
 constexpr std::int64_t kMostPortions = 1024;  // their losses travel in a message's header
 
 bool is_lbfgs(std::int64_t vectors) {
@@ -40,6 +43,22 @@ void require_sound_tables(const SpaceSpec& spec) {
             fmt::format(
                 "table {}: rows of {} numbers up to {}; wanted: 1 to {} numbers, a name of up to 64 bytes",
                 table.name, table.width, table.scale, kMostWidth));
+}
+
+void require_sound_inputs(const SpaceSpec& spec) {
+  const auto require = [&](bool is_good, const std::string& why) {
+    if (!is_good) throw Error(ErrorCode::kBadInput, fmt::format("job {}: {}", spec.job, why));
+  };
+  require(spec.sub_network >= 0 && spec.sub_network <= kMostSubNetworks,
+          fmt::format("sub-network {}; there can be {}", spec.sub_network, kMostSubNetworks));
+  if (spec.input_bytes == 0)
+    return require(spec.window == 0, fmt::format("a window of {} inputs of no bytes", spec.window));
+  require(
+      spec.mode == "async" && spec.sub_network > 0,
+      fmt::format("tickets of sub-networks wait for inputs, in mode async, not those of mode {}", spec.mode));
+  require(spec.input_bytes <= kMostInputBytes && spec.window >= 1 && spec.window <= kMostWindow,
+          fmt::format("a window of {} inputs of {} bytes; wanted: 1 to {} of up to {}", spec.window,
+                      spec.input_bytes, kMostWindow, kMostInputBytes));
 }
 
 }  // namespace
@@ -74,6 +93,7 @@ void require_sound(const SpaceSpec& spec) {
                       "adagrad, adam and adamw",
                       spec.optimizer.name));
   require_sound_tables(spec);
+  require_sound_inputs(spec);
   std::vector<SpaceSpec::Stretch> stretches = spec.parameters;
   std::ranges::sort(stretches, {}, &SpaceSpec::Stretch::begin);
   std::uint64_t end = 0;

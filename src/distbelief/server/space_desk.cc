@@ -25,11 +25,15 @@ void Space::follow_desk(const Roles& roles) {
   const std::lock_guard lock(desk_);
   const bool has_desk = roles.is_primary(roles.map.desk());
   if (has_desk && !has_desk_ && options_.spec.vectors > 0) take_over_evaluations();
-  if (has_desk && !has_desk_) dealer_.take_over();
+  if (has_desk && !has_desk_) {
+    dealer_.take_over();
+    for (const std::int64_t ticket : window_.whole()) dealer_.offer(ticket);
+  }
   has_desk_ = has_desk;
   if (desk_filled_ != roles.map.desk().filling) desk_filled_ = kNobody;
+  if (!roles.holds(roles.map.desk())) window_.clear();
   if (has_desk) return;
-  for (std::vector<Waiting>* waiting : {&takers_, &beginners_, &meeters_})
+  for (std::vector<Waiting>* waiting : {&takers_, &beginners_, &meeters_, &putters_, &enders_})
     for (Waiting& one : std::exchange(*waiting, {}))
       one.request.refuse(ErrorCode::kAborted, "the work is dealt out by another server");
 }
@@ -78,6 +82,7 @@ void Space::take(const StoreRequest& message, Request& request) {
 
 // Answers all whose turn has come.
 void Space::serve() {
+  serve_inputs();
   std::erase_if(takers_, [&](Waiting& taker) {
     if (!dealer_.has(taker.message.replica)) return true;
     const std::optional<std::int64_t> ticket =
@@ -175,6 +180,7 @@ void Space::learn(const StoreRequest& message, Request& request) {
     require_tickets(message.done);
     if (options_.spec.vectors > 0) dealer_.extend(std::min(message.ticket, options_.spec.tickets));
     dealer_.learn(message.ticket, std::min(message.below, options_.spec.tickets), message.done);
+    window_.drop(dealer_.done_tickets());
   }
   answer(request, {});
 }
@@ -193,6 +199,7 @@ void Space::fill_desk(int newcomer) {
                                                 .below = below})},
            [] {});
   if (options_.spec.vectors > 0) hand_over_coordinator(coordinator_, [] {});
+  if (const auto link = now->links.find(newcomer); link != now->links.end()) fill_inputs(link->second);
   for (const std::int64_t step : {meeting_.step() - 2, meeting_.step() - 1})
     if (meeting_.mean_of(step)) hand_over_mean(step, [] {});
 }

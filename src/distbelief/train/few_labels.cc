@@ -9,15 +9,16 @@ namespace {
 
 constexpr std::uint64_t kLabelStream = 0x6c6162656c;
 constexpr double kConfident = 0.95;
-constexpr std::int64_t kMostShift = 2;  // pixels, of the altered view
+constexpr std::int64_t kMostShift = 3;  // pixels, of the altered view
+constexpr std::int64_t kHole = 3;       // part of each side that the altered view has blank: one in so many
 constexpr double kNoise = 0.1;          // deviation, of the altered view
 constexpr std::int64_t kUnlabelled = -1;
 
 // Classification with the labels of some samples only (Sohn et al., "FixMatch", 2020, with simpler views):
 // what is known of a sample, by its label or else because the network is sure of it, the network shall also
-// say of the sample shifted and with noise. Labelled samples are chosen by hash of their number, so all
-// workers agree. Their loss counts 1 / share times, so that both parts are means over the whole batch.
-// Validation is that of classification.
+// say of the sample shifted, with noise and with a hole in it. Labelled samples are chosen by hash of their
+// number, so all workers agree. Their loss counts 1 / share times, so that both parts are means over the
+// whole batch. Validation is that of classification.
 class FewLabels final : public Task {
  public:
   explicit FewLabels(const TaskSite& site)
@@ -65,16 +66,33 @@ class FewLabels final : public Task {
     return answer.masked_fill(confidence.lt(kConfident), kUnlabelled);
   }
 
-  // Each sample by itself: shifted, with what leaves on one side coming back on the other, and with noise.
+  // Each sample by itself: shifted, with what leaves on one side coming back on the other, with noise, and
+  // with a hole.
   static torch::Tensor altered(const torch::Tensor& input) {
     const auto generator = model::current_generator();
     torch::Tensor noise = torch::empty_like(input);
     generator ? noise.normal_(0, kNoise, *generator) : noise.normal_(0, kNoise);
     if (input.dim() != 4) return input + noise;
-    torch::Tensor shift = torch::empty({2, input.size(0)}, torch::kInt64);
-    generator ? shift.random_(-kMostShift, kMostShift + 1, *generator)
-              : shift.random_(-kMostShift, kMostShift + 1);
-    return shifted(shifted(input, shift[0], 2), shift[1], 3) + noise;
+    const torch::Tensor shift = drawn(input.size(0), -kMostShift, kMostShift + 1);
+    const torch::Tensor moved = shifted(shifted(input, shift[0], 2), shift[1], 3) + noise;
+    const torch::Tensor rows = hole(input, 2), columns = hole(input, 3);
+    return moved.masked_fill(rows.logical_and(columns), 0);
+  }
+
+  static torch::Tensor drawn(std::int64_t samples, std::int64_t from, std::int64_t to) {
+    const auto generator = model::current_generator();
+    torch::Tensor values = torch::empty({2, samples}, torch::kInt64);
+    return generator ? values.random_(from, to, *generator) : values.random_(from, to);
+  }
+
+  // Which rows or columns of each sample its hole is in.
+  static torch::Tensor hole(const torch::Tensor& input, std::int64_t dimension) {
+    const std::int64_t size = input.size(dimension), width = std::max<std::int64_t>(1, size / kHole);
+    const torch::Tensor begin = drawn(input.size(0), 0, size - width + 1)[0].unsqueeze(1);
+    const torch::Tensor at = torch::arange(size).unsqueeze(0);
+    Shape shape{input.size(0), 1, 1, 1};
+    shape[std::size_t(dimension)] = size;
+    return at.ge(begin).logical_and(at.lt(begin + width)).view(shape);
   }
 
   static torch::Tensor shifted(const torch::Tensor& input, const torch::Tensor& shift,

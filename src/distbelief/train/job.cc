@@ -11,6 +11,7 @@
 #include "distbelief/data/columns.h"
 #include "distbelief/data/sampling.h"
 #include "distbelief/strategy/cuts.h"
+#include "distbelief/train/decomposition.h"
 #include "distbelief/train/initial_weights.h"
 #include "distbelief/train/run_progress.h"
 #include "distbelief/train/task.h"
@@ -213,6 +214,7 @@ PreparedJob prepare_blueprint(const Config& config) {
   require_layout_for(config, find_task(task_name(config, job.data.train->spec())));
   require_streams(config);
   make_task(config, job.data.train->spec());  // refuses data that does not fit
+  if (is_decomposed(config.parallel)) decompose(job);
   return job;
 }
 

@@ -11,6 +11,12 @@
 
 namespace distbelief::train {
 
+// One of those that a decomposed model is cut into.
+struct SubNetwork {
+  model::BlockRange blocks;  // its local head included
+  Shape input;               // of a sample: the data, or what the sub-network before gives
+};
+
 // A job whose data is open and whose model fits it.
 struct PreparedJob {
   Config config;
@@ -18,6 +24,7 @@ struct PreparedJob {
   model::DataShape shape;
   model::Blueprint blueprint;
   std::shared_ptr<model::Network> network;  // initial weights; none when no worker is to hold it whole
+  std::vector<SubNetwork> sub_networks{};   // that replicas train apart (decomposition.h); none: all of it
 
   std::int64_t steps_per_epoch() const;
   std::int64_t total_steps() const;  // max_steps respected

@@ -42,6 +42,9 @@ class ParameterLink {
     std::span<float> parameters{};  // the first values; then what the servers have
     std::span<float>
         lane_values{};  // the mean that all go on from (synchronous); as they are at a first step
+    // Parameters and running statistics of the whole model, where this replica trains a part and leads.
+    std::span<float> whole{};
+    std::span<float> whole_statistics{};
     std::vector<comm::TableSpec> tables{};  // whose rows nobody gets before the leader has opened them
   };
   // Submits the job, or joins it, the first worker before the others. Gives the least version of what it
@@ -65,6 +68,7 @@ class ParameterLink {
     std::int64_t step_samples = 0;          // of all lanes
     std::vector<std::int32_t> untouched{};  // parameters without a gradient
     double loss = 0;                        // the mean over the samples of its lanes
+    std::span<const float> lane_values{};   // the mean over its lanes: statistics, then notes
   };
   // The gradient goes out; the parameters to go on with come in. Both are of its own elements.
   virtual void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) = 0;
@@ -79,6 +83,11 @@ class ParameterLink {
                     std::span<float> mean) = 0;
   // The way to rows of tables; null: there are none. Before join() they are all zeros.
   virtual RowLink* rows() { return nullptr; }
+  // Brings what the servers have of the whole model to where Start said, for a leader that trains a part of
+  // it.
+  virtual void fetch_whole() {}
+  // next() gave nothing because a wait was broken off, not because all work is done.
+  virtual bool is_cut_short() const { return false; }
   // After the last step: what the servers have of its own elements. Collective where each worker has a link.
   struct Finished {
     std::optional<std::int64_t> steps{};  // that were done, where fewer could do

@@ -189,7 +189,8 @@ void ServedReplica::exchange(const strategy::StepPlan& plan) {
        .samples = std::accumulate(first + lanes.begin, first + lanes.end, std::int64_t{0}),
        .step_samples = std::accumulate(first, plan.lane_samples.end(), std::int64_t{0}),
        .untouched = forget_untouched(own),
-       .loss = loss(plan)},
+       .loss = loss(plan),
+       .lane_values = is_cut() ? std::span<const float>() : group().sharing(0).mean_buffers()},
       gradient().subspan(own.begin, own.size()), parameters().subspan(own.begin, own.size()));
   options_.link->read_answers(window_.answers());
 }

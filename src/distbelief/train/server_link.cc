@@ -26,13 +26,14 @@ TreeNode ServerLink::lanes() const {
   return {options_.replica * each, (options_.replica + 1) * each};
 }
 
-comm::SpaceSpec ServerLink::spec_for(const Start& start) const {
+comm::SpaceSpec ServerLink::spec_for(const Start& start, const std::optional<SubNetwork>& sub_network) const {
+  const bool is_async = parallel().mode == "hybrid" || sub_network;
   comm::SpaceSpec spec{
       .job = options_.job,
       .elements = start.layout->size(),
       .lane_values = start.lane_values.size(),
       .optimizer = options_.config.train.optimizer,
-      .mode = parallel().mode == "hybrid" ? "async" : parallel().mode,
+      .mode = is_async ? "async" : parallel().mode,
       .lanes = is_synchronous() ? parallel().lanes : 1,
       .spare_lanes =
           is_synchronous() ? parallel().spare_replicas * (parallel().lanes / options_.replicas) : 0,
@@ -44,7 +45,30 @@ comm::SpaceSpec ServerLink::spec_for(const Start& start) const {
       .loads_rows = !start.tables.empty()};
   for (const compute::Entry& entry : start.layout->entries())
     spec.parameters.push_back({.begin = entry.offset, .count = entry.count});
+  if (!sub_network) return spec;
+  spec.job += fmt::format(".sub{}", sub_network->index);
+  spec.sub_network = sub_network->index + 1;
+  spec.lane_values = sub_network->statistics;
+  spec.input_bytes = sub_network->input_bytes;
+  spec.window = spec.input_bytes > 0 ? parallel().window : 0;
   return spec;
+}
+
+std::unique_ptr<server::Client> ServerLink::connect(const Start& start,
+                                                    const std::optional<SubNetwork>& sub_network,
+                                                    const float* initial) const {
+  return std::make_unique<server::Client>(
+      server::Client::Options{
+          .servers = options_.servers,
+          .host = host_name(),
+          .spec = spec_for(start, sub_network),
+          .replica = options_.replica,
+          .incarnation = options_.incarnation,
+          .share = options_.share,
+          .shares = options_.shares,
+          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * parallel().deadline_seconds)),
+          .goes_on = options_.goes_on},
+      initial);
 }
 
 std::int64_t ServerLink::join(const Start& start) {
@@ -53,17 +77,8 @@ std::int64_t ServerLink::join(const Start& start) {
     std::filesystem::create_directories(options_.log.parent_path());
     log_ = std::make_unique<server::UpdateLog>(options_.log);
   }
-  client_ = std::make_unique<server::Client>(
-      server::Client::Options{
-          .servers = options_.servers,
-          .host = host_name(),
-          .spec = spec_for(start),
-          .replica = options_.replica,
-          .incarnation = options_.incarnation,
-          .share = options_.share,
-          .shares = options_.shares,
-          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * parallel().deadline_seconds))},
-      options_.share == 0 ? start.parameters.data() : nullptr);
+  const bool brings_values = options_.share == 0 && (!options_.sub_network || leads());
+  client_ = connect(start, options_.sub_network, brings_values ? start.parameters.data() : nullptr);
   rows_.connect(*client_, start.tables);
   return client_->pull(own_of(start.parameters));
 }
@@ -110,6 +125,7 @@ void ServerLink::acknowledge(std::span<const std::int64_t> versions) {
   if (!ticket) return;
   if (log_) log_->append_acknowledged(*ticket, {versions.begin(), versions.end()});
   if (is_synchronous()) return;
+  if (options_.when_pushed) options_.when_pushed(*ticket);
   done_.push_back(*ticket);
   ask();
 }

@@ -18,6 +18,12 @@ namespace distbelief::train {
 // them). Used by the training thread.
 class ServerLink final : public ParameterLink {
  public:
+  // Of a decomposed model: which one, from 0 on, and how large the input that a step waits for is at most.
+  struct SubNetwork {
+    int index = 0;
+    std::uint64_t input_bytes = 0;
+    std::size_t statistics = 0;  // floats
+  };
   struct Options {
     Config config{};  // of the job, resolved
     std::vector<comm::ControlAddress> servers{};
@@ -28,6 +34,9 @@ class ServerLink final : public ParameterLink {
     int share = 0;  // this worker's, of so many
     int shares = 1;
     std::filesystem::path log{};  // of pushes that were answered; empty: none
+    std::optional<SubNetwork> sub_network{};
+    std::function<void(std::int64_t ticket)> when_pushed{};  // before the dealer hears that it is done
+    std::function<bool()> goes_on{};                         // of server::Client
   };
   explicit ServerLink(Options options);
 
@@ -47,11 +56,17 @@ class ServerLink final : public ParameterLink {
   void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
             std::span<float> mean) override;
   RowLink* rows() override { return &rows_; }
+  // A client of the servers for this run, or one of its sub-networks. `initial` null: another brings them.
+  std::unique_ptr<server::Client> connect(const Start& start, const std::optional<SubNetwork>& sub_network,
+                                          const float* initial) const;
+  server::Client& client() { return *client_; }
+  // Another replica has done the step that next() gave.
+  void skip() { ask(); }
   Finished finish(std::span<float> parameters) override;
 
  private:
   const ParallelConfig& parallel() const { return options_.config.parallel; }
-  comm::SpaceSpec spec_for(const Start& start) const;
+  comm::SpaceSpec spec_for(const Start& start, const std::optional<SubNetwork>& sub_network) const;
   std::span<float> own_of(std::span<float> whole) const;
   std::int64_t ticket_of(std::int64_t step) const { return step / parallel().push_every; }
   void push(const server::Client::Push& push, std::span<const float> gradient, std::span<float> parameters);

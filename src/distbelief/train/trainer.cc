@@ -69,8 +69,8 @@ report::Summary Trainer::run(const Start& start) {
     write_model(summary);
     // A network that no worker has whole is scored by `distbelief report --score`.
     if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted" && task_->tables().empty()) {
-      keep_predictions(*stages_[0].network, *job_.data.test, *test_batches_, options_.run_dir);
-      keep_pictures(job_, *stages_[0].network, options_.run_dir);
+      keep_predictions(*kept()[0].network, *job_.data.test, *test_batches_, options_.run_dir);
+      keep_pictures(job_, *kept()[0].network, options_.run_dir);
     }
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
@@ -85,7 +85,7 @@ void Trainer::write_model(const report::Summary& summary) {
   if (checkpointer_.parts() > 1)
     checkpointer_.export_model(progress_.step, path, model_metadata(metadata, outline_.buffer_names));
   else
-    save_model(weight_views(stages_[0]), buffer_views(*stages_[0].network), path, metadata);
+    save_model(weight_views(kept()[0]), buffer_views(*kept()[0].network), path, metadata);
 }
 
 void Trainer::train() {
@@ -118,6 +118,11 @@ void Trainer::train() {
     if (balancer_) balance();
     if (outcome.lanes) follow_lane_order();
     if (outcome.pause) pause();
+  }
+  if (takes_own_steps() && options_.link->is_cut_short()) {
+    status_ = "interrupted";
+    if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
+    return;
   }
   if (takes_own_steps()) finish_served(total);
   if (stopped_early_) status_ = "stopped early";
@@ -233,7 +238,7 @@ void Trainer::end_epoch() {
   if (last || (every > 0 && progress_.epoch % every == 0)) {
     const auto begin = Clock::now();
     show("validating");
-    const Evaluation evaluation = team_->evaluate(*test_batches_, job_.data.test->size());
+    const Evaluation evaluation = validate();
     show(working_state());
     verdict = judge(job_.config.train, evaluation, progress_);
     if (is_root())
@@ -262,7 +267,9 @@ void Trainer::save(Checkpointer::Kind kind) {
   last_save_ = Clock::now();
   try {
     save_rows();
-    checkpointer_.save(stages_, peers(), progress_, update_counts(stages_, outline_, world_, peers()), kind);
+    fetch_whole();
+    checkpointer_.save(kept(), peers(), progress_, update_counts(kept(), kept_outline(), world_, peers()),
+                       kind);
   } catch (const Error& error) {
     // Only the root writes; what else can fail here concerns the other hosts.
     if (!is_root() || error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kAborted) throw;

@@ -38,6 +38,8 @@ class Trainer {
     Vitals* vitals = nullptr;  // borrowed; may be null, as may the next
     Orders* orders = nullptr;
     ParameterLink* link = nullptr;  // to the servers that have the parameters; null: the workers have them
+    int sub_network = -1;           // of a decomposed job, that this worker trains; -1: the whole model
+    std::function<std::unique_ptr<Task>(std::unique_ptr<Task>)> around_task{};  // the job's; may be empty
   };
   // What is known only when a generation's turn comes.
   struct Start {
@@ -72,6 +74,13 @@ class Trainer {
   void begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                 const std::string& build);
   void build_groups();
+  void hold_whole();
+  void take_own_part();
+  void fetch_whole();
+  Evaluation validate();
+  // What is validated and saved: of a decomposed model, by who leads, all of it.
+  const std::vector<Stage>& kept() const { return whole_.empty() ? stages_ : whole_; }
+  const NetworkOutline& kept_outline() const { return whole_.empty() ? outline_ : whole_outline_; }
   enum class Weights { kInitial, kPresent };  // what the group's parameters are to be afterwards
   std::shared_ptr<model::Network> make_network(const Stage& stage, Weights weights);
   void build_team();
@@ -94,6 +103,7 @@ class Trainer {
   std::unique_ptr<LaneRunner> make_runner(int thread);
   void train();
   void join_servers();
+  void read_statistics();  // that came from the servers
   void require_servers_for_tables() const;
   void bring_rows();
   void save_rows();
@@ -162,6 +172,9 @@ class Trainer {
   std::unique_ptr<report::Trace> trace_;
   std::vector<std::unique_ptr<StepTrace>> observers_;
   std::vector<Stage> stages_;  // that this worker holds
+  NetworkOutline whole_outline_;
+  std::vector<Stage> whole_;  // of a decomposed model, where this replica leads
+  std::vector<float> whole_statistics_;
   std::vector<std::unique_ptr<data::Loader>> loaders_;
   std::unique_ptr<Team> team_;
   std::unique_ptr<ServedReplica> served_;  // when parameters live on servers

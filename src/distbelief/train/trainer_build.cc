@@ -85,8 +85,10 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
   test_batches_.emplace(*job_.data.test, test_options(job_.config));
   task_ = make_task(job_.config, job_.data.train->spec(), tensor_group_.get(),
                     options_.link ? options_.link->rows() : nullptr);
+  if (options_.around_task) task_ = options_.around_task(std::move(task_));
   require_servers_for_tables();
   build_groups();
+  hold_whole();
 }
 
 Trainer::~Trainer() = default;
@@ -94,6 +96,7 @@ Trainer::~Trainer() = default;
 // What would come out of a first step is the same with or without it: weights, running statistics and
 // randomness are not touched by what a copy of the network does.
 void Trainer::warm_up() {
+  if (options_.sub_network >= 0) return;  // its input comes from another
   if (is_cut()) return;  // its blocks have already run once, to find out what goes from stage to stage
   if (job_.config.parallel.zero == 3) return;  // there may be no room for a copy
   const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
@@ -134,8 +137,8 @@ void Trainer::restore() {
     }
     begin_at(snapshot->progress, snapshot->update_counts, snapshot->build);
   } else if (saved >= 0) {
-    const Checkpointer::Restored restored = checkpointer_.open(stages_, peers());
-    for (const Stage& stage : stages_) {
+    const Checkpointer::Restored restored = checkpointer_.open(kept(), peers());
+    for (const Stage& stage : kept()) {
       if (stage.group->gathers_between_hosts())
         stage.group->barrier();  // each host has read its own
       else
@@ -146,6 +149,7 @@ void Trainer::restore() {
       peers().communicator().broadcast(comm::view(values.data(), values.size()), 0);
       buffers.write(values);
     }
+    take_own_part();
     begin_at(restored.progress, restored.update_counts, restored.build);
     last_saved_step_ = progress_.step;
   }

@@ -14,19 +14,32 @@ namespace distbelief::train {
 void Trainer::join_servers() {
   served_ = std::make_unique<ServedReplica>(ServedReplica::Options{
       .stages = stages_, .outline = &outline_, .world = &world_, .peers = &peers(), .link = options_.link});
-  const std::int64_t step = served_->join({.steps = job_.total_steps(),
-                                           .steps_per_epoch = job_.steps_per_epoch(),
-                                           .step = progress_.step,
-                                           .samples = std::int64_t(plan_.samples),
-                                           .tables = task_->tables()});
+  if (!whole_.empty()) {
+    whole_statistics_.resize(whole_outline_.buffers);
+    compute::BufferSet(*whole_[0].network).read(whole_statistics_);
+  }
+  const std::int64_t step = served_->join(
+      {.steps = job_.total_steps(),
+       .steps_per_epoch = job_.steps_per_epoch(),
+       .step = progress_.step,
+       .samples = std::int64_t(plan_.samples),
+       .whole = whole_.empty() ? std::span<float>()
+                               : std::span(whole_[0].group->parameters(), whole_[0].group->layout().size()),
+       .whole_statistics = whole_statistics_,
+       .tables = task_->tables()});
+  if (options_.sub_network >= 0) read_statistics();
   bring_rows();
   if (!options_.link->is_synchronous() || step == 0) return;
+  read_statistics();
+  follow(step);
+  spdlog::info("the servers are at step {}", step);
+}
+
+void Trainer::read_statistics() {
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     compute::BufferSet buffers(*stages_[i].network);
     served_->read_mean(i, buffers);
   }
-  follow(step);
-  spdlog::info("the servers are at step {}", step);
 }
 
 void Trainer::follow(std::int64_t step) {

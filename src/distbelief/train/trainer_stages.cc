@@ -2,9 +2,13 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <cstring>
+
 #include "distbelief/base/error.h"
 #include "distbelief/base/memory_limit.h"
+#include "distbelief/compute/buffers.h"
 #include "distbelief/compute/optimizer.h"
+#include "distbelief/compute/replica.h"
 #include "distbelief/report/memory.h"
 #include "distbelief/strategy/cuts.h"
 #include "distbelief/train/block_costs.h"
@@ -55,8 +59,13 @@ void Trainer::lay_out() {
   mesh_plan_ = pipeline_plan(with_own_lanes(job_.config, options_.link), world_.size());
   if (!mesh_plan_.reason.empty()) spdlog::warn("{}", mesh_plan_.reason);
   if (!is_cut()) {
-    outline_ = outline_of(job_);
-    stages_.push_back(make_stage(0, outline_.stages[0], job_.network, nullptr));
+    std::shared_ptr<model::Network> network = job_.network;
+    if (options_.sub_network >= 0)
+      network = std::make_shared<model::Network>(job_.blueprint,
+                                                 job_.sub_networks[std::size_t(options_.sub_network)].blocks,
+                                                 job_.config.train.seed);
+    outline_ = network ? outline_of(*network) : outline_of(job_);
+    stages_.push_back(make_stage(0, outline_.stages[0], std::move(network), nullptr));
     checkpointer_.set_parts(world_, nullptr, holding_of(job_.config, world_));
     return;
   }
@@ -95,6 +104,44 @@ void Trainer::lay_out() {
     for (Stage& stage : stages_) stage.network.reset();
   checkpointer_.set_parts(*peers_, tensor_world_ ? &*tensor_world_ : nullptr,
                           holding_of(job_.config, *peers_));
+}
+
+// A second copy of the parameters, which servers fill when it is to be validated or saved.
+void Trainer::hold_whole() {
+  if (options_.sub_network < 0) return;
+  const model::BlockRange blocks = stages_[0].outline->blocks;
+  spdlog::info("sub-network {} of {}: blocks {} to {}, {} parameters", options_.sub_network,
+               job_.sub_networks.size(), blocks.begin, blocks.end - 1, group().layout().parameter_count());
+  if (!leads()) return;
+  whole_outline_ = outline_of(*job_.network);
+  whole_.push_back(make_stage(0, whole_outline_.stages[0], job_.network, nullptr));
+  Stage& whole = whole_[0];
+  whole.group = std::make_unique<strategy::AllreduceGroup>(further_peers_.emplace_back(world_.split(0)),
+                                                           whole.parameters, group_settings(whole));
+  compute::copy_parameters(*whole.network, whole.group->layout(), whole.group->parameters());
+  compute::Replica(whole.network, whole.group->layout(), whole.group->parameters());  // they lie there now
+}
+
+// What a checkpoint has of this worker's sub-network.
+void Trainer::take_own_part() {
+  if (whole_.empty()) return;
+  const std::size_t last = stages_[0].parameters.size() - 1;  // it lies first; a leader has the first blocks
+  std::memcpy(group().parameters(),
+              whole_[0].group->parameters() + whole_[0].group->layout().entries()[last].offset,
+              group().layout().size() * sizeof(float));
+}
+
+void Trainer::fetch_whole() {
+  if (whole_.empty()) return;
+  options_.link->fetch_whole();
+  compute::BufferSet(*whole_[0].network).write(whole_statistics_);
+}
+
+Evaluation Trainer::validate() {
+  if (whole_.empty()) return team_->evaluate(*test_batches_, job_.data.test->size());
+  fetch_whole();
+  return train::evaluate(*whole_[0].network, *task_, *test_batches_, job_.data.test->size(),
+                         world_.communicator());
 }
 
 // The first worker measures for all. Cuts leave the bits alone, so another measurement may choose others.

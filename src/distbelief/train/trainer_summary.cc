@@ -92,9 +92,12 @@ report::Summary Trainer::summarise(double wall_seconds) {
     summary.chunks = mesh_plan_.chunks;
     summary.recompute = job_.config.parallel.recompute;
   }
-  for (const auto& parameter : outline_.parameters) summary.parameters += element_count(parameter.shape);
+  for (std::size_t i = 1; i < job_.sub_networks.size(); ++i)  // blocks of the model, without the heads
+    summary.cuts.push_back(job_.sub_networks[i].blocks.begin - int(i));
+  for (const auto& parameter : kept_outline().parameters)
+    summary.parameters += element_count(parameter.shape);
   if (is_root() && checkpointer_.parts() == 1)
-    summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(stages_[0]));
+    summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(kept()[0]));
   else if (is_root() && leads() && status_ != "handed over")
     summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
   for (const auto& worker : summary.per_worker)

@@ -21,6 +21,7 @@
 #include "distbelief/train/local_store.h"
 #include "distbelief/train/served_store.h"
 #include "distbelief/train/server_link.h"
+#include "distbelief/train/sub_network_link.h"
 #include "distbelief/train/trainer.h"
 #include "distbelief/train/worker_log.h"
 
@@ -43,6 +44,24 @@ std::vector<Fault> own_faults(const WorkerOptions& options, int workers) {
   return own;
 }
 
+// Of a decomposed model the leader alone has the whole network.
+PreparedJob prepare_for(const WorkerOptions& options) {
+  const bool has_part = is_decomposed(options.config.parallel) && options.replica > 0;
+  return has_part ? prepare_blueprint(options.config) : prepare_job(options.config);
+}
+
+ServerLink::Options server_options(const World& world, const WorkerOptions& options) {
+  return {.config = options.config,
+          .servers = options.servers,
+          .job = options.served_job,
+          .replica = options.replica,
+          .replicas = options.replicas,
+          .incarnation = options.cohort,
+          .share = world.rank(),
+          .shares = world.size(),
+          .log = world.rank() == 0 ? log_of_pushes(options) : ""};
+}
+
 // To where the parameters are kept; null: with the workers.
 std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& options) {
   const bool has_servers = !options.servers.empty();
@@ -63,23 +82,42 @@ std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& opti
                                                           .is_in_order = !has_servers});
   }
   if (!has_servers) return nullptr;
-  return std::make_unique<ServerLink>(
-      ServerLink::Options{.config = options.config,
-                          .servers = options.servers,
-                          .job = options.served_job,
-                          .replica = options.replica,
-                          .replicas = options.replicas,
-                          .incarnation = options.cohort,
-                          .share = world.rank(),
-                          .shares = world.size(),
-                          .log = world.rank() == 0 ? log_of_pushes(options) : ""});
+  return std::make_unique<ServerLink>(server_options(world, options));
+}
+
+// What ties a worker to where the parameters are kept.
+struct Tie {
+  std::unique_ptr<SubNetworkTraffic> traffic{};
+  std::unique_ptr<ParameterLink> link{};
+  int sub_network = -1;
+  std::function<std::unique_ptr<Task>(std::unique_ptr<Task>)> around_task{};
+};
+
+Tie tie_of_sub_network(const World& world, const PreparedJob& job, const WorkerOptions& options,
+                       const Orders& orders) {
+  const int index = options.replica % int(job.sub_networks.size());
+  Tie tie{.traffic = std::make_unique<SubNetworkTraffic>(), .sub_network = index};
+  const SubNetworkSite site{.traffic = tie.traffic.get(),
+                            .input = index > 0 ? job.sub_networks[std::size_t(index)].input : Shape{}};
+  tie.link = std::make_unique<SubNetworkLink>(SubNetworkLink::Options{
+      .server = server_options(world, options),
+      .places = places_of_sub_networks(job),
+      .index = index,
+      .traffic = tie.traffic.get(),
+      .goes_on = [&orders, stop = options.stop_requested] { return !orders.stop && !stop->load(); }});
+  tie.around_task = [site](std::unique_ptr<Task> task) {
+    return make_sub_network_task(std::move(task), site);
+  };
+  return tie;
 }
 
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
                            std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
-  const std::unique_ptr<ParameterLink> link = make_link(world, options);
-  Trainer trainer(world, prepare_job(options.config),
+  PreparedJob job = prepare_for(options);
+  const Tie tie = is_decomposed(options.config.parallel) ? tie_of_sub_network(world, job, options, orders)
+                                                         : Tie{.link = make_link(world, options)};
+  Trainer trainer(world, std::move(job),
                   {.run_dir = options.run_dir,
                    .progress = options.progress,
                    .stop_requested = options.stop_requested,
@@ -89,7 +127,9 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
                    .faults = own_faults(options, world.size()),
                    .vitals = &vitals,
                    .orders = &orders,
-                   .link = link.get()});
+                   .link = tie.link.get(),
+                   .sub_network = tie.sub_network,
+                   .around_task = tie.around_task});
   Trainer::Start start{.resume = options.resume};
   if (attendance) {
     if (options.cohort > 1) trainer.warm_up();

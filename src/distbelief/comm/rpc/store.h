@@ -45,7 +45,7 @@ struct SpaceSpec {
   std::string job{};
   std::uint64_t elements = 0;         // of the arena
   std::vector<Stretch> parameters{};  // by number, not overlapping
-  std::uint64_t lane_values = 0;      // floats that each lane hands to all, averaged (sync)
+  std::uint64_t lane_values = 0;      // floats of each lane for all (sync), or a sub-network's statistics
   OptimizerConfig optimizer{};        // the learning rate comes with each push
   std::string mode = "sync";          // sync, async, bounded, sandblaster
   std::int64_t lanes = 1;             // of each step (sync)
@@ -58,6 +58,9 @@ struct SpaceSpec {
   std::int64_t vectors = 0;           // as long as the parameters, these included (sandblaster)
   std::vector<TableSpec> tables{};    // by number (async, bounded)
   bool loads_rows = false;            // nobody gets rows before those of an earlier run were brought
+  std::int32_t sub_network = 0;       // of a decomposed model that this is, from 1 on; 0: a whole model
+  std::uint64_t input_bytes = 0;      // at most, of the input that a ticket waits for; 0: it waits for none
+  std::int64_t window = 0;            // inputs that are kept at a time, each until its ticket is done
 
   bool operator==(const SpaceSpec&) const = default;
   std::size_t slices() const { return (elements + kSliceElements - 1) / kSliceElements; }
@@ -94,6 +97,16 @@ struct StoreRequest {
     kRows = 22,      // from server to server: records
     kListRows = 23,  // the records of one part from a place on; the answer says where to go on
     kLoadRows = 24,  // records of an earlier run
+    // Decomposed models:
+    kPutInput = 60,  // a piece of a ticket's input, as payload; answered when there is room for it
+    kGetInput = 61,  // a piece of it for whoever has the ticket
+    kAwaitEnd = 62,  // answered when all tickets are done
+    // ... from server to server:
+    kKeepInput = 63,  // a piece of an input, as payload
+    // Running statistics of a sub-network, as payload: those of the last step count.
+    kPutStatistics = 64,  // of step `version` - 1; 0: the first ones
+    kGetStatistics = 65,
+    kKeepStatistics = 66,  // from server to server
   };
   Kind kind = Kind::kPull;
   std::uint64_t space = 0;
@@ -145,8 +158,9 @@ struct StoreAnswer {
   std::int64_t epoch = 0;  // of the server's map
   std::int64_t clock = 0;  // of the replica
   std::vector<double> numbers{};
-  std::int64_t rows = 0;  // of a part of a table
-  std::int64_t gone = 0;  // rows of it that made place for others
+  std::int64_t rows = 0;    // of a part of a table
+  std::int64_t gone = 0;    // rows of it that made place for others
+  std::uint64_t bytes = 0;  // of an input, all its pieces
 
   bool operator==(const StoreAnswer&) const = default;
 };

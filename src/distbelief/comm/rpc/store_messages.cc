@@ -66,6 +66,9 @@ void write_space(const SpaceSpec& from, store::Space& to) {
     one.set_most_rows(table.most_rows);
   }
   to.set_loads_rows(from.loads_rows);
+  to.set_sub_network(from.sub_network);
+  to.set_input_bytes(from.input_bytes);
+  to.set_window(from.window);
 }
 
 SpaceSpec read_space(const store::Space& from) {
@@ -91,6 +94,9 @@ SpaceSpec read_space(const store::Space& from) {
                          .scale = table.scale(),
                          .most_rows = table.most_rows()});
   to.loads_rows = from.loads_rows();
+  to.sub_network = from.sub_network();
+  to.input_bytes = from.input_bytes();
+  to.window = from.window();
   return to;
 }
 
@@ -100,7 +106,7 @@ bool is_known(int kind) {
   const auto is_among = [&](Kind first, Kind last) { return kind >= int(first) && kind <= int(last); };
   return is_among(Kind::kOpen, Kind::kDeals) || is_among(Kind::kCommand, Kind::kAdvance) ||
          is_among(Kind::kReplicateCommand, Kind::kKeep) || is_among(Kind::kPushRows, Kind::kLoadRows) ||
-         kind == int(Kind::kClose);
+         is_among(Kind::kPutInput, Kind::kKeepStatistics) || kind == int(Kind::kClose);
 }
 
 std::vector<Operation> operations_of(const store::Request& wire) {
@@ -114,7 +120,8 @@ std::vector<Operation> operations_of(const store::Request& wire) {
 
 bool is_of_server(StoreRequest::Kind kind) {
   return (kind >= Kind::kReplicate && kind <= Kind::kDeals) || kind == Kind::kReplicateCommand ||
-         kind == Kind::kKeep || kind == Kind::kRows;
+         kind == Kind::kKeep || kind == Kind::kRows || kind == Kind::kKeepInput ||
+         kind == Kind::kKeepStatistics;
 }
 
 std::size_t TableSpec::message_rows() const {
@@ -189,6 +196,7 @@ std::string encode(const StoreAnswer& answer) {
   wire.mutable_numbers()->Assign(answer.numbers.begin(), answer.numbers.end());
   wire.set_rows(answer.rows);
   wire.set_gone(answer.gone);
+  wire.set_bytes(answer.bytes);
   return wire.SerializeAsString();
 }
 
@@ -246,7 +254,8 @@ StoreAnswer decode_answer(std::string_view bytes) {
           .clock = wire.clock(),
           .numbers = {wire.numbers().begin(), wire.numbers().end()},
           .rows = wire.rows(),
-          .gone = wire.gone()};
+          .gone = wire.gone(),
+          .bytes = wire.bytes()};
 }
 
 }  // namespace distbelief::comm
