@@ -125,6 +125,9 @@ std::optional<Fault> in_sub_networks(const Config& config) {
   const std::pair<const char*, bool> alone[] = {{"parallel.push_every", parallel.push_every > 1},
                                                 {"parallel.fetch_every", parallel.fetch_every > 1},
                                                 {"parallel.data", parallel.data > 1},
+                                                {"parallel.pipeline", parallel.pipeline > 1},
+                                                {"parallel.tensor", parallel.tensor > 1},
+                                                {"parallel.threads", parallel.threads > 1},
                                                 {"parallel.lanes", parallel.lanes > 1},
                                                 {"train.accumulate", config.train.accumulate > 1}};
   for (const auto& [key, is_set] : alone)
