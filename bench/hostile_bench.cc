@@ -133,6 +133,7 @@ void attack(const std::string& target, Shared& shared) {
   };
   add([&](auto& client) { push(client, bad, 11, 1); });
   add([&](auto& client) { push(client, good, 12, kTickets); });
+  add([&](auto& client) { push(client, good, 13, 0); });  // which has been done
   add([&](auto& client) { client.send(noise, {}, {}).wait(20s); });
   add([&](auto&) {
     connected(target);

@@ -132,28 +132,6 @@ class HostsTest(OnHostsTest):
             self.assert_nothing_left_on(host)
         self.assertEqual([str(path) for path in self.temporary.rglob("*")], [], "keys, or a launcher's files")
 
-    def test_hosts_of_a_file_come_and_go(self):
-        hostfile = self.scratch / "hosts"
-        hostfile.write_text("host0:1\n")
-        child = self.start_run("--hostfile", hostfile)
-        hostfile.write_text("host0:1\nhost1 slots=2\n")
-        self.wait_for_event("generation", 2)
-        self.wait_for_steps()
-        hostfile.write_text("host1:2\n")
-        self.wait_for_event("generation", 3)
-        self.wait_for_steps()
-        hostfile.write_text("# none\n")
-        self.wait_for_event("waiting")
-        saved = sorted((self.scratch / "run" / "checkpoints").glob("step-*"))
-        self.assertTrue(saved, "who leaves the last host saves first")
-        hostfile.write_text("host1:2\n")
-        self.wait_for_event("generation", 4)
-        self.stop_run(child, generations=4, hosts=["host1"])
-        self.assertEqual([event["hosts"] for event in self.events("generation")],
-                         ["host0:1", "host0:1,host1:2", "host1:2", "host1:2"])
-        self.assertEqual(self.events("lost"), [])
-
-
 class MoreHostsTest(OnHostsTest):
     def test_a_host_whose_worker_was_stopped_keeps_nothing(self):
         child = self.start_run("--hosts", "host0:1,host1:1")
@@ -226,6 +204,27 @@ class MoreHostsTest(OnHostsTest):
         resumed = self.start([PROGRAM, "resume", "run", "--hosts", "host1:2", "--set", f"train.max_steps={more}"])
         self.assertEqual(self.finish(resumed).code, 0, self.shown())
         self.assert_bits(self.summary("run"))
+
+    def test_hosts_of_a_file_come_and_go(self):
+        hostfile = self.scratch / "hosts"
+        hostfile.write_text("host0:1\n")
+        child = self.start_run("--hostfile", hostfile)
+        hostfile.write_text("host0:1\nhost1 slots=2\n")
+        self.wait_for_event("generation", 2)
+        self.wait_for_steps()
+        hostfile.write_text("host1:2\n")
+        self.wait_for_event("generation", 3)
+        self.wait_for_steps()
+        hostfile.write_text("# none\n")
+        self.wait_for_event("waiting")
+        saved = sorted((self.scratch / "run" / "checkpoints").glob("step-*"))
+        self.assertTrue(saved, "who leaves the last host saves first")
+        hostfile.write_text("host1:2\n")
+        self.wait_for_event("generation", 4)
+        self.stop_run(child, generations=4, hosts=["host1"])
+        self.assertEqual([event["hosts"] for event in self.events("generation")],
+                         ["host0:1", "host0:1,host1:2", "host1:2", "host1:2"])
+        self.assertEqual(self.events("lost"), [])
 
 
 def move_to_emulated_hosts():

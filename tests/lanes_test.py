@@ -134,23 +134,6 @@ class HostsTest(OnHostsTest):
         self.assert_as_on_one_host(job, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "direct"),
                                          ("host0:2,host1:1", "central")))
 
-    def test_gpt_with_lamb_direct_and_central(self):
-        self.assert_as_on_one_host(NOISY_GPT, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "central")))
-
-    def test_checkpoints_move_between_one_host_and_two(self):
-        job = {**ADAMW_MLP, "checkpoint.every_steps": 3, "checkpoint.every_epochs": 0, "checkpoint.keep": 9}
-        reference = self.train_on_hosts("run", "host0:1,host1:2", job)["weights_sha256"]
-        resume = [PROGRAM, "resume", self.scratch / "run"]
-        for command in ([*resume, "--workers", 3],
-                        [self.emulated_hosts, "run", 2, "--", *resume, "--hosts", "host0:2,host1:2"]):
-            for step in (4, 6, 8):
-                shutil.rmtree(self.scratch / "run" / "checkpoints" / f"step-{step:08}", ignore_errors=True)
-            self.command(*command)
-            self.assertEqual(self.summary("run")["weights_sha256"], reference)
-        steps = [event["step"] for event in program.lines_of(self.scratch / "run" / "events.jsonl")
-                 if event["event"] == "resumed"]
-        self.assertEqual(steps, [3, 3])
-
     def test_ring_trains_and_is_marked(self):
         job = {**MLP, "parallel.algorithm": "ring"}
         summary = self.train_on_hosts("ring", "host0:2,host1:2", {**job, "train.reproducible": False})
@@ -194,6 +177,23 @@ class MoreHostsTest(OnHostsTest):
         self.assertIn("[step 4]", failed.err)
         failed = self.train_on_hosts("two", "host0:1,host1:1", job, "--inject", "drift:rank=1,step=4", code=1)
         self.assertIn("host host0 (workers 0) and host host1 (workers 1) differ, and no majority", failed.err)
+
+    def test_gpt_with_lamb_direct_and_central(self):
+        self.assert_as_on_one_host(NOISY_GPT, (("host0:2,host1:2", "direct"), ("host0:1,host1:2", "central")))
+
+    def test_checkpoints_move_between_one_host_and_two(self):
+        job = {**ADAMW_MLP, "checkpoint.every_steps": 3, "checkpoint.every_epochs": 0, "checkpoint.keep": 9}
+        reference = self.train_on_hosts("run", "host0:1,host1:2", job)["weights_sha256"]
+        resume = [PROGRAM, "resume", self.scratch / "run"]
+        for command in ([*resume, "--workers", 3],
+                        [self.emulated_hosts, "run", 2, "--", *resume, "--hosts", "host0:2,host1:2"]):
+            for step in (4, 6, 8):
+                shutil.rmtree(self.scratch / "run" / "checkpoints" / f"step-{step:08}", ignore_errors=True)
+            self.command(*command)
+            self.assertEqual(self.summary("run")["weights_sha256"], reference)
+        steps = [event["step"] for event in program.lines_of(self.scratch / "run" / "events.jsonl")
+                 if event["event"] == "resumed"]
+        self.assertEqual(steps, [3, 3])
 
 
 if __name__ == "__main__":

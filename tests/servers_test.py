@@ -128,6 +128,16 @@ class OwnStepsTest(ServersTest):
             for line in begins:
                 self.assertLessEqual(line["clock"] - line["slowest"], mode["parallel.staleness"], line)
 
+    def test_the_first_replica_begins_alone(self):
+        self.train("warm", {**OWN_STEPS, "parallel.mode": "async", "parallel.warm_start": 60, "train.epochs": 40},
+                   "--workers", 3)
+        self.assert_each_ticket_once("warm", 320)
+        updates = [line for log in self.logs("warm").values() for line in log if "ticket" in line and "slice" in line]
+        self.assertEqual({line["replica"] for line in updates if line["ticket"] < 60}, {0})
+        others = [line for line in updates if line["replica"] != 0]
+        self.assertTrue(others, "the others never began")
+        self.assertGreaterEqual(min(line["base"] for line in others), 60, "they began with older parameters")
+
     def test_a_killed_replica_stops_nobody_and_loses_nothing(self):
         job = {**OWN_STEPS, "parallel.mode": "async", "train.epochs": 1500, "train.validate_every": 0,
                "report.interval_seconds": 0.02}

@@ -103,6 +103,7 @@ struct ParallelConfig {
   std::int64_t staleness = 4;       // bounded: steps that a replica may be ahead of the slowest
   std::int64_t fetch_every = 1;     // async: steps between two fetches of the parameters
   std::int64_t push_every = 1;      // async: steps whose gradients go to the servers together
+  std::int64_t warm_start = 0;      // async: first steps, which the first replica takes alone
   std::int64_t spare_replicas = 0;  // sync: the slowest so many are not waited for
   double delay_compensation = 0.0;  // of gradients from older parameters; 0: none
   std::int64_t sub_networks = 2;    // decomposed: that the model is cut into

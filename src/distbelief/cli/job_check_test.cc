@@ -75,10 +75,11 @@ TEST(Validate, ADecomposedModelHasAReplicaForEachSubNetwork) {
       "parallel.cuts names the first block of every stage or sub-network but the first; 2 of these want "
       "1 cuts, found 2");
   for (const char* refused :
-       {"parallel.sub_networks=1", "parallel.push_every=2", "parallel.fetch_every=2", "train.accumulate=2",
-        "parallel.data=2", "parallel.lanes=2", "parallel.pipeline=2", "parallel.tensor=2",
-        "parallel.threads=2", "parallel.delay_compensation=0.1", "train.init=model.safetensors",
-        "train.optimizer=lbfgs", "train.optimizer=lamb", "train.target_accuracy=0.9", "model.name=word2vec"})
+       {"parallel.sub_networks=1", "parallel.warm_start=9", "parallel.push_every=2", "parallel.fetch_every=2",
+        "train.accumulate=2", "parallel.data=2", "parallel.lanes=2", "parallel.pipeline=2",
+        "parallel.tensor=2", "parallel.threads=2", "parallel.delay_compensation=0.1",
+        "train.init=model.safetensors", "train.optimizer=lbfgs", "train.optimizer=lamb",
+        "train.target_accuracy=0.9", "model.name=word2vec"})
     EXPECT_NE(decomposed({refused}), "fine") << refused;
   for (const char* refused : {"parallel.sub_networks=3", "parallel.window=2"}) {
     EXPECT_NE(verdict({refused}), "fine");

@@ -81,6 +81,7 @@ std::optional<Fault> another_way_to_push(const ParallelConfig& parallel) {
   const char* const key = parallel.staleness != plain.staleness       ? "parallel.staleness"
                           : parallel.fetch_every != plain.fetch_every ? "parallel.fetch_every"
                           : parallel.push_every != plain.push_every   ? "parallel.push_every"
+                          : parallel.warm_start > 0                   ? "parallel.warm_start"
                           : parallel.spare_replicas > 0               ? "parallel.spare_replicas"
                           : parallel.delay_compensation != 0          ? "parallel.delay_compensation"
                           : parallel.staleness_aware                  ? "parallel.staleness_aware"

@@ -243,6 +243,9 @@ std::vector<Key> parallel_keys() {
           "steps of a replica between two fetches of the parameters; not with `sync`"),
       key("parallel.push_every", at<&ParallelConfig::push_every>(), kCount,
           "steps of a replica whose gradients are pushed together; not with `sync`"),
+      key("parallel.warm_start", at<&ParallelConfig::warm_start>(), kCountOrZero,
+          "first steps, which the first replica takes alone; the others begin with what it has come to; not "
+          "with `sync`"),
       key("parallel.spare_replicas", at<&ParallelConfig::spare_replicas>(), kCountOrZero,
           "`sync`: so many replicas, the slowest of each step, are not waited for"),
       key("parallel.delay_compensation", at<&ParallelConfig::delay_compensation>(), kNotNegative,

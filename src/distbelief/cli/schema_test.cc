@@ -51,10 +51,10 @@ auto members(const TrainConfig& c) {
                         members(schedule));
 }
 auto members(const ParallelConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb, cc, dd,
-               ee] = c;
+  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb, cc, dd, ee,
+               ff] = c;
   return std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb, cc, dd,
-                  ee);
+                  ee, ff);
 }
 auto members(const CheckpointConfig& c) {
   const auto& [a, b, d, e, f] = c;

@@ -18,6 +18,7 @@ std::optional<Fault> only_with_servers(const ParallelConfig& parallel) {
                           : parallel.staleness != plain.staleness           ? "parallel.staleness"
                           : parallel.fetch_every != plain.fetch_every       ? "parallel.fetch_every"
                           : parallel.push_every != plain.push_every         ? "parallel.push_every"
+                          : parallel.warm_start != plain.warm_start         ? "parallel.warm_start"
                           : parallel.spare_replicas != plain.spare_replicas ? "parallel.spare_replicas"
                           : parallel.delay_compensation != 0                ? "parallel.delay_compensation"
                           : parallel.staleness_aware                        ? "parallel.staleness_aware"
@@ -76,6 +77,11 @@ std::optional<Fault> in_every_step(const Config& config) {
   if (parallel.spare_replicas >= parallel.workers)
     return Fault{"parallel.spare_replicas", fmt::format("{} spare replicas of {}: nobody would be waited for",
                                                         parallel.spare_replicas, parallel.workers)};
+  if (parallel.warm_start > 0)
+    return Fault{
+        "parallel.warm_start",
+        "in mode \"sync\" all replicas take part in every step; leave parallel.warm_start out, or use "
+        "mode \"async\""};
   if (parallel.fetch_every > 1 || parallel.push_every > 1)
     return Fault{parallel.fetch_every > 1 ? "parallel.fetch_every" : "parallel.push_every",
                  "in mode \"sync\" every step pushes and fetches; use mode \"async\""};
@@ -135,6 +141,9 @@ std::optional<Fault> in_sub_networks(const Config& config) {
       return Fault{key, fmt::format("in mode \"decomposed\" a replica is one worker with one lane, and every "
                                     "step is one push, one input and one output; set {} to 1",
                                     key)};
+  if (parallel.warm_start > 0)
+    return Fault{"parallel.warm_start",
+                 "sub-networks of a decomposed model begin together; leave parallel.warm_start out"};
   if (parallel.delay_compensation > 0)
     return Fault{"parallel.delay_compensation",
                  "the first replica of a decomposed model also fetches it whole, so that servers cannot tell "

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <optional>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/base/host_name.h"
@@ -123,8 +124,9 @@ void make_place(const RunPlace& place) {
                     "set TMPDIR to another place",
                     top.string()));
   chmod(top.c_str(), 0700);
-  std::ofstream(place.folder / kOwnerFile)
-      << getpid() << ' ' << start_time(getpid()) << ' ' << host_name() << '\n';
+  const std::string owner = fmt::format("{} {} {}\n", getpid(), start_time(getpid()), host_name());
+  const std::string_view text = owner;
+  write_atomically(place.folder / kOwnerFile, {&text, 1});
 }
 
 void clear_folder(const RunPlace& place) {

@@ -103,8 +103,8 @@ class Client {
   void put_input(std::int64_t ticket, std::span<const std::byte> bytes);
   // The input of a ticket that this replica has; nothing: another has done it meanwhile.
   std::optional<std::vector<std::byte>> input(std::int64_t ticket);
-  // Blocks until all tickets are done.
-  void await_end();
+  // Blocks until all tickets below this are done; 0: all.
+  void await_done(std::int64_t ticket = 0);
   // Running statistics of this client's sub-network after so many steps; the latest count. Those that there
   // are come as soon as there are some.
   void put_statistics(std::int64_t steps, std::span<const float> values);
@@ -132,6 +132,11 @@ class Client {
   // Of the slices of its share, as servers told them when they answered the last push.
   const std::vector<std::int64_t>& answered() const { return answered_; }
   const ServerMap& map() const { return map_; }
+  // What another client of the same servers knows, for one that has not been used for a while: all servers
+  // that it knew may be gone.
+  void follow(const ServerMap& map) {
+    if (map.epoch > map_.epoch) adopt(map);
+  }
 
  private:
   using Kind = comm::StoreRequest::Kind;
@@ -159,7 +164,10 @@ class Client {
   comm::StoreRequest message(Kind kind) const;
   std::size_t offset(std::int64_t slice) const { return std::size_t(slice) * comm::kSliceElements; }
   std::size_t length(std::int64_t slice) const;
-  std::int64_t share_begin(int share) const { return std::int64_t(slices()) * share / options_.shares; }
+  // Rounded up: the first share has a slice, so that its client hears of every change of servers.
+  std::int64_t share_begin(int share) const {
+    return (std::int64_t(slices()) * share + options_.shares - 1) / options_.shares;
+  }
   std::size_t offset_here(std::int64_t slice) const { return offset(slice) - offset(first_slice()); }
   std::span<std::byte> shared_room(const Part& part);
   struct RowMessage;

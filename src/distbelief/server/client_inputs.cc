@@ -73,6 +73,10 @@ void Client::statistics(std::span<float> values) {
                options_.deadline);
 }
 
-void Client::await_end() { exchange_one({.message = message(Kind::kAwaitEnd)}, kForEver); }
+void Client::await_done(std::int64_t ticket) {
+  Part part{.message = message(Kind::kAwaitDone)};
+  part.message.ticket = ticket;
+  exchange_one(std::move(part), kForEver);
+}
 
 }  // namespace distbelief::server

@@ -201,7 +201,7 @@ TEST_F(InputsTest, TheEndIsToldWhenEveryTicketIsDone) {
   Client before = join(0, spec), replica = join(1, spec);
   std::atomic<bool> is_over = false;
   std::thread waiting([&] {
-    before.await_end();
+    before.await_done();
     is_over = true;
   });
   std::this_thread::sleep_for(20ms);
@@ -213,6 +213,27 @@ TEST_F(InputsTest, TheEndIsToldWhenEveryTicketIsDone) {
   EXPECT_EQ(take(replica), 0);
   EXPECT_EQ(take(replica, {0}), -1);
   waiting.join();
+}
+
+TEST_F(InputsTest, WhoWaitsForTheFirstTicketsHearsWhenAllOfThemAreDone) {
+  serve(1);
+  comm::SpaceSpec spec = ServiceTest::spec("async");
+  spec.tickets = 5;
+  Client first = join(0, spec), later = join(1, spec);
+  std::atomic<bool> is_over = false;
+  std::thread waiting([&] {
+    later.await_done(2);
+    is_over = true;
+  });
+  EXPECT_EQ(take(first), 0);
+  EXPECT_EQ(take(first), 1);
+  EXPECT_EQ(take(first, {1}), 2);
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(is_over) << "ticket 0 is not done";
+  EXPECT_EQ(take(first, {0}), 3);
+  waiting.join();
+  EXPECT_EQ(take(later), 4);
+  EXPECT_THROW(later.await_done(6), Error);
 }
 
 TEST_F(InputsTest, TheStatisticsOfTheLastStepAreKeptWithTheBackup) {

@@ -21,6 +21,7 @@ constexpr std::size_t kReplayElements = comm::kSliceElements + 5000;  // two sli
 constexpr std::int64_t kReplayTickets = 60;
 constexpr int kReplayReplicas = 3;
 constexpr double kReplayRate = 0.037;
+constexpr float kReplayMomentum = 0.5F;
 
 // Depends on the values that its replica had, as a gradient does, and on the ticket.
 std::vector<float> gradient_at(const std::vector<float>& values, std::int64_t ticket) {
@@ -56,8 +57,9 @@ class ReplayTest : public ::testing::TestWithParam<const char*> {
                          .elements = kReplayElements,
                          .parameters = {{.begin = 0, .count = kReplayElements}},
                          .mode = "async"};
-    spec.optimizer.name = GetParam();
-    spec.optimizer.momentum = 0;
+    const std::string rule = GetParam();
+    spec.optimizer.name = rule == "momentum" ? "sgd" : rule;
+    spec.optimizer.momentum = rule == "momentum" ? kReplayMomentum : 0;
     spec.optimizer.weight_decay = 0;
     spec.tickets = kReplayTickets;
     return spec;
@@ -97,9 +99,15 @@ class ByHand {
  public:
   ByHand(std::string rule, float first) : rule_(std::move(rule)), value_(first) {}
   void update(float gradient) {
+    ++steps_;
     const auto rate = float(kReplayRate);
     if (rule_ == "sgd") {
       value_ = std::fma(-rate, gradient, value_);
+    } else if (rule_ == "momentum") {
+      mean_ = kReplayMomentum * mean_ + gradient;
+      value_ = std::fma(-rate, mean_, value_);
+    } else if (rule_ == "adam") {
+      update_as_adam(gradient);
     } else {  // Duchi et al., Adaptive Subgradient Methods; as the paper's servers do
       squares_ = squares_ + gradient * gradient;
       value_ = value_ - rate * (gradient / (std::sqrt(squares_) + float(OptimizerConfig{}.eps)));
@@ -108,9 +116,21 @@ class ByHand {
   float value() const { return value_; }
 
  private:
+  // Kingma and Ba, Adam.
+  void update_as_adam(float gradient) {
+    const OptimizerConfig config;
+    mean_ = std::fma(float(1 - config.beta1), gradient, float(config.beta1) * mean_);
+    squares_ = float(config.beta2) * squares_ + float(1 - config.beta2) * gradient * gradient;
+    const auto root = float(std::sqrt(1 - std::pow(config.beta2, double(steps_))));
+    const auto step = float(kReplayRate / (1 - std::pow(config.beta1, double(steps_))));
+    value_ = value_ - step * (mean_ / (std::sqrt(squares_) / root + float(config.eps)));
+  }
+
   std::string rule_;
   float value_;
+  float mean_ = 0;
   float squares_ = 0;
+  std::int64_t steps_ = 0;
 };
 
 TEST_P(ReplayTest, GivesTheSameBits) {
@@ -156,7 +176,7 @@ TEST_P(ReplayTest, GivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, ReplayTest, testing::Values("sgd", "adagrad"),
+INSTANTIATE_TEST_SUITE_P(Rules, ReplayTest, testing::Values("sgd", "momentum", "adagrad", "adam"),
                          [](const auto& rule) { return std::string(rule.param); });
 
 }  // namespace

@@ -167,7 +167,7 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kLoadRows: return handle_rows(message, request);
     case Kind::kPutInput: return put_input(message, request);
     case Kind::kGetInput: return give_input(message, request);
-    case Kind::kAwaitEnd: return await_end(message, request);
+    case Kind::kAwaitDone: return await_done(message, request);
     case Kind::kKeepInput: return keep_input(message, request);
     case Kind::kPutStatistics:
     case Kind::kKeepStatistics: return put_statistics(message, request);

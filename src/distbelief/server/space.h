@@ -140,7 +140,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void put_input(const comm::StoreRequest& message, Request& request);
   void take_input(Waiting waiting);
   void give_input(const comm::StoreRequest& message, Request& request);
-  void await_end(const comm::StoreRequest& message, Request& request);
+  void await_done(const comm::StoreRequest& message, Request& request);
   void keep_input(const comm::StoreRequest& message, Request& request);
   void require_inputs() const;
   void serve_inputs();

@@ -84,8 +84,12 @@ void Space::serve_inputs() {
     else
       putters_.push_back(std::move(putter));
   }
-  if (!dealer_.is_drained()) return;
-  for (Waiting& ender : std::exchange(enders_, {})) answer(ender.request, {.outcome = Outcome::kEnd});
+  std::erase_if(enders_, [&](Waiting& ender) {
+    const std::int64_t below = ender.message.ticket;
+    const bool is_done = below > 0 ? dealer_.done_tickets().below() >= below : dealer_.is_drained();
+    if (is_done) answer(ender.request, {.outcome = Outcome::kEnd});
+    return is_done;
+  });
 }
 
 // Nobody gets a ticket before its input is whole. One that is not here was done by another replica, or is
@@ -111,7 +115,8 @@ void Space::give_input(const StoreRequest& message, Request& request) {
                    .bytes = window_.bytes(message.ticket)});
 }
 
-void Space::await_end(const StoreRequest& message, Request& request) {
+void Space::await_done(const StoreRequest& message, Request& request) {
+  if (message.ticket > 0) require_tickets({message.ticket - 1});
   const std::lock_guard lock(desk_);
   require_desk();
   enders_.push_back({.message = message, .request = std::move(request)});

@@ -64,9 +64,9 @@ void Space::push_portion(Held& held, const StoreRequest& message, Request& reque
     item = {.header = comm::encode(told), .payload = kept->request.payload(), .owner = kept};
   }
   tell_all(links, item, [self = shared_from_this(), kept, applied] {
-    answer(
-        kept->request,
-        {.outcome = outcome_of(applied.repeated), .version = applied.version, .epoch = self->roles()->map.epoch});
+    answer(kept->request, {.outcome = outcome_of(applied.repeated),
+                           .version = applied.version,
+                           .epoch = self->roles()->map.epoch});
   });
 }
 
@@ -158,10 +158,11 @@ void Space::advance(const StoreRequest& message, Request& request) {
   }
   // Nothing goes on from what only this server knows.
   const auto kept = std::make_shared<Request>(std::move(request));
-  hand_over_coordinator(known, [self = shared_from_this(), kept, evaluation = message.ticket, replica = message.replica] {
-    self->begin_evaluation(evaluation, replica);
-    answer(*kept, {});
-  });
+  hand_over_coordinator(
+      known, [self = shared_from_this(), kept, evaluation = message.ticket, replica = message.replica] {
+        self->begin_evaluation(evaluation, replica);
+        answer(*kept, {});
+      });
 }
 
 // The coordinator's ticket is done, and with it all before.

@@ -80,7 +80,16 @@ std::int64_t ServerLink::join(const Start& start) {
   const bool brings_values = options_.share == 0 && (!options_.sub_network || leads());
   client_ = connect(start, options_.sub_network, brings_values ? start.parameters.data() : nullptr);
   rows_.connect(*client_, start.tables);
+  await_warm_start();
   return client_->pull(own_of(start.parameters));
+}
+
+// The first replica begins alone, so that the others do not add to each other's large first steps (Dean et
+// al., 2012).
+void ServerLink::await_warm_start() {
+  if (parallel().warm_start == 0 || leads() || options_.share > 0) return;
+  const std::int64_t every = parallel().push_every;
+  client_->await_done((std::min(parallel().warm_start, steps_) + every - 1) / every);
 }
 
 std::int64_t ServerLink::agree(std::int64_t version) {

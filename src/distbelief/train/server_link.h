@@ -70,6 +70,7 @@ class ServerLink final : public ParameterLink {
   std::span<float> own_of(std::span<float> whole) const;
   std::int64_t ticket_of(std::int64_t step) const { return step / parallel().push_every; }
   void push(const server::Client::Push& push, std::span<const float> gradient, std::span<float> parameters);
+  void await_warm_start();
   void ask();
   void note_answer(const std::function<void(std::int64_t)>& announce);
   void exchange_alone(const Share& share, std::span<const float> gradient, std::span<float> parameters);

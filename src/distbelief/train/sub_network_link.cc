@@ -21,6 +21,12 @@ ServerLink::Options SubNetworkLink::own_options() {
   return own;
 }
 
+// One that knows of the servers what this replica's own client knows, which is used in every step.
+server::Client& SubNetworkLink::present(server::Client& client) {
+  client.follow(own_.client().map());
+  return client;
+}
+
 std::unique_ptr<server::Client> SubNetworkLink::connect(const Start& start, int index) {
   const SubNetworkPlace& place = options_.places[std::size_t(index)];
   Start other = start;
@@ -76,7 +82,7 @@ std::optional<std::int64_t> SubNetworkLink::next(const std::function<void(std::i
   if (cut_short_) return std::nullopt;
   const std::optional<std::int64_t> step = find_step(announce);
   if (!step && leads())
-    for (const auto& [index, client] : others_) client->await_end();
+    for (const auto& [index, client] : others_) present(*client).await_done();
   return step;
 } catch (const Error&) {
   if (options_.goes_on()) throw;
@@ -90,8 +96,8 @@ void SubNetworkLink::hand_on(std::int64_t ticket) {
   const auto next = others_.find(options_.index + 1);
   if (next == others_.end()) return;
   const torch::Tensor& output = options_.traffic->output;
-  next->second->put_input(ticket,
-                          std::as_bytes(std::span(output.data_ptr<float>(), std::size_t(output.numel()))));
+  present(*next->second)
+      .put_input(ticket, std::as_bytes(std::span(output.data_ptr<float>(), std::size_t(output.numel()))));
 }
 
 void SubNetworkLink::exchange(const Share& share, std::span<const float> gradient,
@@ -114,8 +120,9 @@ void SubNetworkLink::acknowledge(std::span<const std::int64_t> versions) try {
 void SubNetworkLink::fetch_whole() {
   for (std::size_t i = 0; i < options_.places.size(); ++i) {
     const SubNetworkPlace& place = options_.places[i];
-    others_.at(int(i))->pull(whole_.subspan(place.offset, place.layout.size()));
-    if (place.statistics > 0) others_.at(int(i))->statistics(statistics_of(int(i)));
+    server::Client& client = present(*others_.at(int(i)));
+    client.pull(whole_.subspan(place.offset, place.layout.size()));
+    if (place.statistics > 0) client.statistics(statistics_of(int(i)));
   }
 }
 

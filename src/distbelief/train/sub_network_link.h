@@ -52,6 +52,7 @@ class SubNetworkLink final : public ParameterLink {
   }
   ServerLink::Options own_options();
   std::unique_ptr<server::Client> connect(const Start& start, int index);
+  server::Client& present(server::Client& client);
   std::optional<std::int64_t> find_step(const std::function<void(std::int64_t)>& announce);
   void fetch_input(std::int64_t step, const std::function<void(std::int64_t)>& announce);
   void hand_on(std::int64_t ticket);

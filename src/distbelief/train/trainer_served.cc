@@ -135,6 +135,7 @@ void Trainer::finish_served(std::int64_t total) {
   progress_.samples = std::int64_t(plan_.samples) * (total / job_.steps_per_epoch()) +
                       std::int64_t(plan_.step_range(0).size()) * progress_.step_in_epoch;
   all_steps_done_ = true;
+  last_saved_step_ = -1;  // what was saved at this step was so before others had done theirs
   if (leads()) end_epoch();
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -32,9 +33,11 @@ std::byte* map(int file, std::size_t bytes) {
   const int error = errno;
   if (place == MAP_FAILED && file >= 0) close(file);
   if (place == MAP_FAILED) fail(fmt::format("cannot map {} bytes of shared memory", bytes), error);
-  madvise(place, bytes, MADV_HUGEPAGE);  // a hint: refused where the system does not have them for this
   return static_cast<std::byte*>(place);
 }
+
+// A hint: refused where the system does not have them for this.
+void want_huge_pages(const SharedSegment& segment) { madvise(segment.data(), segment.size(), MADV_HUGEPAGE); }
 
 Name create_named(std::size_t bytes, int& file) {
   std::random_device random;
@@ -74,14 +77,37 @@ Name name_of(int file) {
   return name;
 }
 
+// A file that another process has open, and how to know that it is that one: in another PID namespace the
+// path may lead to any.
+struct OpenFile {
+  Name name{};
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+};
+
+OpenFile describe(int file) {
+  struct stat status {};
+  if (file < 0 || fstat(file, &status) != 0) return {};
+  return {.name = name_of(file), .device = status.st_dev, .inode = status.st_ino};
+}
+
+int open_same(const OpenFile& wanted) {
+  const int file = open(wanted.name.data(), O_RDWR | O_CLOEXEC);
+  const OpenFile found = describe(file);
+  if (file >= 0 && found.device == wanted.device && found.inode == wanted.inode) return file;
+  const int error = file < 0 ? errno : ESTALE;
+  if (file >= 0) close(file);
+  errno = error;
+  return -1;
+}
+
 // Every process's descriptor of one file in huge pages; -1 for all when one of them cannot have it.
 int open_huge_together(Communicator& host, std::size_t bytes) {
-  Name name{};
   const int first = host.rank() == 0 ? open_huge_file(bytes) : -1;
-  if (first >= 0) name = name_of(first);
-  host.broadcast(view(reinterpret_cast<std::byte*>(name.data()), name.size()), 0);
-  if (name[0] == '\0') return -1;
-  const int file = host.rank() == 0 ? first : open(name.data(), O_RDWR | O_CLOEXEC);
+  OpenFile shared = describe(first);
+  host.broadcast(view(reinterpret_cast<std::byte*>(&shared), sizeof(shared)), 0);
+  if (shared.name[0] == '\0') return -1;
+  const int file = host.rank() == 0 ? first : open_same(shared);
   std::int64_t having = file >= 0 ? 1 : 0;
   host.allreduce(view(&having, 1), ReduceOp::kSum);
   if (having == host.size()) return file;
@@ -92,7 +118,7 @@ int open_huge_together(Communicator& host, std::size_t bytes) {
 // Whether the first process succeeded, known to all before anyone goes on: nobody waits for a name
 // that never comes.
 struct Invitation {
-  Name name{};
+  OpenFile file{};
   char failure[256] = {};
 };
 
@@ -103,21 +129,21 @@ int open_named_together(Communicator& host, std::size_t bytes) {
   if (host.rank() == 0) {
     try {
       require_shared_memory(bytes, "this job");
-      invitation.name = create_named(bytes, file);
+      invitation.file.name = create_named(bytes, file);
     } catch (const Error& error) {
       std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
     }
   }
   host.broadcast(view(reinterpret_cast<std::byte*>(&invitation), sizeof(invitation)), 0);
   if (invitation.failure[0] != '\0') throw Error(ErrorCode::kUnavailable, invitation.failure);
-  if (host.rank() != 0) file = shm_open(invitation.name.data(), O_RDWR | O_CLOEXEC, 0);
+  if (host.rank() != 0) file = shm_open(invitation.file.name.data(), O_RDWR | O_CLOEXEC, 0);
   const int open_error = errno;
   host.barrier();
-  if (host.rank() == 0) shm_unlink(invitation.name.data());
+  if (host.rank() == 0) shm_unlink(invitation.file.name.data());
   if (file < 0)
     fail(fmt::format(
              "cannot open the host's shared memory {}; do all workers of this host see the same /dev/shm?",
-             invitation.name.data()),
+             invitation.file.name.data()),
          open_error);
   return file;
 }
@@ -150,7 +176,9 @@ SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes)
   if (host.size() == 1) return map_private(bytes);
   int file = wants_huge_pages(bytes) ? open_huge_together(host, bytes) : -1;
   if (file < 0) file = open_named_together(host, bytes);
-  return SharedSegment(file, bytes);
+  SharedSegment segment(file, bytes);
+  want_huge_pages(segment);
+  return segment;
 }
 
 void require_state_room(const std::string& folder, std::size_t bytes) {
@@ -175,23 +203,25 @@ SharedSegment SharedSegment::map_file_together(Communicator& host, std::size_t b
     try {
       require_state_room(folder, bytes);
       file = create_unnamed(folder, bytes);
-      invitation.name = name_of(file);
+      invitation.file = describe(file);
     } catch (const Error& error) {
       std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
     }
   }
   host.broadcast(view(reinterpret_cast<std::byte*>(&invitation), sizeof(invitation)), 0);
   if (invitation.failure[0] != '\0') throw Error(ErrorCode::kUnavailable, invitation.failure);
-  if (host.rank() != 0) file = open(invitation.name.data(), O_RDWR | O_CLOEXEC);
+  if (host.rank() != 0) file = open_same(invitation.file);
   const int open_error = errno;
   host.barrier();
   if (file < 0)
-    fail(fmt::format("cannot open the optimizer's state at {}", invitation.name.data()), open_error);
+    fail(fmt::format("cannot open the optimizer's state at {}", invitation.file.name.data()), open_error);
   return SharedSegment(file, bytes);
 }
 
 SharedSegment SharedSegment::map_private(std::size_t bytes) {
-  return SharedSegment(wants_huge_pages(bytes) ? open_huge_file(bytes) : -1, bytes);
+  SharedSegment segment(wants_huge_pages(bytes) ? open_huge_file(bytes) : -1, bytes);
+  want_huge_pages(segment);
+  return segment;
 }
 
 SharedSegment::SharedSegment(int file, std::size_t bytes)

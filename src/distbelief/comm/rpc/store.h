@@ -98,9 +98,9 @@ struct StoreRequest {
     kListRows = 23,  // the records of one part from a place on; the answer says where to go on
     kLoadRows = 24,  // records of an earlier run
     // Decomposed models:
-    kPutInput = 60,  // a piece of a ticket's input, as payload; answered when there is room for it
-    kGetInput = 61,  // a piece of it for whoever has the ticket
-    kAwaitEnd = 62,  // answered when all tickets are done
+    kPutInput = 60,   // a piece of a ticket's input, as payload; answered when there is room for it
+    kGetInput = 61,   // a piece of it for whoever has the ticket
+    kAwaitDone = 62,  // answered when all tickets below `ticket` are done; 0: all
     // ... from server to server:
     kKeepInput = 63,  // a piece of an input, as payload
     // Running statistics of a sub-network, as payload: those of the last step count.
