@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kMapDeadline{2000};
 constexpr std::chrono::microseconds kLookWhetherToGoOn{500};
+constexpr std::chrono::microseconds kLookForAnswers{50};
 
 }  // namespace
 
@@ -319,9 +320,46 @@ std::optional<std::int64_t> Client::ticket_of(Asked& asked) {
     if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
     answer = exchange_one({.message = asked.message_}, kForEver);
   }
+  return ticket_in(answer);
+}
+
+std::optional<std::int64_t> Client::ticket_in(const StoreAnswer& answer) {
   if (clock_ < 0) clock_ = answer.clock;
   if (answer.outcome == Outcome::kEnd) return std::nullopt;
   return answer.ticket;
+}
+
+void Client::ask_again(std::deque<Asked>& asked) {
+  if (std::ranges::all_of(asked, &Asked::is_sent_)) return;
+  if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
+  for (Asked& one : asked) {
+    if (one.is_sent_) continue;
+    Part part{.message = one.message_};
+    try {
+      one.pending_ = send(part);
+      one.is_sent_ = true;
+    } catch (const Error& error) {
+      if (!is_worth_another_try(error)) throw;
+    }
+  }
+}
+
+std::optional<std::int64_t> Client::next_ticket(std::deque<Asked>& asked) {
+  for (;; std::this_thread::sleep_for(kLookForAnswers)) {
+    for (auto one = asked.begin(); one != asked.end(); ++one) {
+      if (!one->is_sent_ || !one->pending_.ready()) continue;
+      one->is_sent_ = false;
+      try {
+        const StoreAnswer answer = comm::decode_answer(one->pending_.wait(options_.deadline).header);
+        asked.erase(one);
+        return ticket_in(answer);
+      } catch (const Error& error) {
+        if (!is_worth_another_try(error)) throw;
+      }
+    }
+    ask_again(asked);
+    require_going_on();
+  }
 }
 
 void Client::begin_step(const std::vector<std::int64_t>& done) {

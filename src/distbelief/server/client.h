@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -65,7 +66,7 @@ class Client {
   // A question under way to whoever deals out the work.
   class Asked {
    public:
-    bool ready() const { return pending_.ready(); }
+    bool ready() const { return is_sent_ && pending_.ready(); }
 
    private:
     friend class Client;
@@ -76,6 +77,9 @@ class Client {
   // Done with these tickets; asks for another, to be waited for later.
   Asked ask_ticket(const std::vector<std::int64_t>& done);
   std::optional<std::int64_t> ticket_of(Asked& asked);  // blocks; nothing: all work is done
+  // The same of whichever is answered first, which it takes out. A question that was lost with its server is
+  // asked again, after newer ones: who waited for just that one might wait for a ticket that he has already.
+  std::optional<std::int64_t> next_ticket(std::deque<Asked>& asked);
   // Blocks until this replica may begin another step (bounded).
   void begin_step(const std::vector<std::int64_t>& done);
   // Gives rows of lanes to all; the mean over the lanes of all replicas is in `mean`.
@@ -153,6 +157,8 @@ class Client {
   comm::StoreAnswer exchange_one(Part part, Clock::duration patience);
   comm::ExchangeClient::Pending send(Part& part);
   void receive(const Part& part);
+  std::optional<std::int64_t> ticket_in(const comm::StoreAnswer& answer);
+  void ask_again(std::deque<Asked>& asked);
   bool look_for_map();
   void await_map(Clock::time_point give_up);
   comm::Answer await(comm::ExchangeClient::Pending& pending, Clock::duration patience) const;

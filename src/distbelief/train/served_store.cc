@@ -38,8 +38,7 @@ void ServedStore::open(const Opening& opening) {
 void ServedStore::ask() { asked_.push_back(client_->ask_ticket(std::exchange(done_, {}))); }
 
 void ServedStore::note_answer(const std::function<void(std::int64_t)>& announce) {
-  const std::optional<std::int64_t> ticket = client_->ticket_of(asked_.front());
-  asked_.pop_front();
+  const std::optional<std::int64_t> ticket = client_->next_ticket(asked_);
   if (!ticket) {
     ended_ = true;
     return;

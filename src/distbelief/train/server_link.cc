@@ -142,8 +142,7 @@ void ServerLink::acknowledge(std::span<const std::int64_t> versions) {
 void ServerLink::ask() { asked_.push_back(client_->ask_ticket(std::exchange(done_, {}))); }
 
 void ServerLink::note_answer(const std::function<void(std::int64_t)>& announce) {
-  const std::optional<std::int64_t> ticket = client_->ticket_of(asked_.front());
-  asked_.pop_front();
+  const std::optional<std::int64_t> ticket = client_->next_ticket(asked_);
   if (!ticket) {
     ended_ = true;
     return;
