@@ -2,7 +2,7 @@
 //
 // A parameter server, an honest replica that pushes and fetches 4 MB over shared memory as fast as it can,
 // and peers that push NaN, push what there is not, push the same again and again, connect and leave, send
-// noise, and one that asks and never reads. Windows with and without them take turns; medians. The peers run
+// noise, bring first values again and again, and one that asks and never reads. Windows with and without them take turns; medians. The peers run
 // at idle priority: what they do themselves is not the server's fault, what they make the server do is
 // measured.
 #include <fmt/format.h>
@@ -96,10 +96,12 @@ void misbehave(const std::string& target, Shared& shared,
     }
 }
 
-std::uint64_t space_of(comm::ExchangeClient& client) {
+std::uint64_t space_of(comm::ExchangeClient& client, int replica) {
   const std::string text = comm::encode(job());
   return comm::decode_answer(
-             client.send(comm::encode(StoreRequest{.kind = Kind::kOpen}), std::as_bytes(std::span(text)), {})
+             client
+                 .send(comm::encode(StoreRequest{.kind = Kind::kOpen, .replica = replica}),
+                       std::as_bytes(std::span(text)), {})
                  .wait(10s)
                  .header)
       .space;
@@ -111,7 +113,7 @@ void attack(const std::string& target, Shared& shared) {
   std::uint64_t space = 0;
   {
     comm::ExchangeClient first = connected(target);
-    space = space_of(first);
+    space = space_of(first, 10);
   }
   std::vector<float> bad(comm::kSliceElements, 0.1F);
   const std::vector<float> good = bad;
@@ -134,6 +136,10 @@ void attack(const std::string& target, Shared& shared) {
   add([&](auto& client) { push(client, bad, 11, 1); });
   add([&](auto& client) { push(client, good, 12, kTickets); });
   add([&](auto& client) { push(client, good, 13, 0); });  // which has been done
+  add([&](auto& client) {  // first values, again and again
+    const StoreRequest message{.kind = Kind::kFill, .space = space, .replica = 15, .incarnation = 1};
+    client.send(comm::encode(message), std::as_bytes(std::span(good)), {}).wait(20s);
+  });
   add([&](auto& client) { client.send(noise, {}, {}).wait(20s); });
   add([&](auto&) {
     connected(target);
@@ -146,14 +152,14 @@ void attack(const std::string& target, Shared& shared) {
 // Asks for values and stops itself: it reads nothing, until it is woken when all is over.
 void stall(const std::string& target, const Shared& shared) {
   comm::ExchangeClient client = connected(target);
-  const std::uint64_t space = space_of(client);
+  const std::uint64_t space = space_of(client, 14);
   std::vector<std::vector<float>> room(16, std::vector<float>(comm::kSliceElements));
   for (;;) {
     while (!shared.attacking) std::this_thread::sleep_for(1ms);
     std::vector<comm::ExchangeClient::Pending> asked;
     for (std::vector<float>& into : room)
       asked.push_back(
-          client.send(comm::encode(StoreRequest{.kind = Kind::kPull, .space = space, .replica = 13}), {},
+          client.send(comm::encode(StoreRequest{.kind = Kind::kPull, .space = space, .replica = 14}), {},
                       std::as_writable_bytes(std::span(into))));
     raise(SIGSTOP);
     for (auto& one : asked) one.wait(20s);

@@ -59,7 +59,12 @@ function(distbelief_unit_tests name)
   elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${target} PRIVATE -O0)  # what is tested is optimised, tests need not be
   endif()
-  include(GoogleTest)
-  gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 120 ENVIRONMENT "OMP_NUM_THREADS=1")
+  set(tests_file ${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake)
+  add_custom_command(TARGET ${target} POST_BUILD VERBATIM BYPRODUCTS ${tests_file}
+    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${target}> -D NAME=${name} -D TESTS_FILE=${tests_file}
+      -P ${PROJECT_SOURCE_DIR}/cmake/discover_suites.cmake)
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake
+    "if(EXISTS [=[${tests_file}]=])\n  include([=[${tests_file}]=])\nelse()\n"
+    "  add_test(${target}_NOT_BUILT ${target}_NOT_BUILT)\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake)
 endfunction()

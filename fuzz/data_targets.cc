@@ -1,6 +1,7 @@
 #include <string_view>
 #include <vector>
 
+#include "distbelief/base/scratch_folder.h"
 #include "distbelief/data/cifar.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image/decoder.h"
@@ -106,6 +107,11 @@ void tar(std::span<const std::uint8_t> input) {
 void tree(std::span<const std::uint8_t> input) {
   const MemoryFile file(input);
   parse_or_refuse([&] { data::read_asked_trees(file.path()); });
+  static const ScratchFolder folder;  // the two files of a data set, with a byte 0 between
+  const Halves parts = halves(input);
+  write_text(folder.path() / "train.sexp", std::string(text_of(parts.first)));
+  write_text(folder.path() / "test.sexp", std::string(text_of(parts.second)));
+  parse_or_refuse([&] { open_and_read("s_expressions", folder.path().string(), {}); });
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   parse_or_refuse([&] {
     const std::vector<data::TreeNode> nodes = data::parse_s_expression(text);

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "distbelief/base/error.h"
 
@@ -34,6 +36,24 @@ class MemoryFile {
  private:
   int descriptor_;
 };
+
+inline std::string_view text_of(std::span<const std::uint8_t> input) {
+  return {reinterpret_cast<const char*>(input.data()), input.size()};
+}
+
+inline std::span<const std::uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+// Two files in one input: what comes before its first byte 0, and what comes after it.
+struct Halves {
+  std::span<const std::uint8_t> first;
+  std::span<const std::uint8_t> second;
+};
+inline Halves halves(std::span<const std::uint8_t> input) {
+  const auto at = std::size_t(std::ranges::find(input, 0) - input.begin());
+  return {input.first(at), input.subspan(std::min(at + 1, input.size()))};
+}
 
 // Bad input is the one error that a damaged file may end in.
 template <typename Parse>

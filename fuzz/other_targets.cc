@@ -1,18 +1,49 @@
+#include <algorithm>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "distbelief/checkpoint/safetensors.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cli/predict_inputs.h"
+#include "distbelief/data/split.h"
 #include "memory_file.h"
 #include "targets.h"
 
 namespace distbelief::fuzz {
+namespace {
+
+constexpr std::uint64_t kSplitSamples = 12;
+
+data::SampleSpec spec_of(ElementType type, const Shape& shape) {
+  data::SampleSpec spec;
+  spec.input_type = type;
+  spec.input_shape = shape;
+  spec.classes = 10;
+  return spec;
+}
+
+data::SplitColumns split_columns() {
+  data::SplitColumns columns{.samples = kSplitSamples, .classes = 3, .labels = {}, .values = {}};
+  for (std::uint64_t i = 0; i < kSplitSamples; ++i) {
+    columns.labels.push_back(std::int64_t(i % 3));
+    columns.values.push_back(double(i % 5));
+  }
+  return columns;
+}
+
+}  // namespace
 
 void safetensors(std::span<const std::uint8_t> input) {
   const MemoryFile file(input);
   parse_or_refuse([&] {
     const checkpoint::SafetensorsFile tensors{std::filesystem::path(file.path())};
     checkpoint::sha256_by_name(tensors.tensors());  // every byte that a tensor claims
+  });
+  parse_or_refuse([&] {
+    const checkpoint::SafetensorsFile tensors(file.path(), checkpoint::HalfFloats::kWidened);
+    checkpoint::sha256_by_name(tensors.tensors());
   });
 }
 
@@ -23,6 +54,31 @@ void job(std::span<const std::uint8_t> input) {
     cli::validate(config);
     // What passes must survive the way through a file.
     if (cli::parse_job(cli::to_toml(config), "again") != config) std::abort();
+  });
+}
+
+// What people write: rows of numbers for distbelief predict, --set, a rule that splits samples.
+void numbers(std::span<const std::uint8_t> input) {
+  const MemoryFile file(input);
+  for (const data::SampleSpec& spec :
+       {spec_of(ElementType::kUint8, {1, 1, 2}), spec_of(ElementType::kInt64, {3}),
+        spec_of(ElementType::kFloat32, {4})})
+    parse_or_refuse([&] {
+      cli::GivenSamples samples(spec);
+      cli::add_numbers(file.path(), samples);
+    });
+  const std::string text(text_of(input));
+  parse_or_refuse([&] {
+    Config config;
+    cli::apply_override(config, text);
+    cli::validate(config);
+  });
+  parse_or_refuse([&] {
+    const data::Split split = data::split_samples(data::parse_split(text), split_columns(), 2, 1);
+    std::vector<std::uint64_t> all;
+    for (const auto& client : split) all.insert(all.end(), client.begin(), client.end());
+    std::ranges::sort(all);
+    DISTBELIEF_INVARIANT(all.size() == kSplitSamples && std::ranges::adjacent_find(all) == all.end());
   });
 }
 

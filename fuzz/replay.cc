@@ -12,14 +12,29 @@ namespace {
 
 using namespace distbelief::fuzz;
 
-constexpr std::pair<const char*, Target> kTargets[] = {{"idx", idx},     {"cifar", cifar},
-                                                       {"jpeg", jpeg},   {"png", png},
-                                                       {"pnm", pnm},     {"csv", csv},
-                                                       {"text", text},   {"tar", tar},
-                                                       {"tree", tree},   {"safetensors", safetensors},
-                                                       {"slice", slice}, {"slice_index", slice_index},
-                                                       {"job", job},     {"frame", frame},
-                                                       {"store", store}, {"service", service}};
+constexpr std::pair<const char*, Target> kTargets[] = {{"idx", idx},
+                                                       {"cifar", cifar},
+                                                       {"jpeg", jpeg},
+                                                       {"png", png},
+                                                       {"pnm", pnm},
+                                                       {"csv", csv},
+                                                       {"text", text},
+                                                       {"tar", tar},
+                                                       {"unpack_tar", unpack_tar},
+                                                       {"remote_set", remote_set},
+                                                       {"tree", tree},
+                                                       {"slice", slice},
+                                                       {"slice_index", slice_index},
+                                                       {"safetensors", safetensors},
+                                                       {"manifest", manifest},
+                                                       {"pieces", pieces},
+                                                       {"job", job},
+                                                       {"numbers", numbers},
+                                                       {"json_lines", json_lines},
+                                                       {"frame", frame},
+                                                       {"hello", hello},
+                                                       {"store", store},
+                                                       {"service", service}};
 
 int replay(const std::filesystem::path& folder, Target target) {
   int count = 0;

@@ -20,5 +20,5 @@ def load(page, profile, dark=False):
     done = subprocess.run([chromium(), *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True,
                           timeout=80, check=False)
     if done.returncode != 0:
-        program.cannot(f"run chromium: {done.stderr[-300:]}")
+        raise AssertionError(f"chromium ended with {done.returncode}: {done.stderr[-300:]}")
     return done.stdout, re.findall(r".*:CONSOLE[(:].*", done.stderr)

@@ -5,7 +5,7 @@ import subprocess
 
 import program
 import read_safetensors
-from program import MPIEXEC, SOURCE
+from program import SOURCE
 
 BUILD = os.environ.get("DISTBELIEF_BUILD_DIR", "")
 OWN_LOOP = os.environ.get("DISTBELIEF_OWN_LOOP", "")
@@ -19,8 +19,7 @@ class LibraryTest(program.ProgramTest):
         self.environment["OMP_NUM_THREADS"] = "1"
 
     def under_mpi(self, workers, *command):
-        flags = ["--oversubscribe", "--bind-to", "none"] if program.OPEN_MPI else []
-        return self.command(MPIEXEC, *flags, "-n", workers, *command).out
+        return self.command(*program.mpirun(workers), *command).out
 
 
 class ConsumerTest(LibraryTest):
@@ -28,7 +27,7 @@ class ConsumerTest(LibraryTest):
         prefix, folder = self.scratch / "prefix", self.scratch / "build"
         self.command("cmake", "--install", BUILD, "--prefix", prefix)
         self.command("cmake", "-S", SOURCE / "tests" / "consumer", "-B", folder, "-G", "Ninja",
-                     f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
+                     f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=None")
         self.command("cmake", "--build", folder, within=240)
         return folder
 

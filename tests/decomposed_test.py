@@ -82,10 +82,8 @@ class LostTest(DecomposedTest):
         self.assertEqual(outcome.code, 0, outcome.err)
         self.assertEqual(self.summary("killed")["steps"], 1600)
         self.assert_each_ticket_once("killed", 1600)
-        events = program.lines_of(self.scratch / "killed" / "events.jsonl")
-        self.assertEqual([event["signal"] for event in events if event["event"] == "replica lost"],
-                         [signal.SIGKILL] * 2)
-        self.assertEqual(sum(event["event"] == "server lost" for event in events), 1)
+        self.assertEqual([event["signal"] for event in self.events("killed", "replica lost")], [signal.SIGKILL] * 2)
+        self.assertEqual(len(self.events("killed", "server lost")), 1)
 
     def test_a_run_that_is_stopped_saves_all_of_the_model_and_goes_on_from_it(self):
         job = {**LONG, "parallel.servers": 1, "train.epochs": 10_000_000, "train.schedule": "constant"}

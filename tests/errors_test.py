@@ -205,6 +205,61 @@ class SharedMemoryTest(ErrorsTest):
                      self.scratch / "small", "--workers", 2, *settings(MLP))
 
 
+class LauncherTest(ErrorsTest):
+    """Under mpirun, where no supervisor looks first."""
+
+    def refused(self, *arguments, code=2, before=()):
+        outcome = self.command(*before, *program.mpirun(2), PROGRAM, "train", "--run-dir", self.scratch / "run", *arguments,
+                               code=code)
+        self.assertFalse((self.scratch / "run").exists(), "a run folder was made")
+        complaints = re.findall(r"(?m)^distbelief: (.*)", outcome.err)
+        self.assertEqual(len(complaints), 1, outcome.err)  # of two workers
+        return complaints[0]
+
+    def test_what_is_refused_leaves_nothing_so_the_corrected_command_works(self):
+        nowhere = self.scratch / "nowhere"
+        self.assertIn(str(nowhere), self.refused(*self.idx_job(nowhere), code=1))
+        unfit = {"model.name": "resnet18", "data.name": "synthetic", "data.height": 4, "data.width": 4}
+        self.assertIn("[1, 4, 4]", self.refused(*settings(unfit)))
+        run = [*program.mpirun(2), PROGRAM, "train", "--run-dir", self.scratch / "run", *settings(MLP)]
+        self.command(*run)
+        before = (self.scratch / "run" / "summary.json").read_bytes()
+        self.assertEqual(self.command(*run, code=2).err.count("holds a run already"), 1)
+        self.assertEqual((self.scratch / "run" / "summary.json").read_bytes(), before)
+
+    def test_too_little_shared_memory_is_said_before_the_start(self):
+        if os.geteuid() != 0:
+            program.cannot("mount a small /dev/shm without root")
+        script = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"'
+        job = {**MLP, "model.hidden": [2048, 2048, 2048, 2048], "train.optimizer": "adam"}
+        error = self.refused(*settings(job), code=1, before=["unshare", "-m", "sh", "-c", script, "sh"])
+        self.assertIn("/dev/shm", error)
+
+    def test_ctrl_c_saves_and_leaves_nothing_within_two_seconds(self):
+        child = self.start_training("run", ENDLESS, launcher=program.mpirun(2))
+        began = time.monotonic()
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 10)
+        self.assert_all_gone(within=max(0.1, began + 2 - time.monotonic()))
+        self.assertLess(time.monotonic() - began, 2.1)
+        self.assertIn(outcome.code, (1, 130), outcome.err)  # the launcher's own, whatever ours is; Open MPI: 1
+        self.assertTrue(program.lines_of(self.scratch / "run" / "metrics.jsonl"))
+        self.assertEqual(self.summary("run")["status"], "interrupted")
+        self.assertTrue(list((self.scratch / "run" / "checkpoints").glob("step-*/manifest.json")))
+        self.assert_nothing_left()
+
+
+class StoppedStartTest(ErrorsTest):
+    def test_a_worker_that_never_comes_to_mpi_does_not_hold_the_others_for_ever(self):
+        # The second process stops itself before it is our program.
+        script = 'test "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 || kill -STOP $$; exec "$@"'
+        job = {**MLP, "parallel.deadline_seconds": 1}  # a minute is given all the same
+        outcome = self.command(*program.mpirun(2), "sh", "-c", script, "sh", PROGRAM, "train", "--run-dir",
+                               self.scratch / "run", *settings(job), code=1)
+        self.assertRegex(outcome.err, r"distbelief: .*MPI_Init_thread did not end within 60 s")
+        self.assertFalse((self.scratch / "run").exists())
+
+
 class FailureTest(ErrorsTest):
     def test_a_killed_worker_ends_the_others_at_once_where_restarts_are_off(self):
         for rank in (0, 1):

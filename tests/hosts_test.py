@@ -19,12 +19,9 @@ JOB = {**ENDLESS, "train.optimizer": "adamw", "train.lr": 0.001, "train.schedule
 
 
 class OnHostsTest(program.ProgramTest):
-    def events(self, kind):
-        return [event for event in program.lines_of(self.scratch / "run" / "events.jsonl") if event["event"] == kind]
-
     def wait_for_event(self, kind, count=1, within=60):
-        self.wait_until(lambda: len(self.events(kind)) >= count, f"event '{kind}' number {count}", within)
-        return self.events(kind)[count - 1]
+        self.wait_until(lambda: len(self.events("run", kind)) >= count, f"event '{kind}' number {count}", within)
+        return self.events("run", kind)[count - 1]
 
     def wait_for_steps(self, more=20):
         """The present generation takes steps."""
@@ -69,13 +66,13 @@ class OnHostsTest(program.ProgramTest):
 
     def stop_run(self, child, *, generations, hosts):
         """Stops the run where it is; there it has the bits of one on one host that was to end there."""
-        self.wait_until(lambda: len(self.events("resumed")) + len(self.events("started")) == generations,
+        self.wait_until(lambda: len(self.events("run", "resumed")) + len(self.events("run", "started")) == generations,
                         f"generation {generations} trains")
         self.wait_for_steps()
         self.control("stop", "run")
         outcome = self.finish(child, 30)
         self.assertEqual(outcome.code, 130, outcome.err)
-        self.assertEqual([event["generation"] for event in self.events("generation")],
+        self.assertEqual([event["generation"] for event in self.events("run", "generation")],
                          list(range(1, generations + 1)), outcome.err)
         summary = self.summary("run")
         self.assertEqual({worker["host"] for worker in summary["per_worker"]}, set(hosts))
@@ -107,7 +104,7 @@ class HostsTest(OnHostsTest):
         os.kill(before[0], signal.SIGKILL)
         outcome = self.stop_run(child, generations=2, hosts=["host0", "host1"])
         self.assertRegex(outcome.err, r"worker [12] lost \(.*\) at step \d+; continued with 3 workers")
-        self.assertEqual(self.events("host lost"), [])
+        self.assertEqual(self.events("run", "host lost"), [])
 
     def test_a_cut_link_is_survived_by_the_other_hosts(self):
         child = self.start_run("--hosts", "host0:1,host1:1,host2:1")
@@ -119,7 +116,7 @@ class HostsTest(OnHostsTest):
         outcome = self.stop_run(child, generations=2, hosts=["host0", "host1"])
         self.assertRegex(outcome.err, r"host host2 lost \(silent for [12].0 s\) at step \d+; continued with 2 workers")
         self.assertEqual(len(behind), 1)
-        [lost] = self.events("lost")
+        [lost] = self.events("run", "lost")
         self.assertEqual((lost["host"], lost["decision"]), ("host2", "restart"))
 
     def test_a_killed_supervisor_with_a_host_cut_off_leaves_nothing(self):
@@ -186,7 +183,7 @@ class MoreHostsTest(OnHostsTest):
         os.kill(self.processes_of("host1")[0], signal.SIGTERM)
         self.wait_for_event("host leaving")
         self.stop_run(child, generations=2, hosts=["host0"])
-        self.assertEqual(self.events("lost"), [])
+        self.assertEqual(self.events("run", "lost"), [])
 
     def test_a_killed_supervisor_leaves_a_saved_run_and_nothing_else(self):
         child = self.start_run("--hosts", "host0:1,host1:1")
@@ -222,9 +219,9 @@ class MoreHostsTest(OnHostsTest):
         hostfile.write_text("host1:2\n")
         self.wait_for_event("generation", 4)
         self.stop_run(child, generations=4, hosts=["host1"])
-        self.assertEqual([event["hosts"] for event in self.events("generation")],
+        self.assertEqual([event["hosts"] for event in self.events("run", "generation")],
                          ["host0:1", "host0:1,host1:2", "host1:2", "host1:2"])
-        self.assertEqual(self.events("lost"), [])
+        self.assertEqual(self.events("run", "lost"), [])
 
 
 def move_to_emulated_hosts():

@@ -15,6 +15,27 @@ def png(width, height, pixels):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
+def jpeg(levels):
+    """A JPEG file of grey squares, each of 8 x 8 pixels; rows of their levels. Blocks of one grey have no frequencies to
+    round, so the pixels are these levels exactly."""
+    bits, before = "", 0
+    for mean in (8 * (level - 128) for row in levels for level in row):
+        step, before = mean - before, mean
+        size = abs(step).bit_length()
+        value = f"{step if step > 0 else step + (1 << size) - 1:0{size}b}" if size else ""
+        bits += f"{size:04b}" + value + "0"  # end of block
+    bits += "1" * (-len(bits) % 8)
+    scan = int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\0")
+
+    def segment(kind, content):
+        return struct.pack(">BBH", 0xFF, kind, len(content) + 2) + content
+    frame = struct.pack(">BHHBBBB", 8, 8 * len(levels), 8 * len(levels[0]), 1, 1, 0x11, 0)
+    sizes = segment(0xC4, b"\0" + bytes([0, 0, 0, 12] + 12 * [0]) + bytes(range(12)))  # codes of 4 bits
+    ends = segment(0xC4, b"\x10" + bytes([1] + 15 * [0]) + b"\0")
+    return (b"\xff\xd8" + segment(0xDB, b"\0" + b"\1" * 64) + segment(0xC0, frame) + sizes + ends +
+            segment(0xDA, bytes([1, 1, 0, 0, 63, 0])) + scan + b"\xff\xd9")
+
+
 class Pixels:
     """The pixels of a PNG file of 8 bits a channel, grey or colour, not interlaced."""
 

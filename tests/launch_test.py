@@ -7,7 +7,7 @@ import re
 import signal
 
 import program
-from program import MPIEXEC, PROGRAM, SOURCE
+from program import PROGRAM, SOURCE
 
 LOOP = os.environ.get("DISTBELIEF_ELASTIC_LOOP", "")
 SAMPLES, BATCH = 4003, 64
@@ -28,9 +28,6 @@ class LaunchTest(program.ProgramTest):
         self.given.unlink(missing_ok=True)
         return self.start([PROGRAM, "launch", "--workers", workers, "--run-dir", name, *flags, "--", LOOP, epochs,
                            self.given])
-
-    def events(self, name, kind):
-        return [event for event in program.lines_of(self.scratch / name / "events.jsonl") if event["event"] == kind]
 
     def lines(self):
         """Epoch, step, workers, worker, samples of each batch that somebody has worked on."""
@@ -165,9 +162,8 @@ class RefusalTest(LaunchTest):
 
 class WithoutSupervisorTest(LaunchTest):
     def run_loop(self, workers, *arguments):
-        mpi = [MPIEXEC, *(["--oversubscribe", "--bind-to", "none"] if program.OPEN_MPI else []), "-n", workers]
         self.environment["OMP_NUM_THREADS"] = "1"
-        return self.command(*(mpi if workers > 1 else []), LOOP, *arguments)
+        return self.command(*(program.mpirun(workers) if workers > 1 else []), LOOP, *arguments)
 
     def test_alone_and_under_plain_mpirun_as_ever(self):
         self.assertLess(len((SOURCE / "examples" / "elastic_loop.cc").read_text().splitlines()), 100)

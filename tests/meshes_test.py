@@ -68,13 +68,11 @@ class LostStageTest(MeshesTest):
         run = self.start_training("killed", job, "--workers", 2)
         worker = self.kill_worker("killed", 1, 1, 20)
         self.assertEqual((worker["pipeline"], worker["tensor"]), (1, 0))
-        events = self.scratch / "killed" / "events.jsonl"
-        self.wait_until(lambda: any(event["event"] == "replica recovered" for event in program.lines_of(events)), "it is back")
+        self.wait_until(lambda: self.events("killed", "replica recovered"), "it is back")
         self.control("stop", "killed")
         self.assertEqual(self.finish(run).code, 130)
         self.assert_proven("killed")
-        lost = [event["replica"] for event in program.lines_of(events) if event["event"] == "replica lost"]
-        self.assertEqual(lost, [1])
+        self.assertEqual([event["replica"] for event in self.events("killed", "replica lost")], [1])
         self.assertEqual({line["replica"] for line in self.updates("killed")}, {0, 1})
 
 
@@ -97,11 +95,9 @@ class MoreSameBitsTest(MeshesTest):
     def test_a_killed_stage_comes_back_to_the_step_it_was_in(self):
         job = {**ENDLESS, **JOB, **WIDE, "train.epochs": 10_000_000, "train.schedule": "constant"}
         run = self.start_training("killed", {**job, **SYNC, **PIPELINE}, "--workers", 2)
-        events = self.scratch / "killed" / "events.jsonl"
         for times, rank in enumerate((1, 0), start=1):
             self.kill_worker("killed", 1, rank, 20)
-            self.wait_until(lambda: sum(event["event"] == "replica recovered" for event in program.lines_of(events)) == times,
-                            "it is back")
+            self.wait_until(lambda: len(self.events("killed", "replica recovered")) == times, "it is back")
         self.control("stop", "killed")
         self.assertEqual(self.finish(run).code, 130)
         self.assert_proven("killed")

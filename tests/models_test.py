@@ -2,6 +2,7 @@
 import json
 import tomllib
 
+import exported
 import program
 from program import settings
 
@@ -37,6 +38,7 @@ FBNET = {**IMAGES, "model.name": "fbnet", "model.stem": 4, "model.widths": [4, 6
 SEARCH = {**IMAGES, "model.name": "fbnet_search", "model.stem": 4, "model.widths": [4, 6], "model.depth": 2,
           "model.latencies": [90, 80, 200, 180, 110, 100, 260, 240, 0] * 2 + [50, 45, 90, 85, 60, 55, 120, 110] +
                              [40, 35, 70, 65, 50, 45, 90, 85, 0]}
+GRID_WORLD = {**ACTOR, "data.name": "grid_world"}
 FEW_LABELS = {**IMAGES, "model.name": "cnn", "train.task": "few_labels", "train.labelled": 0.5}
 
 
@@ -61,16 +63,28 @@ class SameBitsTest(ModelsTest):
     def test_two_networks_and_two_backwards(self):
         self.assert_same_bits(DCGAN, {"moment_distance", "real_recognised", "generated_recognised"})
 
+    def test_two_learning_rates(self):
+        import read_safetensors  # wants numpy, which a build that lists these tests may not have
+        step = {**DCGAN, "train.epochs": 0, "train.max_steps": 1}
+        one = self.trained(step, **{"train.lr_discriminator": step["train.lr"]})
+        self.assertEqual(one["weights_sha256"], self.trained(step, 2)["weights_sha256"], "0 means the same")
+        self.trained(step, 2, **{"train.lr_discriminator": 0.0005})
+        before, after = (read_safetensors.read(self.scratch / run / "model.safetensors")[0] for run in ("run2", "run3"))
+        for name in (name for name in before if name.endswith(".weight")):
+            moved = not (before[name] == after[name]).all()
+            self.assertEqual(moved, name.startswith("discriminator."), name)
+
     def test_labels_in_order_and_trees(self):
         self.assert_same_bits(SPEECH, {"label_error"})
         self.assert_same_bits(LOGIC, {"accuracy", "f1", "auc"})
 
     def test_environments(self):
         self.assert_same_bits(ACTOR, {"mean_return"})
-        self.assert_same_bits({**ACTOR, "data.name": "grid_world"}, {"mean_return"})
+        self.assert_same_bits(GRID_WORLD, {"mean_return"})
 
     def test_few_labels(self):
         self.assert_same_bits(FEW_LABELS, {"accuracy", "top5", "f1"})
+        self.assert_same_bits({**FEW_LABELS, "train.unlabelled": False}, {"accuracy", "top5", "f1"})
 
 
 class MoreSameBitsTest(ModelsTest):
@@ -166,8 +180,7 @@ class ArchitectureSearchTest(ModelsTest):
 
     def test_under_a_launcher_nothing_is_measured(self):
         job = {key: value for key, value in SEARCH.items() if key != "model.latencies"}
-        run = self.command(program.MPIEXEC, *program.OPEN_MPI * ["--oversubscribe"], "-n", 2, program.PROGRAM, "train",
-                           "--run-dir", "r", *settings(job), code=2)
+        run = self.command(*program.mpirun(2), program.PROGRAM, "train", "--run-dir", "r", *settings(job), code=2)
         self.assertIn("model.latencies", run.err)
 
 
@@ -224,13 +237,23 @@ class AnyWorkersTest(ModelsTest):
 
     def test_the_bits_are_the_same_at_one_to_four_workers(self):
         jobs = (LENET, WIDE_RESNET, UNET, AUTOENCODER, CONVOLUTION_AUTOENCODER, VAE, CLASSES, VALUES, BERT, LSTM, GRU,
-                DCGAN, SPEECH, LOGIC, ACTOR, {**ACTOR, "model.voters": 3}, FEW_LABELS, FBNET, SEARCH)
+                DCGAN, SPEECH, LOGIC, ACTOR, GRID_WORLD, {**ACTOR, "model.voters": 3}, FEW_LABELS, FBNET, SEARCH)
         for job in jobs:
-            found = {self.trained(job, workers)["weights_sha256"] for workers in (1, 2, 3, 4)}
-            with self.subTest(model=job["model.name"]):
-                self.assertEqual(len(found), 1)
+            with self.subTest(model=job["model.name"], data=job["data.name"]):
+                self.assert_one_result(job)
+
+    def test_and_those_of_a_network_from_python(self):
+        exported.export(self, "net.pt")
+        self.assert_one_result({**IMAGES, "model.name": "torchscript", "model.file": "net.pt", "data.height": 28,
+                                "data.width": 28})
+
+    def assert_one_result(self, job):
+        found = {self.trained(job, workers)["weights_sha256"] for workers in (1, 2, 3, 4)}
+        self.assertEqual(len(found), 1)
 
 
+RISK = {"data.path": str(program.SOURCE / "examples" / "data" / "risk.csv")}
+RENTS = {"data.path": str(program.SOURCE / "examples" / "data" / "rents.csv")}
 # What a test set's metric is without looking at the samples, and by how much three seeds must beat it.
 MARGINS = {
     # job file, and in what way: metric, baseline, must be (above: +, below: -) it by, changes that keep the test short
@@ -247,6 +270,9 @@ MARGINS = {
     "shapes_unet": ("iou", 0.25, 0.40, {}),
     "table_classes_wide_and_deep": ("auc", 0.5, 0.40, {"data.samples": 8000}),
     "table_values_wide_and_deep": ("rmse", 0.94, -0.60, {"data.samples": 8000}),
+    "csv_mlp": ("auc", 0.5, 0.35, RISK),
+    "csv_classes_wide_and_deep": ("auc", 0.5, 0.35, RISK),
+    "csv_values_wide_and_deep": ("rmse", 1.0, -0.45, RENTS),
     "tokens_bert": ("accuracy", 0.03125, 0.30, {}),
     "tokens_lstm": ("perplexity", 32, -20, {}),
     "tokens_gru": ("perplexity", 32, -20, {}),
@@ -260,6 +286,8 @@ MARGINS = {
     "fashion_mnist_dcgan": ("moment_distance", 1.0, -0.5, {"data.train_limit": 12000, "data.test_limit": 2000,
                                                           "train.epochs": 4}),
     "text_gpt": ("perplexity", 33.1, -15.0, {"train.epochs": 3}),
+    "torchscript": ("accuracy", 0.10, 0.50, {"model.file": "net.pt", "data.train_limit": 6000, "data.test_limit": 2000,
+                                            "train.epochs": 2, "train.batch_size": 64}),
 }
 
 
@@ -278,6 +306,8 @@ class HeldOutTest(ModelsTest):
 
     def beats_its_baseline(self, name):
         metric, baseline, margin, changes = MARGINS[name]
+        if "model.file" in changes:
+            exported.export(self, changes["model.file"])
         found = [self.scored(name.split()[0], seed, changes)[metric] for seed in (1, 2, 3)]
         print(f"{name}: {metric} {', '.join(f'{value:.4f}' for value in found)}; baseline {baseline}, margin {margin}; "
               f"{self.seconds:.0f} s", flush=True)
@@ -305,14 +335,11 @@ class HeldOutTest(ModelsTest):
 
     def test_few_labels_beat_the_labels_alone(self):
         name = "fashion_mnist_few_labels"
-        limits = {"data.train_limit": 6000, "data.test_limit": 4000, "train.validate_every": 0, "train.batch_size": 64}
-        labelled = 0.1
-        some = {**limits, "train.labelled": labelled, "train.epochs": 24}
-        alone = {**limits, "train.task": "classification", "data.train_limit": int(6000 * labelled), "train.epochs": 0,
-                 "train.max_steps": 600}
+        job = {"data.train_limit": 6000, "data.test_limit": 4000, "train.labelled": 0.1, "train.batch_size": 64,
+               "train.epochs": 24, "train.validate_every": 0}
         for seed in (1, 2, 3):
-            with_others = self.scored(name, seed, some)["accuracy"]
-            labels_alone = self.scored(name, seed, alone, "-alone")["accuracy"]
+            with_others = self.scored(name, seed, job)["accuracy"]
+            labels_alone = self.scored(name, seed, {**job, "train.unlabelled": False}, "-alone")["accuracy"]
             print(f"{name} seed {seed}: {with_others:.4f}, labels alone {labels_alone:.4f}; {self.seconds:.0f} s",
                   flush=True)
             self.assertGreater(with_others, labels_alone + 0.005)

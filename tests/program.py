@@ -22,6 +22,7 @@ MPIEXEC = os.environ.get("DISTBELIEF_MPIEXEC", "mpirun")
 OPEN_MPI = os.environ.get("DISTBELIEF_OPEN_MPI", "1") not in ("", "0", "FALSE", "OFF")
 MARK = "DISTBELIEF_TEST_MARK"  # inherited by everything a test starts, so that it can be found again
 EXCUSE = "this machine cannot: "
+SKIP_MARK = "skipped: "  # begins a line of every skip, for tools/count_tests.py, which judges each
 SHARED_MEMORY = pathlib.Path("/dev/shm")
 DEADLINE_SECONDS = 90
 
@@ -48,6 +49,11 @@ def settings(job):
     for key, value in job.items():
         flags += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
     return flags
+
+
+def mpirun(processes):
+    """How a command begins that a user starts under mpirun."""
+    return [MPIEXEC, *(["--oversubscribe", "--bind-to", "none"] if OPEN_MPI else []), "-n", processes]
 
 
 def cannot(reason):
@@ -150,13 +156,17 @@ class ProgramTest(unittest.TestCase):
         self.distbelief("train", "--run-dir", self.scratch / name, *settings(job), *arguments, **options)
         return self.summary(name)
 
-    def start_training(self, name, job, *arguments):
+    def start_training(self, name, job, *arguments, launcher=()):
         """Starts a run and waits until it has taken steps."""
-        child = self.start([PROGRAM, "train", "--run-dir", name, *settings(job), *arguments])
+        child = self.start([*launcher, PROGRAM, "train", "--run-dir", name, *settings(job), *arguments])
         self.wait_until(lambda: len(lines_of(self.scratch / name / "metrics.jsonl")) >= 2 or child.poll() is not None,
                         "the run took steps")
         self.assertIsNone(child.poll(), f"the run ended by itself\n{self.shown()}")
         return child
+
+    def events(self, name, kind):
+        """What has happened so far of that kind."""
+        return [event for event in lines_of(self.scratch / name / "events.jsonl") if event["event"] == kind]
 
     def summary(self, name):
         return json.loads((self.scratch / name / "summary.json").read_text())
@@ -217,11 +227,15 @@ class ProgramTest(unittest.TestCase):
 class _Reporter(unittest.TextTestResult):
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
-        print(reason, flush=True)
+        print(SKIP_MARK + " ".join(reason.split()), flush=True)
 
 
 def main():
-    """unittest's main with ctest's exit code for a skip: 77."""
+    """unittest's main with ctest's exit code for a skip: 77. `--list CLASS` names the tests of that class instead."""
+    if sys.argv[1:2] == ["--list"]:
+        tests = unittest.defaultTestLoader.getTestCaseNames(getattr(sys.modules["__main__"], sys.argv[2]))
+        print("\n".join(f"{sys.argv[2]}.{test}" for test in tests))
+        return
     runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=_Reporter)
     result = unittest.main(module="__main__", testRunner=runner, exit=False).result
     if not result.wasSuccessful() or result.testsRun == 0:

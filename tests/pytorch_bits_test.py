@@ -205,8 +205,17 @@ class PyTorchTest(program.ProgramTest):
     def test_sgd_resnet18_20_steps(self):
         self.assert_same_bits(self.compare("resnet18", 20, 16))
 
+    def assert_near(self, answer):
+        self.assertLess(answer["furthest"], 1e-5)
+
+    def test_adamw_wide_mlp_10_steps(self):
+        self.assert_near(self.compare("mlp", 10, 64, optimizer="adamw", hidden=[2048] * 4))
+
     def test_adamw_cnn_10_steps(self):
-        self.assertLess(self.compare("cnn", 10, 64, optimizer="adamw")["furthest"], 1e-5)
+        self.assert_near(self.compare("cnn", 10, 64, optimizer="adamw"))
+
+    def test_adamw_resnet18_10_steps(self):
+        self.assert_near(self.compare("resnet18", 10, 16, optimizer="adamw"))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import signal
 import time
 
 import program
-from program import ENDLESS, MPIEXEC, MLP, PROGRAM, settings
+from program import ENDLESS, MLP, PROGRAM, settings
 
 # Some seconds long, so that it is caught in the middle; what a restart has to bring back: weights, the optimizer's
 # state, the schedule's place, randomness, the place in the epoch.
@@ -33,9 +33,6 @@ class RecoveryTest(program.ProgramTest):
         if key not in _weights:
             _weights[key] = self.train("undisturbed", job, "--workers", 2)["weights_sha256"]
         return _weights[key]
-
-    def events(self, name, kind):
-        return [event for event in program.lines_of(self.scratch / name / "events.jsonl") if event["event"] == kind]
 
     def wait_for_event(self, name, kind, count=1, within=30):
         self.wait_until(lambda: len(self.events(name, kind)) >= count, f"event '{kind}' number {count}", within)
@@ -136,12 +133,6 @@ class LostWorkerTest(WorkerLossTest):
     def test_killed_worker_1_is_replaced(self):
         self.kill_one(1)
 
-    def test_killed_worker_of_a_network_with_batch_norm(self):
-        job = {**program.RESNET, "report.audit": True}
-        self.train("run", job, "--workers", 2, "--inject", "kill:rank=1,step=4")
-        self.assert_recovered("run")
-        self.assert_as_undisturbed("run", job, generations=2)
-
     def test_a_stopped_worker_is_named_and_replaced(self):
         job = {**JOB, "parallel.deadline_seconds": 2}
         before, outcome = self.lose("run", lambda _, workers: os.kill(workers[1], signal.SIGSTOP), job)
@@ -179,12 +170,6 @@ class LostWorkerTest(WorkerLossTest):
     def test_term_to_a_worker_is_a_notice(self):
         self.notice(signal.SIGTERM)
 
-    def test_workers_that_leave_unasked_are_not_said_to_have_got_a_signal(self):
-        _, outcome = self.lose("run", lambda _, workers: [os.kill(pid, signal.SIGINT) for pid in workers.values()])
-        [lost] = self.assert_recovered("run")
-        self.assertEqual((lost["signal"], lost["exit_code"]), (0, 130))
-        self.assertIn("saved and left", outcome.err)
-
     def test_a_standby_takes_the_place_of_a_killed_worker(self):
         waiting = []
 
@@ -218,6 +203,18 @@ class MoreLostWorkersTest(WorkerLossTest):
 
     def test_usr1_to_a_worker_is_a_notice(self):
         self.notice(signal.SIGUSR1)
+
+    def test_killed_worker_of_a_network_with_batch_norm(self):
+        job = {**program.RESNET, "report.audit": True}
+        self.train("run", job, "--workers", 2, "--inject", "kill:rank=1,step=4")
+        self.assert_recovered("run")
+        self.assert_as_undisturbed("run", job, generations=2)
+
+    def test_workers_that_leave_unasked_are_not_said_to_have_got_a_signal(self):
+        _, outcome = self.lose("run", lambda _, workers: [os.kill(pid, signal.SIGINT) for pid in workers.values()])
+        [lost] = self.assert_recovered("run")
+        self.assertEqual((lost["signal"], lost["exit_code"]), (0, 130))
+        self.assertIn("saved and left", outcome.err)
 
 
 class NamedPointsTest(RecoveryTest):
@@ -313,12 +310,12 @@ class LostSupervisorTest(RecoveryTest):
         self.assert_each_sample_once("run", self.summary("run")["steps"])
 
 
-class X(RecoveryTest):
+class ControlledTest(RecoveryTest):
     def lanes(self, name):
         return [worker["lanes"] for worker in self.status(name)["workers"]]
 
 
-class ControlTest(X):
+class ControlTest(ControlledTest):
     def test_another_number_of_workers_while_it_trains(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
         self.assertIn("1 to 4 workers", self.control("scale", "run", 5, code=2))
@@ -401,7 +398,7 @@ class ControlTest(X):
         self.assertIn("nowhere", self.control("status", "nowhere", code=2))
 
 
-class MoreControlTest(X):
+class MoreControlTest(ControlledTest):
     def test_a_change_that_is_taken_back_leaves_no_workers_waiting(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
         before = set(self.processes())
@@ -608,8 +605,7 @@ class FullDiskTest(RecoveryTest):
 
 class PlainLauncherTest(RecoveryTest):
     def test_without_a_supervisor_it_checkpoints_and_resumes(self):
-        flags = ["--oversubscribe", "--bind-to", "none"] if program.OPEN_MPI else []
-        launch = [MPIEXEC, *flags, "-n", 2, PROGRAM]
+        launch = [*program.mpirun(2), PROGRAM]
         job = {**JOB, "checkpoint.every_steps": 100}
         child = self.start([*launch, "train", "--run-dir", "run", *settings(job)])
         checkpoints = self.scratch / "run" / "checkpoints"

@@ -20,9 +20,6 @@ class ResumeTest(program.ProgramTest):
         return sorted(int(path.name.removeprefix("step-"))
                       for path in (self.scratch / name / "checkpoints").glob("step-*"))
 
-    def events(self, name, kind):
-        return [event for event in program.lines_of(self.scratch / name / "events.jsonl") if event["event"] == kind]
-
 
 class SameBitsTest(ResumeTest):
     def test_interrupted_and_resumed_with_other_numbers_of_workers(self):

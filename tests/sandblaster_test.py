@@ -98,16 +98,11 @@ class LossTest(SandblasterTest):
         self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
         os.kill(serving()[index]["pid"], signal.SIGKILL)
 
-    def server_losses(self, name):
-        return [event for event in program.lines_of(self.scratch / name / "events.jsonl")
-                if event["event"] == "server lost"]
-
     def assert_lost(self, name, replicas, servers):
         """Those that were killed, and no others."""
-        events = program.lines_of(self.scratch / name / "events.jsonl")
-        lost = [event for event in events if event["event"] == "replica lost"]
+        lost = self.events(name, "replica lost")
         self.assertEqual([event["signal"] for event in lost], [signal.SIGKILL] * replicas, lost)
-        self.assertEqual(len(self.server_losses(name)), servers)
+        self.assertEqual(len(self.events(name, "server lost")), servers)
 
 
 class LostTest(LossTest):
@@ -131,7 +126,7 @@ class ManyLostTest(LossTest):
         self.kill("killed", 1, 30)
         self.kill_server("killed", 0)
         self.kill("killed", 0, 120)
-        self.wait_until(lambda: len(self.server_losses("killed")) == 1, "the supervisor knows of the first")
+        self.wait_until(lambda: len(self.events("killed", "server lost")) == 1, "the supervisor knows of the first")
         self.kill_server("killed", 0)
         outcome = self.finish(run, 200)
         self.assertEqual(outcome.code, 0, outcome.err)

@@ -148,8 +148,32 @@ class OwnStepsTest(ServersTest):
         self.assertEqual(outcome.code, 0, outcome.err)
         steps = self.summary("killed")["steps"]
         self.assert_each_ticket_once("killed", steps)
-        events = program.lines_of(self.scratch / "killed" / "events.jsonl")
-        self.assertEqual(sum(event["event"] == "replica lost" for event in events), 2)
+        self.assertEqual(len(self.events("killed", "replica lost")), 2)
+
+
+class SpareTest(ServersTest):
+    """Synchronous steps that do not wait for the slowest replica."""
+
+    def test_a_replica_that_comes_too_late_goes_on_where_the_others_are(self):
+        # The first one saves and validates; it may be the slow one.
+        for slow, changes in ((2, {}), (0, {"parallel.data": 2, "parallel.lanes": 6})):
+            job = {**JOB, **SERVED, "parallel.mode": "sync", "parallel.spare_replicas": 1, "parallel.lanes": 3,
+                   "model.hidden": [256, 256], "train.epochs": 60, "train.validate_every": 20,
+                   "checkpoint.every_steps": 100, "checkpoint.keep": 10, **changes}
+            name = f"slow-{slow}"
+            summary = self.train(name, job, "--workers", 3, "--inject", f"slow:rank={slow},factor=8")
+            self.assertEqual(summary["steps"], 480)
+            self.assertEqual(summary["samples"], 60 * 128)
+            self.assert_each_ticket_once(name, 480)
+            pushes = program.lines_of(self.scratch / name / "servers" / f"replica{slow}.jsonl")
+            self.assertLess(len(pushes), 400, "it came late for nothing")
+            self.assertGreater(len(pushes), 10)
+            self.assertEqual(self.events(name, "replica lost"), [])
+            self.assertGreaterEqual(len(self.events(name, "checkpoint")), 5)
+            log = "".join(path.read_text() for path in (self.scratch / name).rglob("*.log"))
+            self.assertIn("came too late for", log)
+            self.assertEqual(json.loads(self.control("eval", self.scratch / name, "--json"))["test_accuracy"],
+                             summary["test_accuracy"])
 
 
 class BoundTest(ServersTest):
@@ -244,8 +268,7 @@ class LostServerTest(ServersTest):
         self.kill_server("killed", 0)
         self.kill_server("killed", 0)
         self.kill("killed", 1, 20)
-        self.wait_until(lambda: any(event["event"] == "replica recovered"
-                                    for event in program.lines_of(self.scratch / "killed" / "events.jsonl")), "it is back")
+        self.wait_until(lambda: len(self.events("killed", "replica recovered")) > 0, "it is back")
         self.control("stop", "killed")
         self.assertEqual(self.finish(run).code, 130)
         self.assert_proven("killed")
@@ -262,8 +285,7 @@ class LostServerTest(ServersTest):
         self.control("stop", "killed")
         self.assertEqual(self.finish(run).code, 130)
         self.assert_proven("killed")
-        events = program.lines_of(self.scratch / "killed" / "events.jsonl")
-        self.assertEqual(sum(event["event"] == "server lost" for event in events), 3)
+        self.assertEqual(len(self.events("killed", "server lost")), 3)
 
 
 class ScaleTest(ServersTest):
@@ -315,9 +337,8 @@ class ScaleTest(ServersTest):
         outcome = self.finish(run)
         self.assertEqual(outcome.code, 0, outcome.err)
         self.assert_all_agree("scaled", self.summary("scaled")["steps"])
-        events = program.lines_of(self.scratch / "scaled" / "events.jsonl")
-        self.assertEqual(sum(event["event"] == "server left" for event in events), 2)
-        self.assertEqual([event for event in events if event["event"] in ("server lost", "replica lost")], [])
+        self.assertEqual(len(self.events("scaled", "server left")), 2)
+        self.assertEqual(self.events("scaled", "server lost") + self.events("scaled", "replica lost"), [])
 
 
 class StandingTest(ServersTest):
@@ -344,8 +365,8 @@ class StandingTest(ServersTest):
     def test_two_runs_at_once_have_the_bits_of_each_alone_and_a_third_waits_for_room(self):
         # A slice of this job is 1 MiB, with the two arrays of adamw and what sync keeps: 5 MiB on each server, and the
         # values of its lanes.
-        jobs = {"one": {**JOB, "train.epochs": 100, "train.validate_every": 0},
-                "two": {**JOB, "train.seed": 7, "train.epochs": 100, "train.validate_every": 0}}
+        jobs = {"one": {**JOB, "train.epochs": 200, "train.validate_every": 0},  # still there when the third comes
+                "two": {**JOB, "train.seed": 7, "train.epochs": 200, "train.validate_every": 0}}
         expected = {name: self.train(f"{name}-alone", job, "--workers", 1) for name, job in jobs.items()}
         servers = self.start_servers("--servers", 2, "--memory-mb", 12)
         served = {**SERVED, "parallel.mode": "sync"}

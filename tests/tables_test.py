@@ -57,8 +57,7 @@ class ClicksTest(TablesTest):
         rows = self.saved("bounded")["ids"]
         self.assertLessEqual(rows["rows"], 6400)
         self.assertGreater(rows["gone"], 1000)
-        events = program.lines_of(self.scratch / "bounded" / "events.jsonl")
-        said = [event for event in events if event["event"] == "rows saved"][-1]
+        said = self.events("bounded", "rows saved")[-1]
         self.assertEqual((said["rows"], said["gone"]), (rows["rows"], rows["gone"]))
         piece = next((self.scratch / "bounded" / "tables").glob("step-*/ids-00000.safetensors"))
         damaged = bytearray(piece.read_bytes())
@@ -87,9 +86,8 @@ class KeptTest(TablesTest):
         self.control("stop", "scaled")
         self.assertEqual(self.finish(run).code, 130)
         self.assertGreater(self.saved("scaled")["ids"]["rows"], 20000)
-        events = program.lines_of(self.scratch / "scaled" / "events.jsonl")
-        self.assertEqual(sum(event["event"] == "server left" for event in events), 3)
-        self.assertEqual([event for event in events if event["event"] in ("server lost", "replica lost")], [])
+        self.assertEqual(len(self.events("scaled", "server left")), 3)
+        self.assertEqual(self.events("scaled", "server lost") + self.events("scaled", "replica lost"), [])
 
     def test_a_resumed_run_goes_on_with_its_rows(self):
         job = {**CLICKS, "data.samples": 100000, "checkpoint.every_steps": 40, "train.epochs": 50}

@@ -12,6 +12,9 @@ TP2 = (2, {"parallel.tensor": 2})
 TP4 = (4, {"parallel.tensor": 4})
 DP2_TP2 = (4, {"parallel.tensor": 2})
 TP2_PP2 = (4, {"parallel.tensor": 2, "parallel.pipeline": 2})
+# A sum that is nearly 0 has one sign or the other, by the order of additions: where a ReLU then lets a gradient through or
+# does not, and which sums those are, differs between instruction sets.
+SMOOTH_RESNET = {**LAMB_RESNET, "model.activation": "gelu"}
 # Gradient descent: an optimizer that divides by small numbers would blow up what the order of additions makes.
 PLAIN = {"train.optimizer": "sgd", "train.momentum": 0.9, "train.lr": 0.01}
 
@@ -61,17 +64,14 @@ class NearTest(TensorTest):
         split = {"parallel.split_features": True}
         self.assert_near(job, (2, {**TP2[1], **split}), (4, {**TP4[1], **split}), (4, {**TP2_PP2[1], **split}))
 
-    def test_gpt_with_dropout_and_clipping(self):
-        self.assert_near({**NOISY_GPT, **PLAIN}, TP2, TP4, TP2_PP2)
-
     def test_resnet18(self):
         # Two samples a lane under batch norm make six steps of single precision chaotic; tensor_group_test has twenty
         # in double precision.
-        self.assert_near({**LAMB_RESNET, **PLAIN, "train.validate_every": 1, "train.max_steps": 2}, TP2, TP2_PP2)
+        self.assert_near({**SMOOTH_RESNET, **PLAIN, "train.validate_every": 1, "train.max_steps": 2}, TP2, TP2_PP2)
 
     def test_layers_are_measured_over_all_slices(self):
         # Within one step: lamb divides by norms of whole layers.
-        self.assert_near({**LAMB_RESNET, "train.max_steps": 1, "train.validate_every": 1}, TP2, tolerance=1e-4)
+        self.assert_near({**SMOOTH_RESNET, "train.max_steps": 1, "train.validate_every": 1}, TP2, tolerance=1e-4)
 
 
 class MoreNearTest(TensorTest):
@@ -84,6 +84,9 @@ class MoreNearTest(TensorTest):
     def test_replicas_and_stages_leave_the_bits_of_slices_alone(self):
         hashes = {self.trained(NOISY_GPT, layout)["weights_sha256"] for layout in (TP2, TP2_PP2, DP2_TP2)}
         self.assertEqual(len(hashes), 1)
+
+    def test_gpt_with_dropout_and_clipping(self):
+        self.assert_near({**NOISY_GPT, **PLAIN}, TP2, TP4, TP2_PP2)
 
 
 class CheckpointsTest(LayoutsTest, TensorTest):

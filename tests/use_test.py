@@ -1,15 +1,16 @@
 """Using what was trained: predict, export, --init, and networks that come from Python and go back there."""
 import gzip
-import importlib.util
 import json
 import pathlib
 import random
+import struct
 import sys
 import textwrap
 
+import exported
 import program
 import read_safetensors
-from images import Pixels, png
+from images import Pixels, jpeg, png
 from program import RESNET
 
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
@@ -18,10 +19,6 @@ STILL = {"train.lr": 1e-30, "train.max_steps": 1, "train.epochs": 0, "train.mome
 
 
 ARTICLES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
-
-
-def has_torch():
-    return importlib.util.find_spec("torch") is not None
 
 
 class UseTest(program.ProgramTest):
@@ -71,7 +68,7 @@ class ExportTest(UseTest):
         self.assertIn("is it a file of another network?", nothing)
 
     def test_python_loads_them(self):
-        if not has_torch():
+        if not exported.has_torch():
             program.cannot("read them in Python: there is no python3-torch")
         self.train("run", {**RESNET, "train.max_steps": 2}, "--workers", 2)
         self.distbelief("export", "run", "--to", "state_dict", "out.pth")
@@ -133,10 +130,53 @@ class PredictTest(UseTest):
                            "data.resize": 16, "data.crop": 12, "train.batch_size": 4, "train.epochs": 8}, "--workers", 1)
         answers = json.loads(self.distbelief("predict", "run", "photos/dark/3.png", "photos/light/4.png", "--json").out)
         self.assertEqual([answer["classes"][0]["name"] for answer in answers], ["dark", "light"])
+        self.same_of_both_formats()
         kept = json.loads((self.scratch / "run" / "predictions.json").read_text())
         self.assertEqual(kept["names"], ["dark", "light"])
         self.assertIn("dark taken for dark", (self.scratch / "run" / "report.html").read_text())
 
+    def same_of_both_formats(self):
+        levels = [[20, 90, 250], [0, 130, 255]]
+        (self.scratch / "asked.png").write_bytes(png(24, 16, bytes(
+            levels[y // 8][x // 8] for y in range(16) for x in range(24))))
+        for name in ("asked.jpg", "asked.jpeg"):
+            (self.scratch / name).write_bytes(jpeg(levels))
+        answers = json.loads(self.distbelief("predict", "run", "asked.png", "asked.jpg", "asked.jpeg", "--json").out)
+        self.assertEqual([answer["input"] for answer in answers], ["asked.png", "asked.jpg", "asked.jpeg"])
+        self.assertEqual([answer["classes"] for answer in answers], 3 * [answers[0]["classes"]])
+        (self.scratch / "cut.jpg").write_bytes(jpeg(levels)[:60])
+        self.assertIn("cut.jpg', byte ", self.distbelief("predict", "run", "cut.jpg", code=2).err)
+
+    def test_labels_in_order_are_read_off_the_likeliest_path(self):
+        """Whatever it hears, a network with such a bias says one symbol, or nothing."""
+        job = {"model.name": "frame_lstm", "model.width": 8, "data.name": "synthetic_speech", "data.samples": 32,
+               "data.test_samples": 8, "train.batch_size": 8, **STILL}
+        self.train("run", job, "--workers", 1)
+        self.distbelief("export", "run", "--to", "safetensors", "out.safetensors")
+        weights = bytearray((self.scratch / "out.safetensors").read_bytes())
+        length = int.from_bytes(weights[:8], "little")
+        first, end = json.loads(weights[8:8 + length])["head.bias"]["data_offsets"]
+        for symbol, wanted, shown in ((3, [{"class": 3}], "test:0: 3\ntest:1: 3\n"),
+                                      (0, [], "test:0: nothing\ntest:1: nothing\n")):
+            bias = [1000.0 * (i == symbol) for i in range((end - first) // 4)]
+            weights[8 + length + first:8 + length + end] = struct.pack(f"<{len(bias)}f", *bias)
+            (self.scratch / "biased.safetensors").write_bytes(weights)
+            self.train(f"says{symbol}", job, "--workers", 1, "--init", "biased.safetensors")
+            answers = json.loads(self.distbelief("predict", f"says{symbol}", "test:0-1", "--json").out)
+            self.assertEqual(answers, [{"input": f"test:{i}", "labels": wanted} for i in range(2)])
+            self.assertEqual(self.distbelief("predict", f"says{symbol}", "test:0-1").out, shown)
+
+    def refusals(self):
+        for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "short.pgm', byte 20: damaged PNM: it ends after 20 bytes, its header wants 797"),
+                                     ("bomb.ppm", b"P6 99999999 99999999 255\n", "99999999 x 99999999 pixels"),
+                                     ("few.csv", b"1,2,3\n", "line 1: 3 numbers; this network takes images [1, 28, 28]"),
+                                     ("words.csv", b"a,b\nc,d\n", "line 2: 2 fields are no numbers")):
+            (self.scratch / name).write_bytes(data)
+            self.assertIn(expected, self.distbelief("predict", "run", name, code=2).err)
+        self.assertIn("numbers from 0 to 63", self.distbelief("predict", "run", "test:64", code=2).err)
+
+
+class MorePredictTest(UseTest):
     def test_rows_of_tables_have_categories_and_gaps(self):
         noise = random.Random(2)
         rows = [(noise.randrange(1, 7), noise.choice(["Ulm", "Bonn"]), noise.choice(["", "1", "2"])) for _ in range(200)]
@@ -155,21 +195,6 @@ class PredictTest(UseTest):
         self.assertRegex(self.distbelief("predict", "classes", "asked.csv").out, r"^asked.csv:2: (Ulm|Bonn) \(\d+")
         (self.scratch / "bad.csv").write_text("town,bath\nUlm,2\n")
         self.assertIn("line 1: column 'rooms' is wanted", self.distbelief("predict", "values", "bad.csv", code=2).err)
-
-    def test_text_is_continued_or_filled_in(self):
-        (self.scratch / "abc.txt").write_text("abcdabcdabcdabcd" * 40)
-        text = {"data.name": "text", "data.path": "abc.txt", "data.length": 8, "data.stride": 3, "train.batch_size": 16, "train.epochs": 5,
-                "train.optimizer": "adamw", "train.lr": 0.01, "model.layers": 1, "model.width": 16, "model.heads": 2}
-        self.train("next", {**text, "model.name": "gpt"}, "--workers", 1)
-        (self.scratch / "asked.txt").write_text("abcdabcdabcdabcda")
-        answers = json.loads(self.distbelief("predict", "next", "text:abc", "asked.txt", "--json", "--top", 1).out)
-        self.assertEqual([answer["classes"][0]["name"] for answer in answers], ["d", "b"])
-        self.assertIn('text:abc: "d" (', self.distbelief("predict", "next", "text:abc").out)
-        self.assertIn("there is no text", self.distbelief("predict", "next", "text:", code=2).err)
-        self.train("hidden", {**text, "model.name": "bert", "train.max_steps": 3}, "--workers", 1)
-        filled = json.loads(self.distbelief("predict", "hidden", "text:ab[MASK]d", "--json").out)
-        self.assertEqual(len(filled[0]["classes"]), 3)
-        self.assertIn("write [MASK]", self.distbelief("predict", "hidden", "text:abcd", code=2).err)
 
     def test_trees_are_asked_by_expression_or_file(self):
         forms = {"0": ["(and true false)", "(not true)", "(and false (not true))"],
@@ -212,14 +237,20 @@ class PredictTest(UseTest):
         pixels = Pixels(self.scratch / answer["picture"])
         self.assertEqual((pixels.width, pixels.height), (20, 12))
 
-    def refusals(self):
-        for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "short.pgm', byte 20: damaged PNM: it ends after 20 bytes, its header wants 797"),
-                                     ("bomb.ppm", b"P6 99999999 99999999 255\n", "99999999 x 99999999 pixels"),
-                                     ("few.csv", b"1,2,3\n", "line 1: 3 numbers; this network takes images [1, 28, 28]"),
-                                     ("words.csv", b"a,b\nc,d\n", "line 2: 2 fields are no numbers")):
-            (self.scratch / name).write_bytes(data)
-            self.assertIn(expected, self.distbelief("predict", "run", name, code=2).err)
-        self.assertIn("numbers from 0 to 63", self.distbelief("predict", "run", "test:64", code=2).err)
+    def test_text_is_continued_or_filled_in(self):
+        (self.scratch / "abc.txt").write_text("abcdabcdabcdabcd" * 40)
+        text = {"data.name": "text", "data.path": "abc.txt", "data.length": 8, "data.stride": 3, "train.batch_size": 16, "train.epochs": 5,
+                "train.optimizer": "adamw", "train.lr": 0.01, "model.layers": 1, "model.width": 16, "model.heads": 2}
+        self.train("next", {**text, "model.name": "gpt"}, "--workers", 1)
+        (self.scratch / "asked.txt").write_text("abcdabcdabcdabcda")
+        answers = json.loads(self.distbelief("predict", "next", "text:abc", "asked.txt", "--json", "--top", 1).out)
+        self.assertEqual([answer["classes"][0]["name"] for answer in answers], ["d", "b"])
+        self.assertIn('text:abc: "d" (', self.distbelief("predict", "next", "text:abc").out)
+        self.assertIn("there is no text", self.distbelief("predict", "next", "text:", code=2).err)
+        self.train("hidden", {**text, "model.name": "bert", "train.max_steps": 3}, "--workers", 1)
+        filled = json.loads(self.distbelief("predict", "hidden", "text:ab[MASK]d", "--json").out)
+        self.assertEqual(len(filled[0]["classes"]), 3)
+        self.assertIn("write [MASK]", self.distbelief("predict", "hidden", "text:abcd", code=2).err)
 
 
 class TorchScriptTest(UseTest):
@@ -228,23 +259,7 @@ class TorchScriptTest(UseTest):
 
     def setUp(self):
         super().setUp()
-        if not has_torch():
-            program.cannot("export networks in Python: there is no python3-torch")
-        self.python("""
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.features = nn.Sequential(nn.Conv2d(1, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten())
-                    self.drop = nn.Dropout(0.2)
-                    self.head = nn.Linear(8 * 13 * 13, 10)
-                    self.scale = nn.Parameter(torch.ones(10))
-                def forward(self, x):
-                    return self.head(self.drop(self.features(x))) * self.scale
-            torch.manual_seed(3)
-            torch.jit.script(Net()).save("net.pt")
-            """)
+        exported.export(self, "net.pt")
 
     def test_trained_here_and_loaded_there(self):
         two = self.train("two", self.JOB, "--workers", 2)
@@ -274,18 +289,6 @@ class TorchScriptTest(UseTest):
         self.assertAlmostEqual(float(accuracy), two["test_accuracy"], places=4)
         self.goes_on_elsewhere(two)
 
-    def test_shares_of_it_make_the_same_network(self):
-        job = {**self.JOB, "train.max_steps": 12, "train.epochs": 0, "data.test_limit": 100}
-        wanted = self.train("whole", job, "--workers", 2)["weights_sha256"]
-        for zero in (2, 3):
-            shared = self.train(f"zero{zero}", {**job, "parallel.zero": zero}, "--workers", 2)
-            self.assertEqual((shared["zero"], shared["weights_sha256"]), (zero, wanted))
-        self.distbelief("export", "zero3", "--to", "torchscript", "back.pt")
-        self.assertEqual(self.python("""
-            import torch
-            print(tuple(torch.jit.load("back.pt")(torch.zeros(3, 1, 28, 28)).shape))
-            """), "(3, 10)\n")
-
     def goes_on_elsewhere(self, trained):
         (self.scratch / "two").rename(self.scratch / "moved")
         more = {"train.epochs": 3}
@@ -299,6 +302,20 @@ class TorchScriptTest(UseTest):
         self.assertIn("bad.pt as TorchScript", self.distbelief("train", *program.settings(job), code=2).err)
         self.distbelief("check", program.SOURCE / "examples" / "jobs" / "torchscript.toml")
         self.assertIn("option 'file'", self.distbelief("check", "--set", "model.name=torchscript", code=2).err)
+
+
+class MoreTorchScriptTest(TorchScriptTest):
+    def test_shares_of_it_make_the_same_network(self):
+        job = {**self.JOB, "train.max_steps": 12, "train.epochs": 0, "data.test_limit": 100}
+        wanted = self.train("whole", job, "--workers", 2)["weights_sha256"]
+        for zero in (2, 3):
+            shared = self.train(f"zero{zero}", {**job, "parallel.zero": zero}, "--workers", 2)
+            self.assertEqual((shared["zero"], shared["weights_sha256"]), (zero, wanted))
+        self.distbelief("export", "zero3", "--to", "torchscript", "back.pt")
+        self.assertEqual(self.python("""
+            import torch
+            print(tuple(torch.jit.load("back.pt")(torch.zeros(3, 1, 28, 28)).shape))
+            """), "(3, 10)\n")
 
 
 if __name__ == "__main__":

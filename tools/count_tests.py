@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Counts the tests of a JUnit file that ctest wrote; the last line reads "N passed, N failed, N skipped".
 
+A test of ctest may be a whole suite of GoogleTest: then each of its tests counts.
+Of a Python test class every skip counts, and the class is one test.
 A test may be skipped only for a reason that begins with "this machine cannot:"; any other skip is a failure,
 and so is a run without tests. Exit status 0 when nothing failed, else 1.
 """
@@ -9,6 +11,9 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 EXCUSE = "this machine cannot:"
+SKIP_MARK = "skipped: "  # of tests/program.py
+RUN = "[ RUN      ] "
+OUTCOMES = {"[       OK ] ": ("passed", ""), "[  FAILED  ] ": ("failed", ""), "[  SKIPPED ] ": ("skipped", "")}
 
 
 def gtest_skip_reasons(lines):
@@ -21,8 +26,10 @@ def gtest_skip_reasons(lines):
 
 
 def script_skip_reasons(lines):
+    """A class of tests/program.py marks every skip; another script has one reason, the excuse or else its last words."""
+    marked = [line.removeprefix(SKIP_MARK) for line in lines if line.startswith(SKIP_MARK)]
     excuses = [line for line in lines if line.startswith(EXCUSE)]
-    return excuses or [next((line for line in reversed(lines) if line.strip()), "no reason given")]
+    return marked or excuses or [next((line for line in reversed(lines) if line.strip()), "no reason given")]
 
 
 def judge(case):
@@ -50,6 +57,41 @@ def judge(case):
     return "skipped", reasons[0]
 
 
+def gtest_results(lines):
+    """The tests of GoogleTest that began, in order: name -> [lines], up to where the next one began."""
+    tests, current = {}, None
+    for line in lines:
+        if line.startswith(RUN):
+            current = tests.setdefault(line[len(RUN):].strip(), [])
+        elif line.startswith("[----------]") or line.startswith("[==========]"):
+            current = None
+        elif current is not None:
+            current.append(line)
+    return tests
+
+
+def judge_all(case):
+    """[(name, verdict, reason)]: of each test in a suite, else of the case itself."""
+    name = case.get("name")
+    tests = gtest_results((case.findtext("system-out") or "").splitlines())
+    if not tests or not name.endswith("." + next(iter(tests)).split(".")[0]):  # of another kind, such as ranks of MPI
+        return [(name, *judge(case))]
+    found = []
+    for test, lines in tests.items():
+        outcome = next((mark for line in lines for mark in OUTCOMES if line.startswith(mark + test)), None)
+        verdict, reason = OUTCOMES.get(outcome, ("failed", "it did not end"))
+        if verdict == "skipped":
+            unexcused = [why for why in gtest_skip_reasons(lines) if not why.startswith(EXCUSE)]
+            if unexcused:
+                verdict, reason = "failed", f'skipped, and not because "{EXCUSE} ...": {unexcused[0]}'
+            else:
+                reason = (gtest_skip_reasons(lines) or ["no reason given"])[0]
+        found.append((name.split(".")[0] + "." + test, verdict, reason))
+    if case.get("status") == "fail" and all(verdict != "failed" for _, verdict, _ in found):
+        found.append((name, "failed", "the suite failed outside its tests"))
+    return found
+
+
 def read_cases(path):
     try:
         return ElementTree.parse(path).getroot().findall("testcase")
@@ -64,7 +106,7 @@ def main():
     parser.add_argument("--ctest-status", type=int, default=0, help="exit status of ctest")
     arguments = parser.parse_args()
 
-    verdicts = [(case.get("name"), *judge(case)) for case in read_cases(arguments.results)]
+    verdicts = [verdict for case in read_cases(arguments.results) for verdict in judge_all(case)]
     for verdict in ("skipped", "failed"):
         for name, found, reason in verdicts:
             if found == verdict:

@@ -21,9 +21,11 @@ packages_of() {
     }' "$root/packages.txt"
 }
 
+# Neither installed nor part of what is: a nodejs from elsewhere has npm in it, and does not suffer Debian's beside it.
 missing_of() {
   local present
-  present=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null | sed -n 's/ installed$//p') || true
+  present=$(dpkg-query -W -f '${db:Status-Status} ${Package}, ${Provides}\n' |
+    sed -n 's/^installed //p' | tr ',' '\n' | awk 'NF { print $1 }') || true
   comm -23 <(printf '%s\n' "$@" | sort -u) <(sort -u <<<"$present")
 }
 

@@ -67,6 +67,8 @@ struct TrainConfig {
   bool init_partial = false;  // of that file only what fits
   std::string task = "auto";  // what is learnt; auto: what the model is for, or else the data
   double labelled = 1.0;      // few_labels: share of the training samples whose label counts
+  bool unlabelled = true;     // few_labels: the others count too, by what the network makes of them
+  double lr_discriminator = 0.0;  // gan: learning rate of the discriminator; 0: that of all
   std::string loss = "cross_entropy";
   double label_smoothing = 0.0;
   double clip_norm = 0.0;  // 0: off
@@ -75,6 +77,7 @@ struct TrainConfig {
   double target_accuracy = 0.0;          // stop when the test accuracy reaches it; 0: off
   std::int64_t validate_every = 1;       // epochs; 0: only at the end
   std::int64_t verify_every = 0;         // steps between comparisons of the replicas; 0: off
+  std::string device = "cpu";            // where networks compute
   OptimizerConfig optimizer;             // train.optimizer = "sgd", train.lr, train.momentum, ...
   ScheduleConfig schedule;               // train.schedule = "cosine", train.warmup_steps, ...
 
@@ -109,7 +112,7 @@ struct ParallelConfig {
   std::int64_t sub_networks = 2;    // decomposed: that the model is cut into
   std::int64_t window = 8;          // decomposed: outputs of a sub-network that wait for the next one
   bool staleness_aware = false;     // divide the learning rate by a gradient's delay
-  std::string algorithm = "auto";   // between hosts: auto, direct, ring, central
+  std::string algorithm = "auto";   // between hosts: auto, two_level, direct, ring, central
   std::string overlap = "auto";     // auto, update, reduce, off
   double bucket_mb = 4.0;
   double deadline_seconds = 120.0;  // how long a worker waits for another before it gives up

@@ -40,6 +40,11 @@ Error::Error(ErrorCode code, const std::string& message, Where where)
       message_(message),
       where_(std::move(where)) {}
 
+Error Error::at_step(std::int64_t step) const {
+  if (where_.step >= 0 || code_ == ErrorCode::kAborted) return *this;
+  return {code_, message_, {.rank = where_.rank, .operation = where_.operation, .step = step}};
+}
+
 void invariant_failed(const char* expression, const char* file, int line) {
   std::fprintf(stderr, "distbelief: broken invariant '%s' at %s:%d\n", expression, file, line);
   std::abort();

@@ -36,6 +36,9 @@ class Error : public std::runtime_error {
   const std::string& message() const { return message_; }
   const Where& where() const { return where_; }
 
+  // The same with the step, unless it has one. What only tells of another's failure has that one's.
+  Error at_step(std::int64_t step) const;
+
  private:
   ErrorCode code_;
   std::string message_;

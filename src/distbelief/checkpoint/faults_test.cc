@@ -99,6 +99,16 @@ TEST_F(DamageTest, NoticesAManifestCutAtAnyByte) {
   }
 }
 
+TEST_F(DamageTest, RefusesAManifestThatIsNestedTooDeeply) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  rewrite(file("manifest.json"), deep);
+  EXPECT_NE(complaint().find("manifest.json is damaged"), std::string::npos);
+  rewrite(file("manifest.json"), R"({"format": 2, "progress": )" + deep + "}");
+  EXPECT_NE(complaint().find("manifest.json is damaged"), std::string::npos);
+  rewrite(folder_ / "best.json", R"({"step": )" + deep + "}\n");
+  EXPECT_THROW(store_.best(), Error);
+}
+
 TEST_F(DamageTest, CountsTheOtherPartsThatAreDamagedToo) {
   std::string bytes = read_text(file("state.safetensors"));
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(~bytes[i]);
@@ -115,6 +125,11 @@ TEST_F(DamageTest, ReadsFormat1WhichHasNoChecksumsOfParts) {
   manifest["format"] = 1;
   rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
   EXPECT_EQ(complaint(), "");
+  state["header"] = 3;
+  rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
+  EXPECT_NE(complaint().find("a key is missing or of the wrong type"), std::string::npos);
+  state.erase("header");
+  rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
   const std::string whole = read_text(file("state.safetensors"));
   rewrite(file("state.safetensors"), flipped(whole, 8 * whole.size() - 1));
   EXPECT_NE(complaint().find("state.safetensors is damaged: its checksum is"), std::string::npos);

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/folders.h"
 #include "distbelief/checkpoint/loaded.h"
 #include "distbelief/checkpoint/manifest.h"
@@ -174,7 +175,7 @@ Error Gathering::missing_but(const std::vector<int>& sealed) const {
 }
 
 SealedPart Gathering::read_seal(int part) const {
-  const Json seal = Json::parse(text_of(file(kSealed, part)), nullptr, false);
+  const Json seal = read_json(file(kSealed, part));
   const bool whole = seal.is_object() && is_sealed(seal) && is_file_record(seal.value("file", Json())) &&
                      is_names(seal.value("weights", Json()));
   if (!whole) {

@@ -7,6 +7,8 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/base/json_text.h"
+#include "distbelief/checkpoint/safetensors_header.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -57,7 +59,9 @@ bool are_files(const Json& files, int format) {
   if ((parts > 1) != (format == kFormatOfSeveralFiles)) return false;
   for (int part = 0; part < parts; ++part) {
     const Json file = files.value(state_name(part, parts), Json());
-    if (format == kOldestFormat ? !is_stamp(file) : !is_file_record(file)) return false;
+    const bool sound =
+        format == kOldestFormat ? is_stamp(file) && !file.contains("header") : is_file_record(file);
+    if (!sound) return false;
   }
   return true;
 }
@@ -196,8 +200,10 @@ std::string manifest_text(const Json& manifest) { return manifest.dump(2) + "\n"
 
 Json read_manifest(const std::filesystem::path& path) {
   const MappedFile file(path);
+  if (file.bytes().size() > kMaxHeaderBytes)
+    damaged(path, fmt::format("it has {} bytes, at most {} are taken", file.bytes().size(), kMaxHeaderBytes));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  const Json manifest = Json::parse(text, nullptr, false);
+  const Json manifest = json_or_discarded(text);
   if (!manifest.is_object()) damaged(path, "it is not a JSON object");
   check_format(path, manifest);
   if (!is_sealed(manifest)) damaged(path, "its checksum does not match");
@@ -208,7 +214,9 @@ Json read_manifest(const std::filesystem::path& path) {
 }
 
 void verify_file(const Json& manifest, const MappedFile& file) {
-  const Json& wanted = manifest.at("files").at(file.path().filename().string());
+  const std::string name = file.path().filename().string();
+  if (!manifest.at("files").contains(name)) damaged(file.path(), "the manifest does not know it");
+  const Json& wanted = manifest.at("files").at(name);
   const std::vector<Part> parts = parts_of(wanted);
   verify_size(wanted, parts, file);
   parts.empty() ? verify_whole(wanted, file) : verify_parts(parts, file);

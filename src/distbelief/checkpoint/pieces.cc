@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/safetensors_header.h"
 
 namespace distbelief::checkpoint {
@@ -28,14 +29,16 @@ Json description(const PieceOf& piece) {
 
 PieceOf piece_from(const Json& text) {
   const Json& slice = text.at(2);
+  Shape shape;
+  for (const Json& size : text.at(1)) shape.push_back(whole_number(size, 0));
   return {.tensor = text.at(0),
-          .shape = text.at(1).get<Shape>(),
-          .slice = {.outer = slice.at(0),
-                    .whole = slice.at(1),
-                    .begin = slice.at(2),
-                    .count = slice.at(3),
-                    .inner = slice.at(4)},
-          .first = text.at(3)};
+          .shape = std::move(shape),
+          .slice = {.outer = whole_number(slice.at(0)),
+                    .whole = whole_number(slice.at(1)),
+                    .begin = whole_number(slice.at(2)),
+                    .count = whole_number(slice.at(3)),
+                    .inner = whole_number(slice.at(4))},
+          .first = whole_number(text.at(3))};
 }
 
 // Numbers come from a file: each is bounded by those before it, and so is every product.
@@ -43,6 +46,7 @@ bool makes_sense(const PieceOf& piece, ElementType type, std::int64_t count) {
   const auto bytes = checked_byte_count(type, piece.shape);
   if (!bytes || count < 1) return false;
   const auto elements = std::int64_t(*bytes / element_size(type));
+  if (count > elements) return false;
   const auto divides = [](std::int64_t part, std::int64_t all) { return part > 0 && all % part == 0; };
   const Slice& slice = piece.slice;
   if (!divides(slice.outer, elements) || !divides(slice.whole, elements / slice.outer)) return false;
@@ -84,7 +88,7 @@ class Joining {
   void add(const SafetensorsFile& file) {
     const auto text = file.metadata().find(kPiecesKey);
     Json described = Json::object();
-    if (text != file.metadata().end()) described = Json::parse(text->second, nullptr, false);
+    if (text != file.metadata().end()) described = json_or_discarded(text->second);
     if (!described.is_object()) fail(file.path().filename().string(), "its pieces are not described");
     for (TensorView view : file.tensors()) {
       if (const auto found = described.find(view.name); found != described.end())
@@ -117,7 +121,7 @@ class Joining {
     PieceOf piece;
     try {
       piece = piece_from(text);
-    } catch (const Json::exception&) {
+    } catch (const std::exception&) {  // a wrong type, no whole number
       fail(view.name, "what it is a piece of is not described");
     }
     if (!makes_sense(piece, view.type, element_count(view.shape)))

@@ -139,10 +139,14 @@ TEST_F(PiecesTest, ThatLieAboutTheirPlaceAreRefused) {
         R"({"w[0:2]":["w",[4,6],[0,4,0,2,6],0]})", R"({"w[0:2]":["w",[4,6],[1,4,0,2,6],1]})",
         R"({"w[0:2]":["w",[4,6],[1,4,0,9223372036854775807,6],0]})",
         R"({"w[0:2]":["w",[4,6],[1,4,-1,2,6],0]})",
-        R"({"w[0:2]":["w",[4611686018427387904,4611686018427387904],[1,4,0,2,6],0]})"})
+        R"({"w[0:2]":["w",[4611686018427387904,4611686018427387904],[1,4,0,2,6],0]})",
+        R"({"w[0:2]":["w",[0],[4611686018427387904,4611686018427387904,0,4611686018427387904,0],0]})"})
     expect_refused("no piece of 'w'", {half}, {{"pieces", text}});
   expect_refused("not described", {half}, {{"pieces", R"({"w[0:2]":["w"]})"}});
-  expect_refused("not described", {half}, {{"pieces", "["}});
+  for (const char* text :
+       {"[", R"({"w[0:2]":["w",[4,6],[1,4,0,2.0,6],0]})", R"({"w[0:2]":["w",[4,6],[1,4,0,2,1e300],0]})"})
+    expect_refused("not described", {half}, {{"pieces", text}});
+  expect_refused("not described", {half}, {{"pieces", std::string(200'000, '[')}});
 }
 
 // Two writers have half of each tensor: the checkpoint is the one that a process with all of them writes.

@@ -43,10 +43,11 @@ std::string sha256_by_name(std::span<const TensorView> tensors) {
   return hash.hex();
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile(MappedFile(path)) {}
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, HalfFloats halves)
+    : SafetensorsFile(MappedFile(path), halves) {}
 
-SafetensorsFile::SafetensorsFile(MappedFile file) : file_(std::move(file)) {
-  DecodedHeader header = decode_header(file_.path().string(), file_.bytes());
+SafetensorsFile::SafetensorsFile(MappedFile file, HalfFloats halves) : file_(std::move(file)) {
+  DecodedHeader header = decode_header(file_.path().string(), file_.bytes(), halves);
   index_ = TensorIndex(file_.path(), std::move(header.tensors));
   metadata_ = std::move(header.metadata);
 }

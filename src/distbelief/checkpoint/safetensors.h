@@ -42,13 +42,17 @@ SafetensorsStamp write_safetensors(const std::filesystem::path& path, std::span<
 // SHA-256 over the tensors' bytes in name order.
 std::string sha256_by_name(std::span<const TensorView> tensors);
 
+// What is done with tensors of type F16 and BF16, which this program does not write.
+enum class HalfFloats { kRefused, kWidened };
+
 // A safetensors file mapped into memory. Nothing in it is trusted: the constructor checks all of it and
 // throws Error(kBadInput) with file, tensor and offset. Immutable, so any thread may read. The views live
-// as long as this object; in files of other writers their data may be unaligned: copy, do not cast.
+// as long as this object; in files of other writers their data may be unaligned: copy, do not cast. Tensors
+// of 16 bits, where they are taken, are float32, and read with read_elements().
 class SafetensorsFile {
  public:
-  explicit SafetensorsFile(const std::filesystem::path& path);
-  explicit SafetensorsFile(MappedFile file);
+  explicit SafetensorsFile(const std::filesystem::path& path, HalfFloats halves = HalfFloats::kRefused);
+  explicit SafetensorsFile(MappedFile file, HalfFloats halves = HalfFloats::kRefused);
 
   const std::filesystem::path& path() const { return file_.path(); }
   const TensorIndex& index() const { return index_; }

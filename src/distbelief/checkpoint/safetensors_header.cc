@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -26,6 +27,11 @@ constexpr std::array<std::pair<ElementType, std::string_view>, 4> kTypeNames{{
     {ElementType::kInt64, "I64"},
     {ElementType::kFloat32, "F32"},
     {ElementType::kFloat64, "F64"},
+}};
+
+constexpr std::array<std::pair<Stored, std::string_view>, 2> kHalfNames{{
+    {Stored::kFloat16, "F16"},
+    {Stored::kBfloat16, "BF16"},
 }};
 
 std::string_view type_name(ElementType type) {
@@ -64,7 +70,10 @@ std::string padded_with_length(std::string json) {
 // Reads one header; carries the file's name for the errors.
 class Decoder {
  public:
-  Decoder(std::string_view origin, std::span<const std::byte> file) : origin_(origin), file_(file) {}
+  Decoder(std::string_view origin, std::span<const std::byte> file, HalfFloats halves)
+      : origin_(origin),
+        file_(file),
+        halves_(halves) {}
 
   DecodedHeader decode() {
     const std::uint64_t header_bytes = header_length();
@@ -106,18 +115,18 @@ class Decoder {
     return length;
   }
 
-  // The last of two equal keys would win in silence, and deep nesting costs memory far beyond the file's
-  // size.
+  // Deep nesting costs memory far beyond the file's size; the last of two equal keys would win in silence.
   Json parse(std::span<const std::byte> text) const {
+    const char* begin = reinterpret_cast<const char*>(text.data());
+    if (const auto at = nests_deeper({begin, text.size()}, kMaxDepth))
+      fail(fmt::format("the header is nested too deeply at offset {}", kLengthBytes + *at));
     std::set<std::string> names;
     const auto guard = [&](int depth, Json::parse_event_t event, Json& value) {
-      if (depth > kMaxDepth) fail("the header is nested too deeply");
       if (event == Json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second) {
         fail(fmt::format("tensor '{}' is listed twice", value.get<std::string>()));
       }
       return true;
     };
-    const char* begin = reinterpret_cast<const char*>(text.data());
     try {
       Json header = Json::parse(begin, begin + text.size(), guard);
       if (!header.is_object()) fail("the header at offset 8 is not a JSON object");
@@ -143,12 +152,16 @@ class Decoder {
     return *found;
   }
 
-  ElementType type(const std::string& name, const Json& entry) const {
+  // The type, and how its elements lie in the file.
+  std::pair<ElementType, Stored> type(const std::string& name, const Json& entry) const {
     const Json& value = field(name, entry, "dtype");
-    for (const auto& [type, type_name] : kTypeNames) {
-      if (value == type_name) return type;
-    }
-    fail(fmt::format("tensor '{}' has dtype {}, known here are U8, I64, F32 and F64", name, value.dump()));
+    for (const auto& [type, type_name] : kTypeNames)
+      if (value == type_name) return {type, Stored::kAsTyped};
+    for (const auto& [stored, type_name] : kHalfNames)
+      if (value == type_name && halves_ == HalfFloats::kWidened) return {ElementType::kFloat32, stored};
+    fail(fmt::format(
+        "tensor '{}' has dtype {}, known here are U8, I64, F32 and F64; F16 and BF16 {}", name, value.dump(),
+        halves_ == HalfFloats::kWidened ? "become F32" : "are only taken to begin training with"));
   }
 
   std::vector<std::uint64_t> numbers(const std::string& name, const Json& entry, const char* key) const {
@@ -168,7 +181,8 @@ class Decoder {
   }
 
   TensorView tensor(const std::string& name, const Json& entry) const {
-    TensorView view{.name = name, .type = type(name, entry), .shape = {}, .data = nullptr};
+    const auto [element_type, stored] = type(name, entry);
+    TensorView view{.name = name, .type = element_type, .shape = {}, .data = nullptr, .stored = stored};
     for (std::uint64_t size : numbers(name, entry, "shape"))
       view.shape.push_back(static_cast<std::int64_t>(size));
     const std::vector<std::uint64_t> offsets = numbers(name, entry, "data_offsets");
@@ -179,9 +193,9 @@ class Decoder {
     }
     const auto wanted = checked_byte_count(view.type, view.shape);
     if (!wanted) fail(fmt::format("tensor '{}' has the impossible shape {}", name, to_string(view.shape)));
-    if (*wanted != offsets[1] - offsets[0]) {
+    if (view.stored_bytes() != offsets[1] - offsets[0]) {
       fail(fmt::format("tensor '{}' at data offset {} has {} bytes, its shape {} needs {}", name, offsets[0],
-                       offsets[1] - offsets[0], to_string(view.shape), *wanted));
+                       offsets[1] - offsets[0], to_string(view.shape), view.stored_bytes()));
     }
     view.data = data_.data() + offsets[0];
     return view;
@@ -192,14 +206,14 @@ class Decoder {
     std::vector<std::pair<std::uint64_t, const TensorView*>> starts;
     for (const TensorView& view : tensors) starts.emplace_back(view.data - data_.data(), &view);
     std::sort(starts.begin(), starts.end(), [](const auto& a, const auto& b) {
-      return std::pair(a.first, a.second->byte_count()) < std::pair(b.first, b.second->byte_count());
+      return std::pair(a.first, a.second->stored_bytes()) < std::pair(b.first, b.second->stored_bytes());
     });
     std::uint64_t end = 0;
     for (const auto& [begin, view] : starts) {
       if (begin < end)
         fail(fmt::format("tensor '{}' at data offset {} overlaps the one before it", view->name, begin));
       if (begin > end) fail(fmt::format("a hole at data offset {}, before tensor '{}'", end, view->name));
-      end = begin + view->byte_count();
+      end = begin + view->stored_bytes();
     }
     if (end != data_.size()) {
       fail(fmt::format("the tensors end at data offset {}, the data at {}", end, data_.size()));
@@ -208,18 +222,17 @@ class Decoder {
 
   std::string_view origin_;
   std::span<const std::byte> file_;
+  HalfFloats halves_;
   std::span<const std::byte> data_;
 };
 
 }  // namespace
 
 std::optional<std::uint64_t> checked_byte_count(ElementType type, const Shape& shape) {
-  std::uint64_t bytes = element_size(type);
-  for (std::int64_t size : shape) {
-    if (size < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes))
-      return std::nullopt;
-  }
-  return bytes;
+  auto bytes = static_cast<std::int64_t>(element_size(type));  // signed: element_count() has to hold it too
+  for (const std::int64_t size : shape)
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
+  return static_cast<std::uint64_t>(bytes);
 }
 
 EncodedHeader encode_header(std::span<const TensorView> tensors, const Metadata& metadata) {
@@ -247,8 +260,8 @@ EncodedHeader encode_header(std::span<const TensorView> tensors, const Metadata&
   return result;
 }
 
-DecodedHeader decode_header(std::string_view origin, std::span<const std::byte> file) {
-  return Decoder(origin, file).decode();
+DecodedHeader decode_header(std::string_view origin, std::span<const std::byte> file, HalfFloats halves) {
+  return Decoder(origin, file, halves).decode();
 }
 
 }  // namespace distbelief::checkpoint

@@ -33,6 +33,7 @@ struct DecodedHeader {
   Metadata metadata;
 };
 // Checks a whole file; `origin` is its name in errors. Throws Error(kBadInput).
-DecodedHeader decode_header(std::string_view origin, std::span<const std::byte> file);
+DecodedHeader decode_header(std::string_view origin, std::span<const std::byte> file,
+                            HalfFloats halves = HalfFloats::kRefused);
 
 }  // namespace distbelief::checkpoint

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "distbelief/base/error.h"
 
@@ -44,6 +45,24 @@ TEST(SafetensorsHeader, ReadsWhatAnotherWriterMayMake) {
   EXPECT_EQ(header.tensors[1].shape, Shape{2});
   EXPECT_EQ(static_cast<char>(*header.tensors[1].data), 'y');
   EXPECT_EQ(header.metadata, (Metadata{{"k", "v"}}));
+}
+
+TEST(SafetensorsHeader, WidensHalfFloatsWhereTheyAreWanted) {
+  const std::string header = R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"BF16","shape":[1,1],"data_offsets":[4,6]}})";
+  const std::string data("\x00\x3c\x00\xc0\x80\x3f", 6);
+  const std::string content = file_bytes(header, data);
+  EXPECT_NE(refusal(content).find(R"(dtype "F16")"), std::string::npos);
+  const DecodedHeader found = decode_header("file", std::as_bytes(std::span(content)), HalfFloats::kWidened);
+  std::vector<float> values(3);
+  read_elements(found.tensors[0], {0, 2}, reinterpret_cast<std::byte*>(values.data()));
+  read_elements(found.tensors[1], {0, 1}, reinterpret_cast<std::byte*>(values.data() + 2));
+  EXPECT_EQ(values, (std::vector<float>{1, -2, 1}));
+  EXPECT_EQ(found.tensors[0].type, ElementType::kFloat32);
+  const std::string cut = file_bytes(header, data.substr(0, 5));
+  EXPECT_THROW(decode_header("file", std::as_bytes(std::span(cut)), HalfFloats::kWidened), Error);
+  const std::string wide = file_bytes(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}})", "1234");
+  EXPECT_THROW(decode_header("file", std::as_bytes(std::span(wide)), HalfFloats::kWidened), Error);
 }
 
 TEST(SafetensorsHeader, RefusesHostileHeaderLengths) {

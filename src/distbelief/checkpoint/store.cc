@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "distbelief/base/durable_file.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/folders.h"
 #include "distbelief/checkpoint/manifest.h"
 
@@ -124,7 +125,7 @@ std::optional<Entry> Store::best() const {
   if (!fs::exists(path, error)) return std::nullopt;
   const MappedFile file(path);
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  const Json record = Json::parse(text, nullptr, false);
+  const Json record = json_or_discarded(text);
   if (!is_best_record(record, text)) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is damaged; remove it to go on without a best checkpoint", path.string()));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "distbelief/base/half_float.h"
+
 namespace distbelief::checkpoint {
 namespace {
 
@@ -23,6 +25,19 @@ void read_from_piece(const TensorView& view, std::int64_t begin, std::int64_t en
   }
 }
 
+void widen(const TensorView& tensor, ElementRange range, std::byte* into) {
+  const std::byte* from = tensor.data + sizeof(std::uint16_t) * std::size_t(range.first);
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from, sizeof bits);
+    const float value =
+        tensor.stored == Stored::kFloat16 ? float_from_float16(bits) : float_from_bfloat16(bits);
+    std::memcpy(into, &value, sizeof value);
+    from += sizeof bits;
+    into += sizeof value;
+  }
+}
+
 }  // namespace
 
 void read_elements(const TensorView& tensor, ElementRange range, std::byte* into) {
@@ -30,6 +45,8 @@ void read_elements(const TensorView& tensor, ElementRange range, std::byte* into
   if (tensor.pieces)
     for (const TensorView& piece : *tensor.pieces)
       read_from_piece(piece, range.first, range.first + range.count, into);
+  else if (tensor.stored != Stored::kAsTyped)
+    widen(tensor, range, into);
   else if (range.count > 0)
     std::memcpy(into, tensor.data + bytes * std::size_t(range.first), bytes * std::size_t(range.count));
 }
@@ -45,7 +62,7 @@ void read_slice(const TensorView& tensor, const Slice& slice, ElementRange range
 }
 
 const std::byte* bytes_of(const TensorView& tensor, std::vector<std::byte>& buffer) {
-  if (!tensor.pieces) return tensor.data;
+  if (!tensor.pieces && tensor.stored == Stored::kAsTyped) return tensor.data;
   buffer.resize(tensor.byte_count());
   read_elements(tensor, {0, element_count(tensor.shape)}, buffer.data());
   return buffer.data();

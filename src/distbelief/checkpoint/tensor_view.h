@@ -24,6 +24,9 @@ struct PieceOf {
   std::int64_t first = 0;
 };
 
+// How elements lie in memory: as their type says, or in 16 bits, which read_elements() widens to float32.
+enum class Stored { kAsTyped, kFloat16, kBfloat16 };
+
 // A named tensor in memory that somebody else owns.
 struct TensorView {
   std::string name;
@@ -35,10 +38,12 @@ struct TensorView {
   std::shared_ptr<const PieceOf> piece = {};  // null: it is a tensor of its own
   std::shared_ptr<const std::vector<TensorView>> pieces =
       {};  // which together are all of it, each element once
+  Stored stored = Stored::kAsTyped;
 
   std::size_t byte_count() const {
     return element_size(type) * static_cast<std::size_t>(element_count(shape));
   }
+  std::size_t stored_bytes() const { return stored == Stored::kAsTyped ? byte_count() : byte_count() / 2; }
 };
 
 // Copies elements of a tensor, wherever they lie.

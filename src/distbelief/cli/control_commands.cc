@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_file.h"
@@ -145,7 +145,7 @@ int status(const ControlFlags& flags) {
   if (flags.json)
     fmt::print("{}\n", reply.text);
   else
-    show_status(nlohmann::json::parse(reply.text));
+    show_status(parse_json(reply.text, "the supervisor's answer"));
   return 0;
 }
 
@@ -165,8 +165,7 @@ int scale(const ControlFlags& flags) {
 
 // Of a run that ended by itself; one that was stopped did a part of its work.
 std::optional<std::int64_t> tickets_of(const train::PreparedJob& job, const fs::path& run_dir) {
-  std::ifstream file(run_dir / "summary.json");
-  const nlohmann::json summary = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json summary = read_json(run_dir / "summary.json");
   if (!summary.is_object() || summary.value("status", "") != "done") return std::nullopt;
   const std::int64_t each = takes_own_steps(job.config.parallel) ? job.config.parallel.push_every : 1;
   return (job.total_steps() + each - 1) / each;

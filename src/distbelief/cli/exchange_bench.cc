@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +10,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,59 +25,30 @@
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/cluster/child.h"
 #include "distbelief/comm/rpc/certificates.h"
-#include "distbelief/comm/rpc/exchange_client.h"
 #include "distbelief/comm/rpc/exchange_server.h"
-#include "distbelief/compute/kernels.h"
+#include "distbelief/server/client.h"
+#include "distbelief/server/service.h"
 
 namespace distbelief::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAnswerDeadline{60};
-constexpr std::size_t kMessageFloats = comm::kMaxPayloadBytes / sizeof(float);
 constexpr std::size_t kMostSharedBytes = std::size_t{1} << 30;
+constexpr std::int64_t kBenchTickets = std::int64_t{1} << 40;
 
-enum class Operation : std::uint64_t { kPush, kPull };
+enum class Operation { kPush, kPull };
 
-// The header of a request: what to do with which part of the array.
-struct PartHeader {
-  Operation operation;
-  std::uint64_t begin;
-  std::uint64_t count;
-};
-
-std::string to_text(const PartHeader& part) { return {reinterpret_cast<const char*>(&part), sizeof part}; }
-
-// A server's array: a push is a step of plain SGD, a pull copies out.
-class ArrayStore final : public comm::ExchangeServer::Handler {
- public:
-  explicit ArrayStore(std::size_t floats) : values_(floats, 1.0f) {}
-
-  void handle(comm::ExchangeServer::Request request) override {
-    PartHeader part{};
-    if (request.header().size() != sizeof part)
-      return request.refuse(ErrorCode::kBadInput, "no such operation");
-    std::memcpy(&part, request.header().data(), sizeof part);
-    if (part.begin > values_.size() || part.count > values_.size() - part.begin)
-      return request.refuse(ErrorCode::kBadInput, "no such part");
-    float* values = values_.data() + part.begin;
-    if (part.operation == Operation::kPush) {
-      const std::span<const std::byte> payload = request.payload();
-      if (payload.size() != part.count * sizeof(float))
-        return request.refuse(ErrorCode::kBadInput, "another size");
-      compute::sgd_plain(values, reinterpret_cast<const float*>(payload.data()), {.lr = 0.5f}, part.count);
-    } else {
-      const std::size_t bytes = part.count * sizeof(float);
-      if (bytes > request.room()) return request.refuse(ErrorCode::kBadInput, "another size");
-      std::memcpy(request.reserve(bytes).data(), values, bytes);
-    }
-    request.answer("");
-  }
-  void gone(std::uint64_t) override {}
-
- private:
-  std::vector<float> values_;
-};
+// The servers update by plain SGD.
+comm::SpaceSpec job_of(std::size_t floats) {
+  comm::SpaceSpec spec{.job = "bench",
+                       .elements = floats,
+                       .parameters = {{.begin = 0, .count = floats}},
+                       .mode = "async",
+                       .tickets = kBenchTickets};
+  spec.optimizer.momentum = 0;
+  return spec;
+}
 
 comm::ControlAddress address_for(const std::string& target, const std::string& certificates,
                                  const std::string& role) {
@@ -85,64 +59,53 @@ comm::ControlAddress address_for(const std::string& target, const std::string& c
   return comm::secure_address(target, certificates, role);
 }
 
-// Where this end's arrays lie.
-enum class Sharing { kNone, kInPlace };
-
 // One way to one or more servers, and the arrays at this end: gradients to push, parameters to pull into.
 class ArrayClient {
  public:
-  ArrayClient(const std::vector<std::string>& targets, const ExchangeBenchOptions& options, Sharing sharing)
-      : sharing_(sharing),
-        share_(options.floats / targets.size()) {
+  enum class Memory { kOwn, kShared };  // with the server's host
+  ArrayClient(const std::vector<std::string>& targets, const ExchangeBenchOptions& options, Memory memory,
+              int replica)
+      : share_(options.floats / targets.size()),
+        gradients_(share_ * targets.size(), 0.25f),
+        pulled_(gradients_.size(), 0.0f),
+        next_ticket_(std::int64_t(replica) << 32) {
+    const std::vector<float> initial(share_, 1.0f);
     for (const std::string& target : targets)
-      clients_.push_back(std::make_unique<comm::ExchangeClient>(
-          comm::ExchangeClient::Options{.address = address_for(target, options.certificates, "worker"),
-                                        .name = "bench",
-                                        .shared_bytes = shared_bytes()}));
-    if (sharing == Sharing::kInPlace) {
-      const std::span<std::byte> shared = clients_.front()->shared();
-      if (shared.empty())
-        throw Error(ErrorCode::kUnavailable, "the server shares no memory with this process");
-      gradients_ = {reinterpret_cast<float*>(shared.data()), share_};
-      pulled_ = {reinterpret_cast<float*>(shared.data() + shared.size() / 2), share_};
-    } else {
-      own_.resize(2 * share_ * targets.size());
-      gradients_ = std::span(own_).first(share_ * targets.size());
-      pulled_ = std::span(own_).subspan(share_ * targets.size());
-    }
-    std::ranges::fill(gradients_, 0.25f);
-    std::ranges::fill(pulled_, 0.0f);
+      clients_.push_back(std::make_unique<server::Client>(
+          server::Client::Options{.servers = {address_for(target, options.certificates, "worker")},
+                                  .spec = job_of(share_),
+                                  .replica = replica,
+                                  .shares_memory = memory == Memory::kShared,
+                                  .deadline = kAnswerDeadline},
+          initial.data()));
   }
 
+  // All servers at once.
   double seconds(Operation operation) {
+    const std::int64_t ticket = next_ticket_++;
     const auto began = Clock::now();
-    std::vector<comm::ExchangeClient::Pending> pending;
-    for (std::size_t begin = 0; begin < share_; begin += kMessageFloats)
-      for (std::size_t server = 0; server < clients_.size(); ++server)
-        pending.push_back(send(server, operation, begin, std::min(kMessageFloats, share_ - begin)));
-    for (comm::ExchangeClient::Pending& each : pending) each.wait(kAnswerDeadline);
+    std::vector<std::future<void>> others;
+    for (std::size_t server = 1; server < clients_.size(); ++server)
+      others.push_back(std::async(std::launch::async, &ArrayClient::run, this, server, operation, ticket));
+    run(0, operation, ticket);
+    for (std::future<void>& other : others) other.get();
     return std::chrono::duration<double>(Clock::now() - began).count();
   }
 
  private:
-  std::size_t shared_bytes() const {
-    return sharing_ == Sharing::kInPlace ? (2 * share_ * sizeof(float) + 127) / 128 * 128 : 0;
-  }
-
-  comm::ExchangeClient::Pending send(std::size_t server, Operation operation, std::size_t begin,
-                                     std::size_t count) {
-    const std::string header = to_text({operation, begin, count});
-    const std::size_t at = server * share_ + begin;
+  void run(std::size_t server, Operation operation, std::int64_t ticket) {
+    const std::size_t at = server * share_;
     if (operation == Operation::kPush)
-      return clients_[server]->send(header, std::as_bytes(gradients_.subspan(at, count)), {});
-    return clients_[server]->send(header, {}, std::as_writable_bytes(pulled_.subspan(at, count)));
+      clients_[server]->push_pull({.ticket = ticket, .lr = 1e-6}, std::span(gradients_).subspan(at, share_),
+                                  {});
+    else
+      clients_[server]->pull(std::span(pulled_).subspan(at, share_));
   }
 
-  Sharing sharing_;
   std::size_t share_;  // floats of one server
-  std::vector<std::unique_ptr<comm::ExchangeClient>> clients_;
-  std::vector<float> own_;
-  std::span<float> gradients_, pulled_;
+  std::vector<float> gradients_, pulled_;
+  std::int64_t next_ticket_;  // a push counts once: each has another
+  std::vector<std::unique_ptr<server::Client>> clients_;
 };
 
 double memcpy_seconds(std::vector<float>& into, const std::vector<float>& from) {
@@ -181,13 +144,13 @@ void add_way(std::vector<Times>& all, const std::string& way, ArrayClient& clien
 // The server process of a bench on one host, and what it listens on.
 class ServerProcess {
  public:
-  ServerProcess(const std::string& program, const ExchangeBenchOptions& options, const std::string& folder) {
+  ServerProcess(const std::string& program, const std::string& folder) {
     std::array<int, 2> pipe{};
     if (pipe2(pipe.data(), O_CLOEXEC) != 0)
       throw Error(ErrorCode::kUnavailable, "no pipe to the server process");
     child_.emplace(cluster::Child::Options{
         .command = {program, "bench", "exchange", "--listen", "unix:" + folder + "/server,127.0.0.1:0",
-                    "--certs", folder, "--floats", std::to_string(options.floats)},
+                    "--certs", folder},
         .output = pipe[1]});
     ::close(pipe[1]);
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> said(fdopen(pipe[0], "r"), std::fclose);
@@ -213,13 +176,16 @@ class ServerProcess {
 
 void serve_arrays(const std::vector<std::string>& addresses, const ExchangeBenchOptions& options,
                   const std::atomic<bool>& interrupted) {
-  ArrayStore store(options.floats);
+  spdlog::set_level(spdlog::level::off);  // what is printed is where it listens
+  std::deque<server::Service> services;  // each a server of its own
   std::vector<std::unique_ptr<comm::ExchangeServer>> servers;
   for (const std::string& address : addresses) {
+    services.emplace_back(server::Service::Options{});
     servers.push_back(std::make_unique<comm::ExchangeServer>(
         comm::ExchangeServer::Options{.address = address_for(address, options.certificates, "server"),
                                       .shared_limit = kMostSharedBytes},
-        store));
+        services.back()));
+    services.back().set_map(server::first_map({{.id = 0, .target = servers.back()->target()}}));
     fmt::print("{}\n", servers.back()->target());
   }
   std::fflush(stdout);
@@ -227,7 +193,7 @@ void serve_arrays(const std::vector<std::string>& addresses, const ExchangeBench
 }
 
 nlohmann::json bench_servers(const std::vector<std::string>& targets, const ExchangeBenchOptions& options) {
-  ArrayClient client(targets, options, Sharing::kNone);
+  ArrayClient client(targets, options, ArrayClient::Memory::kOwn, 0);
   std::vector<Times> all;
   add_way(all, fmt::format("{} servers", targets.size()), client);
   return measure(all, options);
@@ -238,10 +204,11 @@ nlohmann::json bench_one_host(const std::string& program, const ExchangeBenchOpt
   ExchangeBenchOptions options = given;
   options.certificates = scratch.path() / "certificates";
   comm::make_certificates(options.certificates, std::chrono::days(1));
-  const ServerProcess server(program, options, options.certificates);
-  ArrayClient shared({server.unix_target()}, options, Sharing::kInPlace);
-  ArrayClient socket({server.unix_target()}, options, Sharing::kNone);
-  ArrayClient tls({server.tls_target()}, options, Sharing::kNone);
+  const ServerProcess server(program, options.certificates);
+  using Memory = ArrayClient::Memory;
+  ArrayClient shared({server.unix_target()}, options, Memory::kShared, 0);
+  ArrayClient socket({server.unix_target()}, options, Memory::kOwn, 1);
+  ArrayClient tls({server.tls_target()}, options, Memory::kOwn, 2);
   std::vector<float> from(options.floats, 1.0f), into(options.floats, 0.0f);
   std::vector<Times> all;
   add_way(all, "shared memory", shared);

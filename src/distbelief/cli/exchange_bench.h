@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-// How fast the parameter servers' transport moves arrays: `distbelief bench exchange`. Without torch.
+// How fast parameter servers take and give arrays: `distbelief bench exchange`. Without torch.
 namespace distbelief::cli {
 
 struct ExchangeBenchOptions {
@@ -15,7 +15,7 @@ struct ExchangeBenchOptions {
   std::string certificates{};  // folder of `distbelief certs`; for "host:port"
 };
 
-// Serves arrays at these addresses ("unix:/path", "host:port"), whose real targets are printed, a line each,
+// Parameter servers at these addresses ("unix:/path", "host:port"), whose real targets are printed, a line each,
 // until interrupted.
 void serve_arrays(const std::vector<std::string>& addresses, const ExchangeBenchOptions& options,
                   const std::atomic<bool>& interrupted);

@@ -7,6 +7,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/run_model.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/torchscript.h"
 #include "distbelief/train/state_dict.h"
 #include "distbelief/train/state_file.h"
@@ -54,7 +55,9 @@ torch::Tensor example_of(const model::DataShape& shape) {
 void export_script(const ExportFlags& flags) {
   torch::set_num_threads(1);
   const RunModel run = load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best});
-  torch::jit::Module script = model::to_script(*run.job.network, example_of(run.job.shape));
+  model::Network& network = *run.job.network;
+  torch::jit::Module script =
+      model::to_script(network, model::on_device(example_of(run.job.shape), network.device()));
   const fs::path temporary = flags.out + ".tmp-" + std::to_string(getpid());
   std::error_code ignored;
   try {

@@ -42,6 +42,9 @@ MaybeMessage check_value(const Key& key, std::uint64_t value) {
 MaybeMessage check_value(const Key& key, const std::string& value) {
   if (key.name == "name" && value.empty()) return fmt::format("{} must not be empty", key.full_name());
   if (key.choices.empty() || std::ranges::find(key.choices, value) != key.choices.end()) return std::nullopt;
+  if (key.choices.size() == 1)  // a key for what is yet to come
+    return fmt::format("{} must be {}, found '{}'; leave it out ({})", key.full_name(), key.choices[0], value,
+                       key.help);
   const std::string near = nearest(value, key.choices);
   return fmt::format("{} must be one of {}; found '{}'{}", key.full_name(), fmt::join(key.choices, ", "),
                      value, near.empty() ? "" : fmt::format("; did you mean '{}'?", near));

@@ -23,6 +23,7 @@ std::string verdict(const std::vector<std::string>& overrides) {
 
 TEST(Validate, AcceptsTheDefaults) {
   EXPECT_EQ(verdict({}), "fine");
+  EXPECT_EQ(verdict({"train.device=cpu"}), "fine");
   EXPECT_NO_THROW(validate(default_job()));
 }
 
@@ -101,6 +102,7 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
     for (const char* way : {"parallel.threads=2", "parallel.pipeline=2", "parallel.tensor=2"})
       EXPECT_EQ(served({std::string("parallel.mode=") + mode, "parallel.workers=2", way}), "fine");
   EXPECT_EQ(served({"parallel.mode=sync", "parallel.workers=3", "parallel.lanes=6"}), "fine");
+  EXPECT_EQ(served({"parallel.mode=sync", "parallel.spare_replicas=1"}), "fine");
   for (const std::vector<std::string>& refused :
        {std::vector<std::string>{"parallel.mode=sync", "parallel.workers=2", "parallel.lanes=6"},
         {"parallel.mode=sync", "parallel.workers=2", "parallel.data=3"},
@@ -108,6 +110,8 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
         {"parallel.mode=sync", "train.clip_norm=1"},
         {"parallel.mode=sync", "parallel.push_every=2"},
         {"parallel.mode=sync", "parallel.spare_replicas=2"},
+        {"parallel.mode=sync", "parallel.spare_replicas=1", "train.target_accuracy=0.9"},
+        {"parallel.mode=sync", "parallel.spare_replicas=1", "data.order=streams"},
         {"parallel.spare_replicas=1"},
         {"train.optimizer=lamb"},
         {"train.target_accuracy=0.9"},
@@ -140,13 +144,17 @@ TEST(Validate, RefusesNamesThatDoNotExist) {
             "parallel.sync must be one of allreduce, parameter_server; found 'gossip'");
   EXPECT_EQ(
       verdict({"parallel.algorithm=rings"}),
-      "parallel.algorithm must be one of auto, direct, ring, central; found 'rings'; did you mean 'ring'?");
+      "parallel.algorithm must be one of auto, two_level, direct, ring, central; found 'rings'; did you mean "
+      "'ring'?");
   EXPECT_EQ(verdict({"parallel.overlap=on"}),
             "parallel.overlap must be one of auto, update, reduce, off; found 'on'");
   EXPECT_EQ(verdict({"report.progress=bars"}),
             "report.progress must be one of auto, bar, plain, none; found 'bars'; did you mean 'bar'?");
   EXPECT_EQ(verdict({"data.augment=[flip,crop]"}),
             "data.augment must be one of pad_crop, flip; found 'crop'");
+  EXPECT_EQ(verdict({"train.device=cuda"}),
+            "train.device must be cpu, found 'cuda'; leave it out (where networks compute; this version "
+            "computes on the CPU)");
   EXPECT_EQ(verdict({"data.augment=[flip,flip]"}), "data.augment names 'flip' twice; once is enough");
   EXPECT_EQ(verdict({"model.name="}), "model.name must not be empty");
   EXPECT_EQ(verdict({"data.name="}), "data.name must not be empty");
@@ -217,6 +225,15 @@ TEST(Validate, ScheduleMustNotEndAboveItsRate) {
             "train.min_lr must not exceed train.lr, found 0.2 and 0.1");
 }
 
+TEST(Validate, ADiscriminatorsRateIsForOneThatWorkersUpdate) {
+  EXPECT_EQ(verdict({"train.lr_discriminator=0.1", "model.name=dcgan"}), "fine");
+  EXPECT_EQ(verdict({"train.lr_discriminator=0.1"}),
+            "train.lr_discriminator is for model dcgan, found \"cnn\"; leave it out");
+  EXPECT_NE(verdict({"train.lr_discriminator=0.1", "model.name=dcgan", "parallel.sync=parameter_server"})
+                .find("parameter servers have one learning rate"),
+            std::string::npos);
+}
+
 TEST(Validate, StoppingEarlyNeedsValidation) {
   EXPECT_EQ(verdict({"train.validate_every=0"}), "fine");
   const std::string trouble =
@@ -264,6 +281,8 @@ TEST(Validate, EarlyUpdateExcludesNorms) {
 }
 
 TEST(Validate, ARingIsNotReproducible) {
+  for (const std::string name : {"auto", "two_level", "direct", "central"})
+    EXPECT_EQ(verdict({"parallel.algorithm=" + name, "train.reproducible=true"}), "fine");
   EXPECT_EQ(verdict({"parallel.algorithm=ring", "train.reproducible=false"}), "fine");
   EXPECT_TRUE(
       verdict({"parallel.algorithm=ring"}).starts_with("parallel.algorithm = \"ring\" adds in an order"));

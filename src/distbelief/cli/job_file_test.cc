@@ -290,6 +290,13 @@ TEST(ApplyOverride, TakesBareWordsAsStrings) {
   EXPECT_EQ(option<std::string>(after_set("model.activation=gelu").model.options, "activation"), "gelu");
 }
 
+TEST(ApplyOverride, RefusesListsInListsHoweverDeep) {
+  EXPECT_NE(refusal_of_set("model.hidden=[[1]]").find("list"), std::string::npos);
+  EXPECT_NE(refusal_of_set("model.hidden=[[one]]").find("list"), std::string::npos);
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_NE(refusal_of_set("model.hidden=" + deep).find("list"), std::string::npos);
+}
+
 TEST(ApplyOverride, DoesNotLetAValueCarryFurtherLines) {
   EXPECT_EQ(refusal_of_set("train.lr=1\nx=2"),
             "--set train.lr=1\nx=2: train.lr must be a number, found the string \"1\\nx=2\"");

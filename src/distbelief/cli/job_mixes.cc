@@ -48,6 +48,18 @@ MaybeFault min_lr_below_lr(const Config& config) {
                                            train.schedule.min_lr, train.optimizer.lr)};
 }
 
+MaybeFault a_discriminator_to_have_a_rate(const Config& config) {
+  if (config.train.lr_discriminator == 0) return std::nullopt;
+  if (config.model.name != "dcgan")
+    return Fault{"train.lr_discriminator",
+                 fmt::format("train.lr_discriminator is for model dcgan, found \"{}\"; leave it out",
+                             config.model.name)};
+  if (!has_servers(config.parallel)) return std::nullopt;
+  return Fault{"train.lr_discriminator",
+               "parameter servers have one learning rate for all that is pushed; leave "
+               "train.lr_discriminator out, or set parallel.sync = \"allreduce\""};
+}
+
 MaybeFault stopping_needs_validation(const Config& config) {
   const TrainConfig& train = config.train;
   const bool stops = train.early_stop_patience > 0 || train.target_accuracy > 0;
@@ -273,6 +285,7 @@ std::vector<Fault> impossible_mixes(const Config& config) {
                     nesterov_needs_momentum,
                     smoothing_needs_cross_entropy,
                     min_lr_below_lr,
+                    a_discriminator_to_have_a_rate,
                     stopping_needs_validation,
                     a_cut_network_has_one_thread,
                     a_cut_network_does_not_scale_itself,

@@ -6,10 +6,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
@@ -131,13 +132,13 @@ int resume_launched(const LaunchFlags& flags, const Invocation& invocation) {
   const fs::path path = fs::path(all.run_dir) / kLaunchFile;
   std::string directory;
   try {
-    std::ifstream file(path);
-    const nlohmann::json before = nlohmann::json::parse(file);
+    const nlohmann::json before = read_json(path);
     all.program = before.at("program").get<std::vector<std::string>>();
     all.sets = before.at("set").get<std::vector<std::string>>();
     if (flags.workers == 0) all.workers = before.at("workers");
     directory = before.at("directory");
-  } catch (const nlohmann::json::exception& error) {
+    if (all.program.empty()) throw std::invalid_argument("it names no program");
+  } catch (const std::exception& error) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is damaged: {}; start the program again with another --run-dir",
                             path.string(), error.what()));

@@ -38,11 +38,10 @@ std::optional<toml::table> as_toml(const std::string& text) {
 
 std::vector<std::string> list_items(const std::string& text) {
   std::vector<std::string> items;
-  std::string rest = text.substr(1, text.size() - 2) + ",";
-  for (auto comma = rest.find(','); comma != std::string::npos; comma = rest.find(',')) {
-    items.push_back(trimmed(rest.substr(0, comma)));
-    rest.erase(0, comma + 1);
-  }
+  const std::string list = text.substr(1, text.size() - 2) + ",";
+  std::size_t begin = 0;
+  for (std::size_t comma; (comma = list.find(',', begin)) != std::string::npos; begin = comma + 1)
+    items.push_back(trimmed(list.substr(begin, comma - begin)));
   return items;
 }
 
@@ -51,8 +50,13 @@ toml::table value_of(const std::string& text) {
   if (!is_bracketed(text)) return toml::table{{"value", text}};
   toml::array list;
   for (const std::string& item : list_items(text)) {
-    const toml::table element = value_of(item);
-    element.get("value")->visit([&](const auto& node) { list.push_back(node); });
+    const std::optional<toml::table> element = as_toml(item);
+    if (element)
+      element->get("value")->visit([&](const auto& node) { list.push_back(node); });
+    else if (is_bracketed(item))
+      list.push_back(toml::array{});  // no key takes lists in lists: what is in this one does not matter
+    else
+      list.push_back(item);
   }
   return toml::table{{"value", std::move(list)}};
 }

@@ -11,13 +11,13 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hex.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
@@ -113,8 +113,7 @@ Config measured_job(const Config& config, int workers) {
 
 train::PlanMeasurement read_measurement(const std::filesystem::path& path, int code) {
   if (code == 2) throw Error(ErrorCode::kBadInput, "the workers refused the job; see above");
-  std::ifstream file(path);
-  const Json found = Json::parse(file, nullptr, false);
+  const Json found = read_json(path);
   if (code != 0 || found.is_discarded())
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("the workers that measure ended with code {}; see above", code));

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "distbelief/model/device.h"
+#include "distbelief/train/ctc_path.h"
 #include "distbelief/train/evaluation.h"
 #include "distbelief/train/generated.h"
 #include "distbelief/train/task.h"
@@ -58,6 +60,8 @@ class Answerer {
         add_pixels(answer, name, output[i]);
       else if (reconstructs)
         add_code(answer, name, output[i], images.defined() ? images.narrow(0, i, 1) : images);
+      else if (task_ == "ctc")
+        answer["labels"] = labels_in_order(output[i]);
       else if (classifies)
         answer["classes"] = top_classes(output[i]);
       else
@@ -83,21 +87,28 @@ class Answerer {
     return found;
   }
 
-  Json values_of(const torch::Tensor& output) const {
-    const torch::Tensor values = output.flatten().to(torch::kFloat64).contiguous();
+  // `output` is [frames, classes]: what its likeliest path says.
+  Json labels_in_order(const torch::Tensor& output) const {
+    const model::HostValues<std::int64_t> path(output.argmax(1));
     Json found = Json::array();
-    for (std::int64_t i = 0; i < values.numel(); ++i)
-      found.push_back(reader_.value(values.data_ptr<double>()[i]));
+    for (const std::int64_t label : train::labels_of({path.data(), path.size()}))
+      found.push_back(named_class(label));
+    return found;
+  }
+
+  Json values_of(const torch::Tensor& output) const {
+    Json found = Json::array();
+    for (const double value : model::HostValues<double>(output.flatten().to(torch::kFloat64)))
+      found.push_back(reader_.value(value));
     return found;
   }
 
   // `output` is [classes, height, width].
   void add_pixels(Json& answer, const std::string& name, const torch::Tensor& output) const {
-    const torch::Tensor classes = output.argmax(0).contiguous();
-    const report::ClassImage image{
-        .height = int(classes.size(0)),
-        .width = int(classes.size(1)),
-        .classes = {classes.data_ptr<std::int64_t>(), std::size_t(classes.numel())}};
+    const torch::Tensor classes = model::on_host(output.argmax(0));
+    const report::ClassImage image{.height = int(classes.size(0)),
+                                   .width = int(classes.size(1)),
+                                   .classes = model::host_elements<std::int64_t>(classes)};
     answer["picture"] = options_.pictures.add(name, report::picture_of(image)).string();
     const torch::Tensor counts = torch::bincount(classes.flatten(), {}, output.size(0));
     answer["classes"] = Json::array();
@@ -145,8 +156,9 @@ Json predict_answers(const train::PreparedJob& job, const GivenSamples& samples,
   job.network->eval();
   for (std::uint64_t first = 0; first < samples.size(); first += train::kEvaluationChunk) {
     maker.eval_batch({first, std::min(samples.size(), first + train::kEvaluationChunk)}, batch);
-    torch::Tensor input = train::as_tensors(batch).input;
-    if (task) input = train::prepared_for_test(*task, train::as_tensors(batch)).input;
+    const torch::Device& device = job.network->device();
+    const torch::Tensor input = task ? train::prepared_for_test(*task, train::as_tensors(batch), device).input
+                                     : model::on_device(train::as_tensors(batch).input, device);
     answerer.add(tokens ? token_answers(job, samples, first, input) : job.network->forward(input), samples,
                  first, all);
   }

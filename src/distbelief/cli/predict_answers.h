@@ -15,8 +15,8 @@ struct AnswerOptions {
   report::PictureFolder& pictures;
   train::RowSource* rows = nullptr;  // of the model's tables, if it has any
 };
-// An object for each sample (docs/using_models.md): `classes`, or `values`; of a segmentation a `picture` and
-// its `classes`; of an autoencoder the `code`, and of images a `picture`.
+// An object for each sample (docs/using_models.md): `classes`, or `values`; of ctc `labels` in order; of a
+// segmentation a `picture` and its `classes`; of an autoencoder the `code`, and of images a `picture`.
 nlohmann::json predict_answers(const train::PreparedJob& job, const GivenSamples& samples,
                                const InputReader& reader, const AnswerOptions& options);
 

@@ -40,6 +40,9 @@ void show_answer(const Json& answer, bool tokens) {
   if (answer.contains("code")) fmt::print(" code");
   for (const Json& value : answer.value("code", Json::array())) fmt::print(" {:.6g}", value.get<double>());
   for (const Json& value : answer.value("values", Json::array())) fmt::print(" {:.6g}", value.get<double>());
+  for (const Json& label : answer.value("labels", Json::array()))
+    fmt::print(" {}", shown_class(label, tokens));
+  if (answer.contains("labels") && answer["labels"].empty()) fmt::print(" nothing");
   const char* comma = "";
   for (const Json& found : answer.value("classes", Json::array())) {
     const double share = found.value("probability", found.value("share", 0.0));

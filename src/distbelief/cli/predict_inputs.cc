@@ -77,21 +77,6 @@ void add_row(const data::CsvReader& row, const std::string& name, const std::vec
   if (spec.input_type == ElementType::kFloat32) add_values<float>(name, values, samples);
 }
 
-// Rows of the numbers that the network takes, for what was not trained on a table.
-void add_numbers(const std::string& input, GivenSamples& samples) {
-  data::CsvReader row(input, data::guess_delimiter(input));
-  std::vector<double> values;
-  for (bool first = true; row.next(); first = false) {
-    values.resize(row.size());
-    std::size_t bad = 0;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      bad += data::parse_number(data::trimmed(row[i]), values[i]) ? 0 : 1;
-    if (bad > 0 && first) continue;  // names of columns
-    if (bad > 0) throw row.fault(fmt::format("{} fields are no numbers", bad));
-    add_row(row, fmt::format("{}:{}", input, row.line()), values, samples);
-  }
-}
-
 void add_test_samples(const std::string& input, const data::Source& test, GivenSamples& samples) {
   const std::string range = input.substr(kTest.size());
   std::uint64_t first = 0, last = 0;
@@ -134,6 +119,20 @@ void GivenSamples::add(std::string name, const void* input, std::optional<TokenP
 void GivenSamples::read(std::uint64_t index, void* input, void* target) const {
   std::memcpy(input, inputs_.data() + index * bytes_, bytes_);
   std::memset(target, 0, element_size(spec_.target_type) * std::size_t(element_count(spec_.target_shape)));
+}
+
+void add_numbers(const std::string& input, GivenSamples& samples) {
+  data::CsvReader row(input, data::guess_delimiter(input));
+  std::vector<double> values;
+  for (bool first = true; row.next(); first = false) {
+    values.resize(row.size());
+    std::size_t bad = 0;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      bad += data::parse_number(data::trimmed(row[i]), values[i]) ? 0 : 1;
+    if (bad > 0 && first) continue;  // names of columns
+    if (bad > 0) throw row.fault(fmt::format("{} fields are no numbers", bad));
+    add_row(row, fmt::format("{}:{}", input, row.line()), values, samples);
+  }
 }
 
 InputReader::InputReader(const DataConfig& config, const data::Source& test, TokenQuestion question)

@@ -38,6 +38,10 @@ class GivenSamples final : public data::Source {
   std::vector<std::byte> inputs_;
 };
 
+// Rows of the numbers that the network takes, for what was not trained on a table; a first row of other words
+// names the columns. Throws Error(kBadInput) with file and line.
+void add_numbers(const std::string& input, GivenSamples& samples);
+
 // What a model of tokens is asked: what comes next, or what is hidden behind the word [MASK].
 enum class TokenQuestion { kNext, kHidden };
 

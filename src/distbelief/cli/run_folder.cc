@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cluster/run_place.h"
@@ -25,10 +26,7 @@ fs::path default_run_dir(const std::string& name) {
   return fs::path("runs") / fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
 }
 
-nlohmann::json read_summary(const fs::path& run_dir) {
-  std::ifstream file(run_dir / "summary.json");
-  return nlohmann::json::parse(file, nullptr, false);
-}
+nlohmann::json read_summary(const fs::path& run_dir) { return read_json(run_dir / "summary.json"); }
 
 }  // namespace
 
@@ -115,7 +113,7 @@ bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t tot
   const std::string reason = train::stop_reason(config.train, progress);
   if (reason.empty() && progress.step < total_steps) return false;
   const nlohmann::json summary = read_summary(run_dir);
-  if (summary.is_discarded() || summary.value("steps", std::int64_t{-1}) != progress.step)
+  if (!summary.is_object() || summary.value("steps", std::int64_t{-1}) != progress.step)
     return false;  // its end was not recorded
   fmt::print("{} is finished: {} of {} steps{}; to train on: distbelief resume {} --set {}=N\n",
              run_dir.string(), progress.step, total_steps, reason.empty() ? "" : ", " + reason,
@@ -144,7 +142,7 @@ std::optional<nlohmann::json> summary_of_finished(const fs::path& run_dir) {
 
 void show_end(const fs::path& run_dir) {
   const nlohmann::json summary = read_summary(run_dir);
-  if (summary.is_discarded()) return;
+  if (!summary.is_object()) return;
   const double seconds = summary.value("wall_seconds", 0.0);
   const double speed = summary.value("samples_per_second", 0.0);
   const auto samples = summary.value("samples", std::int64_t{0});

@@ -127,6 +127,8 @@ std::vector<Key> train_keys() {
           "targets are classes and `regression` where they are values"),
       key("train.labelled", at<&TrainConfig::labelled>(), kFactor,
           "`few_labels`: share of the training samples whose label counts"),
+      key("train.unlabelled", at<&TrainConfig::unlabelled>(),
+          "`few_labels`: learn from the other samples too; false: from those with a label alone, to compare"),
       key("train.loss", at<&TrainConfig::loss>(), Choices{"cross_entropy", "nll", "mse"},
           "what is minimised: cross entropy of the softmax of the outputs, the negative log-likelihood of "
           "outputs that are log-probabilities, or the mean square distance to the one-hot class"),
@@ -145,6 +147,8 @@ std::vector<Key> train_keys() {
       key("train.verify_every", at<&TrainConfig::verify_every>(), kNotNegative,
           "steps between comparisons of the replicas: the parameters of every host and the buffers of every "
           "worker must have the same bits; 0: off"),
+      key("train.device", at<&TrainConfig::device>(), Choices{"cpu"},
+          "where networks compute; this version computes on the CPU"),
   };
 }
 
@@ -155,6 +159,8 @@ std::vector<Key> optimizer_keys() {
           "how weights follow gradients; `lbfgs` minimises the loss of all training samples together, "
           "`batch_size` at a time ([sandblaster.md](sandblaster.md))"),
       key("train.lr", at<&OptimizerConfig::lr>(), kPositive, "learning rate, after the warm-up"),
+      key("train.lr_discriminator", at<&TrainConfig::lr_discriminator>(), kNotNegative,
+          "`gan`: learning rate of the discriminator in place of `lr`, on the same schedule; 0: `lr`"),
       key("train.momentum", at<&OptimizerConfig::momentum>(), kBelowOne,
           "`sgd`, `lars`: share of the last update's direction that the next one keeps"),
       key("train.nesterov", at<&OptimizerConfig::nesterov>(), "`sgd`: Nesterov's momentum; needs `momentum`"),
@@ -258,7 +264,9 @@ std::vector<Key> parallel_keys() {
       key("parallel.window", at<&ParallelConfig::window>(), kCount,
           "`decomposed`: outputs of a sub-network that servers keep for the next one at a time"),
       key("parallel.algorithm", at<&ParallelConfig::algorithm>(),
-          Choices{"auto", "direct", "ring", "central"}, "how gradients are summed between hosts"),
+          Choices{"auto", "two_level", "direct", "ring", "central"},
+          "how gradients are summed between hosts, after shared memory has summed them inside each; "
+          "`two_level` names that with `direct` between hosts, which `auto` takes"),
       key("parallel.overlap", at<&ParallelConfig::overlap>(), Choices{"auto", "update", "reduce", "off"},
           "what runs while the backward pass still does: the exchange and the weights' `update`, the "
           "`reduce` alone, or nothing; `auto`: as much as the job allows"),

@@ -146,7 +146,15 @@ int serve(const ServerFlags& flags) {
                              settled.state = "settled";
                              settled.step = epoch;
                              if (comm::ControlClient* const client = tie) client->report(settled);
-                           }});
+                           },
+                           .on_apart =
+                               [&tie, report](int other, std::int64_t epoch) {
+                                 comm::WorkerReport apart = report;
+                                 apart.state = "apart";
+                                 apart.step = epoch;
+                                 apart.message = std::to_string(other);
+                                 if (comm::ControlClient* const client = tie) client->report(apart);
+                               }});
   Ends exchange(flags, identity, service);
   std::mutex mutex;
   std::condition_variable changed;

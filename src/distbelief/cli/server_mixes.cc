@@ -11,6 +11,11 @@
 namespace distbelief::cli {
 namespace {
 
+std::optional<Fault> only_for(const char* key, const std::string& wanted, const std::string& found) {
+  if (key == nullptr) return std::nullopt;
+  return Fault{key, fmt::format("{} is for {}, found \"{}\"; set that, or leave it out", key, wanted, found)};
+}
+
 std::optional<Fault> only_with_servers(const ParallelConfig& parallel) {
   const ParallelConfig plain;
   const char* const key = parallel.servers != plain.servers                 ? "parallel.servers"
@@ -25,10 +30,7 @@ std::optional<Fault> only_with_servers(const ParallelConfig& parallel) {
                           : parallel.sub_networks != plain.sub_networks     ? "parallel.sub_networks"
                           : parallel.window != plain.window                 ? "parallel.window"
                                                                             : nullptr;
-  if (key == nullptr) return std::nullopt;
-  return Fault{key, fmt::format("{} is for parallel.sync = \"parameter_server\", found \"{}\"; set that, or "
-                                "leave it out",
-                                key, parallel.sync)};
+  return only_for(key, "parallel.sync = \"parameter_server\"", parallel.sync);
 }
 
 // Whose rows lie on servers (model/tables.h).
@@ -56,6 +58,31 @@ std::optional<Fault> with_tables(const Config& config) {
   return std::nullopt;
 }
 
+// The key of one that is set; null: none is.
+const char* stopping_rule(const TrainConfig& train) {
+  if (train.early_stop_patience > 0) return "train.early_stop_patience";
+  return train.target_accuracy > 0 ? "train.target_accuracy" : nullptr;
+}
+
+// A replica that comes too late passes over steps.
+std::optional<Fault> with_spares(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.spare_replicas == 0) return std::nullopt;
+  if (parallel.spare_replicas >= parallel.workers)
+    return Fault{"parallel.spare_replicas", fmt::format("{} spare replicas of {}: nobody would be waited for",
+                                                        parallel.spare_replicas, parallel.workers)};
+  if (config.data.order == "streams")
+    return Fault{"data.order",
+                 "replicas that are not waited for pass over steps and do not read on where they were; use "
+                 "data.order = \"shuffled\", or parallel.spare_replicas = 0"};
+  if (const char* const rule = stopping_rule(config.train))
+    return Fault{
+        rule,
+        "replicas that are not waited for validate at other steps than the others and would stop at others; "
+        "stopping rules want parallel.spare_replicas = 0"};
+  return std::nullopt;
+}
+
 std::optional<Fault> in_every_step(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t lanes = parallel.lanes > 0 ? parallel.lanes * config.train.accumulate
@@ -74,9 +101,7 @@ std::optional<Fault> in_every_step(const Config& config) {
     return Fault{"train.clip_norm",
                  "no server has the norm of the whole gradient: train.clip_norm does not go with mode "
                  "\"sync\"; set it to 0, or use mode \"async\", where each replica clips its own"};
-  if (parallel.spare_replicas >= parallel.workers)
-    return Fault{"parallel.spare_replicas", fmt::format("{} spare replicas of {}: nobody would be waited for",
-                                                        parallel.spare_replicas, parallel.workers)};
+  if (const std::optional<Fault> fault = with_spares(config)) return fault;
   if (parallel.warm_start > 0)
     return Fault{
         "parallel.warm_start",
@@ -96,9 +121,9 @@ std::optional<Fault> at_own_pace(const Config& config) {
     return Fault{"data.order",
                  "replicas that take steps of their own do not read on where they were; use data.order = "
                  "\"shuffled\", or parallel.mode = \"sync\""};
-  if (config.train.early_stop_patience > 0 || config.train.target_accuracy > 0)
+  if (const char* const rule = stopping_rule(config.train))
     return Fault{
-        config.train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target_accuracy",
+        rule,
         "all work is dealt out in advance when replicas take steps of their own; stopping rules want "
         "parallel.mode = \"sync\""};
   return std::nullopt;
@@ -109,10 +134,7 @@ std::optional<Fault> only_decomposed(const ParallelConfig& parallel) {
   const char* const key = parallel.sub_networks != plain.sub_networks ? "parallel.sub_networks"
                           : parallel.window != plain.window           ? "parallel.window"
                                                                       : nullptr;
-  if (key == nullptr) return std::nullopt;
-  return Fault{key, fmt::format("{} is for parallel.mode = \"decomposed\", found \"{}\"; set that, or leave "
-                                "it out",
-                                key, parallel.mode)};
+  return only_for(key, "parallel.mode = \"decomposed\"", parallel.mode);
 }
 
 // Each step of a sub-network is one push, one input and one output.

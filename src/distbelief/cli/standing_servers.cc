@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/run_folder.h"
@@ -116,7 +117,7 @@ std::vector<std::string> targets_of_standing(const std::string& place) {
       comm::call_supervisor({.target = "unix:" + cluster::place_of(place).socket.string()},
                             {.name = "status", .value = 0, .text = {}}, kStandingAnswer);
   std::vector<std::string> targets;
-  const nlohmann::json status = nlohmann::json::parse(reply.text);
+  const nlohmann::json status = parse_json(reply.text, "the answer of " + place);
   for (const nlohmann::json& server : status.at("servers"))
     if (server.at("state") == "serving") targets.push_back(server.at("target"));
   if (targets.empty())

@@ -1,9 +1,12 @@
 #include "distbelief/cli/supervised_run.h"
 
 #include <fmt/format.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
 #include <optional>
 
@@ -14,6 +17,7 @@
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/run_folder.h"
+#include "distbelief/cli/start_check.h"
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/report/page_writer.h"
@@ -184,6 +188,25 @@ void leave_servers(const Config& config, const WorkerCommand& command) {
   }
 }
 
+void begin_run_dir(const fs::path& run_dir, Config& config) {
+  make_run_dir(run_dir.string(), run_name(config));
+  keep_network_file(run_dir, config);
+  write_job(run_dir, config);
+}
+
+void show_interrupted(const fs::path& run_dir) {
+  fmt::print(stderr, "interrupted; what was measured is in {}; {}\n", run_dir.string(),
+             advice_after_interrupt(run_dir));
+}
+
+// A launcher that was interrupted answers nobody any more: MPI_Finalize would wait for it until it kills us.
+// The first process that ends makes it kill the others, so nobody goes before all are done.
+[[noreturn]] void leave_interrupted(World& world) {
+  world.communicator().barrier();
+  std::fflush(nullptr);
+  std::_Exit(130);
+}
+
 report::PageWriter::Options page_options(const Config& config, const fs::path& run_dir) {
   return {.run_dir = run_dir,
           .every_seconds = config.report.page_seconds,
@@ -224,8 +247,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
     keep_found(command.run_dir, config);
   }
   if (code == 130)
-    fmt::print(stderr, "interrupted; what was measured is in {}; {}\n", run_dir,
-               advice_after_interrupt(command.run_dir));
+    show_interrupted(command.run_dir);
   else if (code != 0)
     fmt::print(stderr, "distbelief: the run failed; logs of the workers: {}/logs\n", run_dir);
   return code == 0 || code == 2 || code == 130 ? code : 1;
@@ -234,22 +256,29 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
 int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const Invocation& invocation) {
   const bool resume = beginning == Beginning::kResumed;
   pin_or_restart(invocation);
-  const cluster::LauncherPlace place = cluster::launcher_place();
-  train::resolve_for_workers(job.config, place.size);
+  const int workers = cluster::launcher_place().size;
+  train::resolve_for_workers(job.config, workers);
   if (!resume) {
     check_named(job);
-    train::require_mesh(job.config, place.size);
-    if (place.rank == 0) {
-      make_run_dir(run_dir.string(), run_name(job.config));
-      keep_network_file(run_dir, job.config);
-      write_job(run_dir, job.config);
-    }
+    train::require_mesh(job.config, workers);
   }
-  std::optional<report::PageWriter> page;
-  if (place.rank == 0) page.emplace(page_options(job.config, run_dir));
-  const int code = train::run_worker(launched_options(job.config, run_dir, resume, invocation));
-  if (page) page->finish();
-  if (code == 0 && place.rank == 0) {
+  std::optional<report::PageWriter> page;                       // of the first worker
+  spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs
+  const int code = train::run_in_world(train::world_options(job.config), [&](World& world) {
+    if (const int refused = act_together(world, [&] { check_launched(job, world); }); refused != 0)
+      return refused;
+    const auto begin = [&] {
+      if (!resume && world.rank() == 0) begin_run_dir(run_dir, job.config);
+    };
+    if (const int refused = act_together(world, begin); refused != 0) return refused;
+    if (world.rank() == 0) page.emplace(page_options(job.config, run_dir));
+    const int ended = train::run_worker(world, launched_options(job.config, run_dir, resume, invocation));
+    if (page) page->finish();
+    if (page && ended == 130) show_interrupted(run_dir);
+    if (ended == 130) leave_interrupted(world);
+    return ended;
+  });
+  if (code == 0 && page) {
     show_end(run_dir);
     keep_found(run_dir, job.config);
   }

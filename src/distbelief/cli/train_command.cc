@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -19,14 +18,11 @@
 #include "distbelief/cli/plan_command.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
+#include "distbelief/cli/start_check.h"
 #include "distbelief/cli/supervised_run.h"
 #include "distbelief/cluster/host_watch.h"
 #include "distbelief/cluster/launch.h"
-#include "distbelief/cluster/run_place.h"
-#include "distbelief/comm/host/communicator.h"
 #include "distbelief/train/block_costs.h"
-#include "distbelief/train/initial_weights.h"
-#include "distbelief/train/memory_need.h"
 
 namespace distbelief::cli {
 namespace {
@@ -47,41 +43,6 @@ struct TrainFlags {
   std::vector<std::string> inject;
   std::string servers_at;
 };
-
-std::size_t most_replicas_of_a_host(const ParallelConfig& parallel,
-                                    const std::vector<cluster::HostSlots>& hosts) {
-  if (hosts.empty()) return std::size_t(parallel.workers);
-  std::map<std::string, std::size_t> replicas;
-  std::size_t most = 1;
-  for (const cluster::ReplicaPlace& place :
-       cluster::place_replicas(hosts, int(workers_per_replica(parallel)), replica_rule(parallel)))
-    most = std::max(most, ++replicas[place.host]);
-  return most;
-}
-
-// Everything that can be known to fail is found before a process starts. Gives the job's steps.
-std::int64_t check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts) {
-  // With parameter servers each replica is a world of its own.
-  const bool are_apart = has_servers(job.config.parallel);
-  const int workers = int(job.config.parallel.workers);
-  const std::vector<int> workers_per_host =
-      are_apart ? std::vector<int>{int(workers_per_replica(job.config.parallel))}
-                : cluster::workers_per_host(hosts, workers);
-  const std::size_t worlds = are_apart ? most_replicas_of_a_host(job.config.parallel, hosts) : 1;
-  check_named(job);
-  cluster::require_short_place();
-  const train::PreparedJob prepared = prepare_placed(job);
-  // This machine stands for all; each looks again when it starts.
-  comm::require_shared_memory(
-      worlds * train::shared_memory_needed(prepared, workers_per_host),
-      fmt::format("{} with {} workers", job.config.model.name, are_apart ? workers : workers_per_host[0]));
-  train::require_state_room(prepared);
-  if (!job.config.train.init.empty()) {
-    fmt::print("{}\n", train::describe_init(prepared.blueprint, job.config.train));
-    std::fflush(stdout);  // before what the workers print
-  }
-  return prepared.total_steps();
-}
 
 // The hosts that are there now, waiting for the first.
 std::vector<cluster::HostSlots> found_hosts(const Config& config, const std::atomic<bool>& interrupted) {

@@ -1,6 +1,7 @@
 #include "distbelief/cluster/cohort.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -64,6 +65,18 @@ bool Cohort::is_ready() const {
   return int(reports_.size()) == placement_.workers &&
          std::all_of(reports_.begin(), reports_.end(),
                      [](const auto& one) { return one.second.state == "ready"; });
+}
+
+std::string Cohort::late() const {
+  std::vector<std::string> late;
+  for (int rank = 0; rank < placement_.workers; ++rank) {
+    const auto report = reports_.find(rank);
+    const std::string state = report == reports_.end() ? "not heard of" : report->second.state;
+    const std::string& host = placement_.host_of(rank);
+    if (state != "ready")
+      late.push_back(fmt::format("worker {}{} ({})", rank, host.empty() ? "" : " on " + host, state));
+  }
+  return fmt::format("{}", fmt::join(late, ", "));
 }
 
 bool Cohort::has_handed_over() const {

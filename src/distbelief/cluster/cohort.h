@@ -38,6 +38,7 @@ class Cohort {
   void give_up(int rank, const std::string& why, Clock::time_point now);  // a worker that hangs
 
   bool is_ready() const;         // all workers have built everything and wait
+  std::string late() const;      // who is not ready: "worker 0 (starting), worker 2 on b (not heard of)"
   bool has_handed_over() const;  // the first worker said so
   bool has_ended_well() const;   // it said how training ended: what it did is on the disk
   bool is_broken() const { return lost_at_.has_value(); }

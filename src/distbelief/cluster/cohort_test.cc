@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <utility>
+
 namespace distbelief::cluster {
 namespace {
 
@@ -27,6 +29,16 @@ TEST(Child, KnowsWhetherSomebodyElseEndedIt) {
   ended.signal_one(SIGKILL);
   EXPECT_TRUE(ended.wait_ended(seconds(10)));
   EXPECT_EQ(ended.foreign_signal(), 0) << "we did";
+}
+
+TEST(Cohort, NamesTheWorkersThatAreNotReady) {
+  Cohort cohort(1, {{{"a", 2}, {"b", 2}}, 4}, 1,
+                std::make_unique<Child>(Child::Options{.command = {"true"}}));
+  for (const auto& [rank, state] : {std::pair{0, "ready"}, std::pair{1, "starting"}, std::pair{2, "ready"}})
+    cohort.hear({.rank = rank, .state = state}, Cohort::Clock::now());
+  EXPECT_FALSE(cohort.is_ready());
+  EXPECT_EQ(cohort.late(), "worker 1 on a (starting), worker 3 on b (not heard of)");
+  await_end(cohort);
 }
 
 TEST(CohortLoss, NamesTheLauncherThatWasKilled) {

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kServerFarewell{2};
 constexpr milliseconds kLauncherPatience{200};
-constexpr int kMostServers = 1024;
+constexpr int kMostServers = server::kParts;  // each has a part
 
 }  // namespace
 
@@ -64,7 +64,19 @@ void ServerSet::hear(const comm::WorkerReport& report) {
       server.place.id = server.launch;
     }
     if (report.state == "settled") server.settled = std::max(server.settled, report.step);
+    if (report.state == "apart") take_apart(server, report);
   }
+}
+
+// A server says that a backup does not take what it is sent. Whoever says it first is believed: the other may
+// say the same of it. By an older map it may be about a part that has moved since.
+void ServerSet::take_apart(const Server& speaker, const comm::WorkerReport& report) {
+  if (speaker.is_lost || report.step != map_.epoch) return;
+  for (Server& other : servers_)
+    if (std::to_string(other.launch) == report.message && other.is_mapped && !other.is_lost) {
+      dispatch_.event("server apart", {{"server", other.launch}, {"said_by", speaker.launch}});
+      other.is_lost = true;
+    }
 }
 
 void ServerSet::lost(int launch) {

@@ -58,6 +58,7 @@ class ServerSet {
     std::int64_t settled = 0;  // epoch of the map that it has done everything for
   };
   void start_one();
+  void take_apart(const Server& speaker, const comm::WorkerReport& report);
   void keep_count();
   bool has_left(const Server& server) const { return server.is_leaving && !server.is_mapped; }
   std::optional<server::ServerMap> next_map(std::string& why) const;

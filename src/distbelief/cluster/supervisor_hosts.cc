@@ -150,8 +150,8 @@ void Supervisor::look_for_hang() {
   const auto start = std::max<Clock::duration>(options_.deadline, kShortestStart);
   if (next_ && !next_->is_ready() && !next_->is_broken() && now - next_->since() > start)
     next_->give_up(-1,
-                   fmt::format("the workers were not ready after {:.0f} s",
-                               std::chrono::duration<double>(start).count()),
+                   fmt::format("not ready after {:.0f} s: {}", std::chrono::duration<double>(start).count(),
+                               next_->late()),
                    now);
 }
 

@@ -24,7 +24,9 @@ class World {
   };
 
   // All processes of this MPI job, or this process alone where no launcher started it. Initialises MPI
-  // when nobody has, and then ends it in close(). comm/mpi/world.h makes one from an MPI_Comm of yours.
+  // when nobody has, and then ends it in close(). comm/mpi/world.h makes one from an MPI_Comm of yours. When
+  // not all of them have come within the deadline, a minute at least, it says so and ends the process: MPI's
+  // own start cannot be left.
   static World create(Options options);
   static World create() { return create(Options{}); }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 
 namespace distbelief::compute {
 namespace {
@@ -30,12 +31,11 @@ void BufferSet::read(std::span<float> out) const {
   for (const torch::Tensor& buffer : buffers_) {
     const auto count = std::size_t(buffer.numel());
     if (buffer.scalar_type() == torch::kFloat32) {
-      std::memcpy(place, buffer.data_ptr<float>(), count * sizeof(float));
+      std::memcpy(place, model::HostValues<float>(buffer).data(), count * sizeof(float));
       place += count;
       continue;
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t value = buffer.data_ptr<std::int64_t>()[i];
+    for (const std::int64_t value : model::HostValues<std::int64_t>(buffer)) {
       *place++ = float(value % kLow);
       *place++ = float(value / kLow);
     }
@@ -44,15 +44,17 @@ void BufferSet::read(std::span<float> out) const {
 
 void BufferSet::write(std::span<const float> in) {
   const float* place = in.data();
-  for (torch::Tensor& buffer : buffers_) {
+  for (const torch::Tensor& buffer : buffers_) {
     const auto count = std::size_t(buffer.numel());
     if (buffer.scalar_type() == torch::kFloat32) {
-      std::memcpy(buffer.data_ptr<float>(), place, count * sizeof(float));
+      model::write_from_host(buffer, std::as_bytes(std::span(place, count)));
       place += count;
       continue;
     }
+    counts_.resize(count);
     for (std::size_t i = 0; i < count; ++i, place += 2)
-      buffer.data_ptr<std::int64_t>()[i] = std::llround(place[0]) + std::llround(place[1]) * kLow;
+      counts_[i] = std::llround(place[0]) + std::llround(place[1]) * kLow;
+    model::write_from_host(buffer, std::as_bytes(std::span(counts_)));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,7 @@ class BufferSet {
 
  private:
   std::vector<torch::Tensor> buffers_;
+  std::vector<std::int64_t> counts_;  // of one buffer, on their way there
   std::size_t size_ = 0;
 };
 

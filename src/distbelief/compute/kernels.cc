@@ -49,6 +49,8 @@ DISTBELIEF_MULTIVERSION void sgd_nesterov(float* __restrict parameters, const fl
   }
 }
 
+// Rounded as torch's addcmul_ and addcdiv_ are, for a last bit does not stay one: where a gradient is all
+// rounding error, Adam moves the weight by the whole rate, one way or the other.
 DISTBELIEF_MULTIVERSION void adam(float* __restrict parameters, const float* __restrict gradients,
                                   float* __restrict mean, float* __restrict square, const AdamTerms& terms,
                                   std::size_t count) {
@@ -59,11 +61,11 @@ DISTBELIEF_MULTIVERSION void adam(float* __restrict parameters, const float* __r
     const float kept_mean = t.beta1 * mean[i];
     const float new_mean = std::fma(t.one_minus_beta1, gradient, kept_mean);
     const float kept_square = t.beta2 * square[i];
-    const float new_square = kept_square + t.one_minus_beta2 * gradient * gradient;
+    const float new_square = std::fma(t.one_minus_beta2 * gradient, gradient, kept_square);
     mean[i] = new_mean;
     square[i] = new_square;
     const float divisor = std::sqrt(new_square) / t.root_correction + t.eps;
-    parameters[i] = parameter - t.step_size * (new_mean / divisor);
+    parameters[i] = parameter - t.step_size * new_mean / divisor;
   }
 }
 

@@ -70,6 +70,8 @@ TEST_F(UnpackTar, RefusesOtherContentAndKeepsNothingOfIt) {
   EXPECT_NE(unpacked(tar_entry("one.bin", other) + end_).find("SHA-256"), std::string::npos);
   EXPECT_NE(unpacked(tar_entry("one.bin", "short") + end_).find("1000 bytes"), std::string::npos);
   EXPECT_NE(unpacked(tar_entry("two.bin", second_) + end_).find("1 of the 2"), std::string::npos);
+  const std::string twice = tar_entry("two.bin", second_) + tar_entry("x/two.bin", second_) + end_;
+  EXPECT_NE(unpacked(twice).find("1 of the 2"), std::string::npos);
   EXPECT_FALSE(fs::exists(to_ / "one.bin"));
 }
 

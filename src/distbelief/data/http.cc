@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <charconv>
@@ -40,16 +41,6 @@ struct Attempt {
   std::exception_ptr thrown;
 };
 
-// "bytes 100-199/1000"
-bool parse_range(std::string_view text, std::uint64_t& begin, std::uint64_t& all) {
-  const std::size_t space = text.find(' '), slash = text.find('/');
-  if (space == std::string_view::npos || slash == std::string_view::npos) return false;
-  const char* end = text.data() + text.size();
-  if (std::from_chars(text.data() + space + 1, end, begin).ec != std::errc{}) return false;
-  std::from_chars(text.data() + slash + 1, end, all);  // "*": not known
-  return true;
-}
-
 std::string header_value(CURL* handle, const char* name) {
   curl_header* header = nullptr;
   return curl_easy_header(handle, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK ? header->value : "";
@@ -66,10 +57,11 @@ bool begin_answer(Attempt& attempt) {
   attempt.begun = true;
   const long status = status_of(attempt.handle);
   if (status == kPart) {
-    std::uint64_t begin = 0;
-    if (parse_range(header_value(attempt.handle, "Content-Range"), begin, attempt.all) &&
-        begin == attempt.wanted.at)
+    const auto range = parse_content_range(header_value(attempt.handle, "Content-Range"));
+    if (range && range->begin == attempt.wanted.at) {
+      attempt.all = range->all;
       return true;
+    }
     attempt.refused = "it answered with another range than the one asked for";
     return false;
   }
@@ -169,6 +161,26 @@ bool attempt_once(CURL* handle, Wanted& wanted, std::string& reason) {
 }
 
 }  // namespace
+
+std::optional<ContentRange> parse_content_range(std::string_view text) {
+  constexpr std::string_view kUnit = "bytes ";
+  if (strncasecmp(std::string(text).c_str(), kUnit.data(), kUnit.size()) != 0) return std::nullopt;
+  const char* at = text.data() + kUnit.size();
+  const char* const end = text.data() + text.size();
+  const auto number = [&](std::uint64_t& value) {
+    const auto [after, fault] = std::from_chars(at, end, value);
+    at = after;
+    return fault == std::errc{};
+  };
+  const auto sign = [&](char wanted) { return at != end && *at++ == wanted; };
+  ContentRange range;
+  std::uint64_t last = 0;
+  if (!number(range.begin) || !sign('-') || !number(last) || !sign('/')) return std::nullopt;
+  if (!number(range.all) && !sign('*')) return std::nullopt;
+  range.end = last + 1;
+  // One that ends behind all there is shows that this is too short: for the caller to say.
+  return at == end && range.end > range.begin ? std::optional(range) : std::nullopt;
+}
 
 class HttpClient::Pool {
  public:

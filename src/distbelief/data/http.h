@@ -4,10 +4,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace distbelief::data {
+
+// What an answer's Content-Range says: "bytes 100-199/1000". Nothing when that cannot be.
+struct ContentRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;  // behind its last byte
+  std::uint64_t all = 0;  // length of what lies there; 0: the server does not say ("*")
+};
+std::optional<ContentRange> parse_content_range(std::string_view text);
 
 // GET requests over HTTP(S) with libcurl: connections are kept and used again, one per thread that asks at
 // the same time. A request that fails for a reason that may pass (no connection, cut off, a status of 5xx,

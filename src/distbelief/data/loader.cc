@@ -76,6 +76,7 @@ class Loader::Ring {
   ~Ring();
   const Batch& next();
   void announce(std::uint64_t step);
+  void skip(std::uint64_t steps);
 
  private:
   struct Slot {
@@ -255,6 +256,11 @@ void Loader::Ring::announce(std::uint64_t step) {
   room_.notify_all();
 }
 
+// They are filled all the same: threads are ahead by the time that it is known that nobody wants them.
+void Loader::Ring::skip(std::uint64_t steps) {
+  for (std::uint64_t i = 0; i < steps * lanes(); ++i) next();
+}
+
 // Counted over all epochs.
 std::uint64_t Loader::Ring::step_of(std::uint64_t number) {
   const std::uint64_t index = number / lanes();
@@ -285,6 +291,8 @@ Loader::Loader(const BatchMaker& maker, Options options) : ring_(std::make_uniqu
 Loader::~Loader() = default;
 
 const Batch& Loader::next() { return ring_->next(); }
+
+void Loader::skip(std::uint64_t steps) { ring_->skip(steps); }
 
 void Loader::announce(std::uint64_t step) { ring_->announce(step); }
 

@@ -44,6 +44,8 @@ class Loader {
   // A step that will be wanted, counted from 0 over all epochs, after those announced before. Only when
   // is_told. Its lanes are delivered in their order.
   void announce(std::uint64_t step);
+  // Passes over the batches of so many steps.
+  void skip(std::uint64_t steps);
   // The next batch; valid until the call after it. When is_told, of a step that was announced.
   const Batch& next();
 

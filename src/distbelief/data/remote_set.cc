@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/base/options.h"
 #include "distbelief/data/fetch.h"
 
@@ -103,7 +104,7 @@ bool is_installed(const RemoteSet& set) {
 }
 
 RemoteSet parse_remote_set(std::string_view text, const std::string& file) try {
-  const auto json = nlohmann::json::parse(text);
+  const nlohmann::json json = parse_json(text, file);
   RemoteSet set;
   set.name = json.at("name").get<std::string>();
   set.homes = json.value("homes", std::vector<std::string>());

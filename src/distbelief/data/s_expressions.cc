@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <functional>
 #include <optional>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/text_lines.h"
 
 namespace distbelief::data {
 namespace {
 
-constexpr std::int64_t kMostNodes = 4096;
+constexpr std::int64_t kMostLabels = 4096;
+// A tree takes up to 20 times the memory of its text.
+constexpr TextLines::Limits kTreeLimits{.line_bytes = 1 << 20, .file_bytes = 64 << 20};
 
 struct LabelledTree {
   std::vector<TreeNode> tree;
@@ -30,15 +32,15 @@ struct TreeReading {
 // Every line that is not empty; what `take` throws gets file and line.
 void for_each_line(const std::string& file, const char* advice,
                    const std::function<void(std::string_view line, std::int64_t number)>& take) {
-  std::ifstream in(file);
-  if (!in) throw Error(ErrorCode::kUnavailable, fmt::format("{} cannot be read{}", file, advice));
-  std::string line;
-  for (std::int64_t number = 1; std::getline(in, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+  TextLines lines(file, kTreeLimits);
+  if (!lines.is_open())
+    throw Error(ErrorCode::kUnavailable, fmt::format("{} cannot be read{}", file, advice));
+  while (lines.next()) {
+    if (lines.line().find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      take(line, number);
+      take(lines.line(), lines.number());
     } catch (const Error& error) {
-      throw Error(ErrorCode::kBadInput, fmt::format("{}, line {}: {}", file, number, error.message()));
+      throw lines.fault(error.message());
     }
   }
 }
@@ -64,9 +66,9 @@ std::vector<LabelledTree> read_trees(const std::string& file) {
                 [&](std::string_view line, std::int64_t) {
                   const SplitLine parts = split_label(line);
                   if (!parts.label) throw Error(ErrorCode::kBadInput, "wants a label and an expression");
-                  if (*parts.label < 0 || *parts.label > kMostNodes)
+                  if (*parts.label < 0 || *parts.label > kMostLabels)
                     throw Error(ErrorCode::kBadInput,
-                                fmt::format("a label must be from 0 to {}", kMostNodes));
+                                fmt::format("a label must be from 0 to {}", kMostLabels));
                   trees.push_back({parse_s_expression(parts.rest), *parts.label});
                 });
   return trees;
@@ -110,9 +112,6 @@ DataSet open_s_expressions(const DataConfig& config, const OptionMap&) {
   std::vector<LabelledTree> train = read_trees(config.path + "/train.sexp");
   std::vector<LabelledTree> test = read_trees(config.path + "/test.sexp");
   const TreeReading reading = learn_reading(train);
-  if (reading.nodes > kMostNodes)
-    throw Error(ErrorCode::kBadInput, fmt::format("{}: a tree has {} nodes, at most {} can be", config.path,
-                                                  reading.nodes, kMostNodes));
   for (const LabelledTree& each : test)
     if (each.label >= reading.labels || std::int64_t(each.tree.size()) > reading.nodes)
       throw Error(

@@ -56,6 +56,7 @@ class TreeParser {
   }
 
   std::size_t add(std::string name) {
+    if (nodes_.size() == kMostTreeNodes) throw trouble(fmt::format("at most {} nodes", kMostTreeNodes));
     nodes_.push_back({std::move(name), -1});
     return nodes_.size() - 1;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,8 +18,10 @@ struct TreeNode {
   std::int64_t parent = -1;  // a later node
 };
 
+inline constexpr std::size_t kMostTreeNodes = 4096;
+
 // An s-expression, "(and true (not false))", as nodes, children first: the first atom of a list is its node's
-// name, the others are leaves. Throws Error(kBadInput) with the place in the text.
+// name, the others are leaves. Throws Error(kBadInput) with the place in the text, for a larger one too.
 std::vector<TreeNode> parse_s_expression(std::string_view text);
 
 using TreeTokens = std::map<std::string, std::int64_t>;  // names of nodes, numbered from 1 on

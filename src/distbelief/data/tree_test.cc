@@ -33,6 +33,11 @@ TEST(SExpression, ThatIsWrongIsRefusedWithItsPlace) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "(a ";
   EXPECT_THROW(parse_s_expression(deep), Error);
+  std::string wide = "(a";
+  for (std::size_t i = 1; i < kMostTreeNodes; ++i) wide += " b";
+  EXPECT_EQ(parse_s_expression(wide + ")").size(), kMostTreeNodes);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "at most 4096 nodes",
+                      refusal([&] { parse_s_expression(wide + " b)"); }));
   try {
     parse_s_expression("(a (b c)");
   } catch (const Error& error) {
@@ -84,6 +89,16 @@ TEST(SExpressions, AreReadFromFilesAndRefusedWithLine) {
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("test.sexp, line 1"), std::string::npos) << error.message();
   }
+}
+
+TEST(SExpressions, OfALineOrAFileThatNeverEndsAreRefused) {
+  const ScratchFolder folder;
+  const std::string file = (folder.path() / "asked.sexp").string();
+  std::ofstream(file) << "(a b)\n" << std::string(2 << 20, 'x');
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "asked.sexp, line 2", refusal([&] { read_asked_trees(file); }));
+  std::ofstream(file) << "";
+  std::filesystem::resize_file(file, std::uint64_t{1} << 32);  // takes no room on the disk
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "asked.sexp, line 1", refusal([&] { read_asked_trees(file); }));
 }
 
 TEST(SExpressions, AreAskedWithOrWithoutLabels) {

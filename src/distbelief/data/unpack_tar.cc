@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
@@ -94,7 +95,7 @@ void extract(InputFile& file, const TarEntry& entry, const RemoteFile& wanted,
 void unpack_tar(const std::filesystem::path& archive, const std::vector<RemoteFile>& wanted,
                 const std::filesystem::path& folder) {
   InputFile file(archive);
-  std::size_t found = 0;
+  std::set<std::string> found;
   while (const std::optional<TarEntry> entry = next_entry(file)) {
     const auto match = std::find_if(wanted.begin(), wanted.end(),
                                     [&](const RemoteFile& one) { return one.name == entry->name; });
@@ -103,11 +104,11 @@ void unpack_tar(const std::filesystem::path& archive, const std::vector<RemoteFi
       continue;
     }
     extract(file, *entry, *match, folder);
-    ++found;
+    found.insert(entry->name);
   }
-  if (found < wanted.size())
-    throw damaged_tar(
-        file, fmt::format("the archive has {} of the {} files that it should have", found, wanted.size()));
+  if (found.size() < wanted.size())
+    throw damaged_tar(file, fmt::format("the archive has {} of the {} files that it should have",
+                                        found.size(), wanted.size()));
 }
 
 }  // namespace distbelief::data

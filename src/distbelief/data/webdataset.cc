@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/data/held_out.h"
 #include "distbelief/data/image_folder.h"
 #include "distbelief/data/random_access_file.h"
@@ -36,7 +37,7 @@ MemberName split_name(std::string_view name) {
 }
 
 std::int64_t label_in_json(const std::string& text, const std::string& key) {
-  const auto object = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json object = json_or_discarded(text);
   if (!object.is_object()) return -1;
   const auto found = object.find(key);
   return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;

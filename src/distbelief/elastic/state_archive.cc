@@ -3,10 +3,11 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 #include <mutex>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 
 namespace distbelief::elastic {
 namespace {
@@ -110,9 +111,8 @@ Position read_archive(InputArchive& archive, World& world, torch::nn::Module& mo
   archive.read("optimizer", own);
   optimizer.load(own);
   set_random(read_tensor(archive, "random"), world.rank());
-  const torch::Tensor position = read_tensor(archive, "position");
-  const auto* values = position.data_ptr<std::int64_t>();
-  return {values[0], values[1], values[2]};
+  const model::HostValues<std::int64_t> position(read_tensor(archive, "position"));
+  return {position[0], position[1], position[2]};
 }
 
 }  // namespace
@@ -133,9 +133,9 @@ torch::Tensor gather_random(World& world) {
   // A sum in which each row has one worker's bytes and zeros of the others.
   const std::int64_t words = (own.numel() + 7) / 8;
   torch::Tensor all = torch::zeros({world.size(), words}, torch::kInt64);
-  std::memcpy(all[world.rank()].data_ptr<std::int64_t>(), own.data_ptr<std::uint8_t>(), own.nbytes());
-  world.communicator().allreduce(comm::view(all.data_ptr<std::int64_t>(), std::size_t(all.numel())),
-                                 comm::ReduceOp::kSum);
+  std::ranges::copy(model::host_bytes(own), model::host_bytes(all[world.rank()]).begin());
+  const std::span<std::int64_t> sums = model::host_elements<std::int64_t>(all);
+  world.communicator().allreduce(comm::view(sums.data(), sums.size()), comm::ReduceOp::kSum);
   return all.view(torch::kUInt8).slice(1, 0, own.numel()).contiguous();
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "distbelief/model/device.h"
 #include "distbelief/model/layers.h"
 #include "distbelief/model/random.h"
 #include "distbelief/model/requirements.h"
@@ -33,13 +34,13 @@ class CodeBlock final : public Block {
     const torch::Tensor mean = code.narrow(1, 0, options_.code);
     // Of the layer: a block is not part of the network that is told to evaluate.
     if (!code_->is_training()) return torch::cat({mean, code}, 1);
-    torch::Tensor noise = torch::empty_like(mean);
+    torch::Tensor noise = torch::empty_like(mean, torch::kCPU);
     if (auto generator = current_generator())
       noise.normal_(0, 1, *generator);
     else
       noise.normal_();
     const torch::Tensor deviation = (code.narrow(1, options_.code, options_.code) * 0.5).exp();
-    return torch::cat({mean + deviation * noise, code}, 1);
+    return torch::cat({mean + deviation * on_device(noise, mean.device()), code}, 1);
   }
 
  private:

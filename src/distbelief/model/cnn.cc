@@ -6,6 +6,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/layers.h"
+#include "distbelief/model/max_pool.h"
 #include "distbelief/model/requirements.h"
 
 namespace distbelief::model {
@@ -39,6 +40,9 @@ Blueprint cnn_blueprint(const OptionMap& options, const DataShape& shape) {
   const double dropout = dropout_option("cnn", options);
   require_size(shape, channels.size());
 
+  // The largest of what ReLU leaves is what it leaves of the largest: the same bits, of a quarter of the values.
+  // Others are not monotone, or round two values to one.
+  const bool pool_first = activation == Activation::kRelu;
   Blueprint blueprint;
   std::int64_t depth = shape.input[0];
   for (std::size_t i = 0; i < channels.size(); ++i) {
@@ -46,9 +50,13 @@ Blueprint cnn_blueprint(const OptionMap& options, const DataShape& shape) {
                            torch::nn::Sequential layers;
                            const auto convolution = torch::nn::Conv2dOptions(depth, next, 3).padding(1);
                            layers->push_back(fmt::format("conv{}", i + 1), torch::nn::Conv2d(convolution));
-                           layers->push_back(fmt::format("conv_act{}", i + 1),
-                                             std::make_shared<Activate>(activation));
-                           layers->push_back(fmt::format("pool{}", i + 1), torch::nn::MaxPool2d(2));
+                           const auto act = [&] {
+                             layers->push_back(fmt::format("conv_act{}", i + 1),
+                                               std::make_shared<Activate>(activation));
+                           };
+                           if (!pool_first) act();
+                           layers->push_back(fmt::format("pool{}", i + 1), std::make_shared<MaxPool2x2>());
+                           if (pool_first) act();
                            return std::make_shared<LayerBlock>(layers);
                          }});
     depth = channels[i];

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/layers.h"
 #include "distbelief/model/random.h"
 #include "distbelief/model/requirements.h"
@@ -54,7 +55,7 @@ class GeneratorBlock final : public Block {
   }
 
   torch::Tensor forward(torch::Tensor input) override {
-    const torch::Tensor noise = input.dim() == 2 ? input : draw(input.size(0));
+    const torch::Tensor noise = input.dim() == 2 ? input : on_device(draw(input.size(0)), input.device());
     const torch::Tensor x =
         fc_(noise).view({-1, 2 * options_.width, options_.image[1] / 4, options_.image[2] / 4});
     return torch::sigmoid(up2_(

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/registry.h"
 
 // libtorch is a release build: RecordFunction::inputs(), which is inline, would otherwise test a flag that
@@ -239,7 +240,8 @@ class EvaluationScope {
 std::vector<LayerRow> record(Network& network, const DataShape& shape) {
   Shape batch = shape.input;
   batch.insert(batch.begin(), 1);
-  const torch::Tensor input = torch::zeros(batch, shape.tokens ? torch::kInt64 : torch::kFloat32);
+  const torch::Tensor input =
+      on_device(torch::zeros(batch, shape.tokens ? torch::kInt64 : torch::kFloat32), network.device());
   Recorder recorder(network);
   const EvaluationScope evaluation(network);
   const RecorderScope scope(recorder);

@@ -7,6 +7,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/median.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/random.h"
 #include "distbelief/model/requirements.h"
 
@@ -52,8 +53,8 @@ class SearchedLayer final : public Block {
     const torch::Tensor own = theta_[index_].narrow(0, 0, count);
     if (!candidates_[0]->is_training())  // the network switches what blocks hold, not blocks
       return candidates_[std::size_t(own.argmax().item<std::int64_t>())]->forward(input);
-    const torch::Tensor drawn =
-        ((own.log_softmax(0) + gumbel_noise(count)) / temperature_.item<double>()).softmax(0);
+    const torch::Tensor noise = on_device(gumbel_noise(count), own.device());
+    const torch::Tensor drawn = ((own.log_softmax(0) + noise) / temperature_.item<double>()).softmax(0);
     torch::Tensor sum = candidates_[0]->forward(input) * drawn[0];
     for (std::int64_t i = 1; i < count; ++i)
       sum = sum + candidates_[std::size_t(i)]->forward(input) * drawn[i];
@@ -158,9 +159,9 @@ std::vector<std::int64_t> measure_latencies(const std::vector<FbnetLayer>& layer
 torch::Tensor choices_of(const Network& network) { return network.named_parameters()["choices.theta"]; }
 
 torch::Tensor expected_latency(const torch::Tensor& theta, const LatencyTable& table) {
-  torch::Tensor sum = torch::zeros({});
+  torch::Tensor sum = on_device(torch::zeros({}), theta.device());
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const torch::Tensor row = torch::tensor(table.rows[i], torch::kFloat32);
+    const torch::Tensor row = on_device(torch::tensor(table.rows[i], torch::kFloat32), theta.device());
     sum = sum + (theta[std::int64_t(i)].narrow(0, 0, row.size(0)).softmax(0) * row).sum();
   }
   return sum;

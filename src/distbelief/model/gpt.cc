@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/layers.h"
 #include "distbelief/model/requirements.h"
 
@@ -92,8 +93,9 @@ class DecoderBlock final : public Block {
     torch::Tensor weights =
         torch::matmul(parts[0], parts[1].transpose(-2, -1)) * std::pow(static_cast<double>(head), -0.5);
     if (mask_.defined())
-      weights = weights.masked_fill(mask_.narrow(0, 0, length).narrow(1, 0, length),
-                                    -std::numeric_limits<float>::infinity());
+      weights =
+          weights.masked_fill(on_device(mask_, weights.device()).narrow(0, 0, length).narrow(1, 0, length),
+                              -std::numeric_limits<float>::infinity());
     return torch::matmul(weights.softmax(-1), parts[2]).transpose(1, 2).reshape({batch, length, width});
   }
 
@@ -133,7 +135,8 @@ class Embedding final : public Block {
 
   torch::Tensor forward(torch::Tensor input) override {
     const torch::Tensor tokens = group_ ? sliced_embedding(*group_, input, tok_->weight, rows_) : tok_(input);
-    return dropout_->forward(tokens + pos_(positions_.narrow(0, 0, input.size(1))));
+    const torch::Tensor positions = on_device(positions_, input.device());
+    return dropout_->forward(tokens + pos_(positions.narrow(0, 0, input.size(1))));
   }
 
  private:

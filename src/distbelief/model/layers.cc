@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "distbelief/model/device.h"
 #include "distbelief/model/random.h"
 #include "distbelief/model/requirements.h"
 
@@ -67,14 +68,15 @@ torch::Tensor Activate::forward(torch::Tensor input) {
 
 torch::Tensor Dropout::forward(torch::Tensor input) {
   if (!is_training() || probability_ == 0.0) return input;
-  return input * fill(torch::empty_like(input));
+  return input * on_device(fill(torch::empty_like(input, torch::kCPU)), input.device());
 }
 
 torch::Tensor Dropout::forward_slice(torch::Tensor input, SliceRange range, std::int64_t whole) {
   if (!is_training() || probability_ == 0.0) return input;
   Shape shape = input.sizes().vec();
   shape.back() = whole;
-  return input * fill(torch::empty(shape, input.options())).narrow(-1, range.begin, range.count);
+  const torch::Tensor mask = fill(torch::empty(shape, input.options().device(torch::kCPU)));
+  return input * on_device(mask.narrow(-1, range.begin, range.count), input.device());
 }
 
 torch::Tensor Dropout::fill(torch::Tensor mask) const {

@@ -48,6 +48,10 @@ void seed_block(std::uint64_t seed, int block) {
   torch::manual_seed(derive_seed({seed, kWeightStream, std::uint64_t(block)}));
 }
 
+void compute_on(const torch::Device& device, Blueprint& blueprint) {
+  for (BlockRecipe& recipe : blueprint) recipe.device = device;
+}
+
 Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t seed, TensorGroup* group,
                  const Made& made)
     : range_(range) {
@@ -55,6 +59,8 @@ Network::Network(const Blueprint& blueprint, BlockRange range, std::uint64_t see
     const BlockRecipe& recipe = blueprint[std::size_t(i)];
     seed_block(seed, i);
     blocks_.push_back(recipe.make({.network = *this, .seed = seed, .group = group}));
+    device_ = recipe.device;
+    if (!device_.is_cpu()) blocks_.back()->to(device_);  // drawn on the host: the same weights anywhere
     hold(recipe.path, *blocks_.back());
     if (made) made(*this, i);
   }

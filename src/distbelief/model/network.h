@@ -73,8 +73,12 @@ struct BlockRecipe {
   std::string
       path;  // of the module that the block's layers stand in: "layers", "blocks.0"; empty: the network
   std::function<std::shared_ptr<Block>(const BlockSite&)> make;
+  torch::Device device = torch::kCPU;  // where it computes; it is made on the host and moved
 };
 using Blueprint = std::vector<BlockRecipe>;
+
+// Has all blocks compute on one device.
+void compute_on(const torch::Device& device, Blueprint& blueprint);
 
 // A run of blocks of a blueprint: [begin, end).
 struct BlockRange {
@@ -104,6 +108,7 @@ class Network final : public torch::nn::Module {
   torch::Tensor forward(int block, torch::Tensor input);
   Block& block(int block) { return *blocks_[std::size_t(block - range_.begin)]; }
   const BlockRange& range() const { return range_; }
+  const torch::Device& device() const { return device_; }  // where its parameters are and its input belongs
   // What this process has of a parameter or buffer; a tensor that is not sliced is its own whole.
   SlicedTensor sliced(const torch::Tensor& tensor) const;
   bool is_sliced() const;
@@ -114,6 +119,7 @@ class Network final : public torch::nn::Module {
   void hold(const std::string& path, Block& block);
 
   BlockRange range_;
+  torch::Device device_ = torch::kCPU;
   BlockWatch* watch_ = nullptr;
   std::vector<std::shared_ptr<Block>> blocks_;
 };

@@ -10,7 +10,8 @@
 namespace distbelief::model {
 
 // While it lives, layers that run on this thread draw from a CPU generator seeded with `seed` (all 64 bits
-// count). Made and destroyed on one thread; scopes on a thread do not nest.
+// count): into tensors of the host, which then go where they are used, so that draws are the same on any
+// device. Made and destroyed on one thread; scopes on a thread do not nest.
 class GeneratorScope {
  public:
   explicit GeneratorScope(std::uint64_t seed);

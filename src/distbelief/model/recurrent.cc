@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/lane_place.h"
 #include "distbelief/model/layers.h"
 #include "distbelief/model/requirements.h"
@@ -72,7 +73,7 @@ class RecurrentBlock final : public Block {
                                std::make_shared<CarriedState>(options.streams, kStates * options.width))) {}
 
   torch::Tensor forward(torch::Tensor input) override {
-    const torch::Tensor state = state_->take(input.size(0), kStates * width_);
+    const torch::Tensor state = on_device(state_->take(input.size(0), kStates * width_), input.device());
     return dropout_->forward(run(input, state));
   }
 

@@ -146,17 +146,20 @@ Blueprint model_blueprint(const ModelConfig& config, const DataShape& shape) {
 }
 
 std::shared_ptr<Network> build_blocks(const ModelConfig& config, const DataShape& shape, BlockRange range,
-                                      std::uint64_t seed) {
+                                      std::uint64_t seed, const torch::Device& device) {
   try {
-    return std::make_shared<Network>(model_blueprint(config, shape), range, seed);
+    Blueprint blueprint = model_blueprint(config, shape);
+    compute_on(device, blueprint);
+    return std::make_shared<Network>(blueprint, range, seed);
   } catch (const c10::Error& error) {
     throw Error(ErrorCode::kInternal, fmt::format("torch could not build model '{}': {}", config.name,
                                                   error.what_without_backtrace()));
   }
 }
 
-std::shared_ptr<Network> build_model(const ModelConfig& config, const DataShape& shape, std::uint64_t seed) {
-  return build_blocks(config, shape, {0, int(model_blueprint(config, shape).size())}, seed);
+std::shared_ptr<Network> build_model(const ModelConfig& config, const DataShape& shape, std::uint64_t seed,
+                                     const torch::Device& device) {
+  return build_blocks(config, shape, {0, int(model_blueprint(config, shape).size())}, seed, device);
 }
 
 }  // namespace distbelief::model

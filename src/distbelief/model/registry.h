@@ -34,8 +34,9 @@ Blueprint model_blueprint(const ModelConfig& config, const DataShape& shape);
 
 // Builds all of them, or a run of them, with torch's default initialisation drawn from `seed`. Reseeds
 // torch's default generator, so one thread of a process builds at a time.
-std::shared_ptr<Network> build_model(const ModelConfig& config, const DataShape& shape, std::uint64_t seed);
+std::shared_ptr<Network> build_model(const ModelConfig& config, const DataShape& shape, std::uint64_t seed,
+                                     const torch::Device& device = torch::kCPU);
 std::shared_ptr<Network> build_blocks(const ModelConfig& config, const DataShape& shape, BlockRange range,
-                                      std::uint64_t seed);
+                                      std::uint64_t seed, const torch::Device& device = torch::kCPU);
 
 }  // namespace distbelief::model

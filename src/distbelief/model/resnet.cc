@@ -268,18 +268,12 @@ void require_size(const std::string& model, Stem stem, const DataShape& shape) {
           stem == Stem::kImagenet ? "stem = \"cifar\" or larger images" : "larger images, or mlp"));
 }
 
-Activation resnet_activation(const std::string& model, const std::string& name) {
-  const Activation activation = parse_activation(name);
-  if (activation == Activation::kRelu || activation == Activation::kLeakyRelu) return activation;
-  throw unknown_name(fmt::format("activation of {}", model), name, {"relu", "leaky_relu"});
-}
-
 }  // namespace
 
 std::vector<OptionSpec> resnet_options() {
   return {{"stem", std::string("auto"),
            "cifar (3x3, stride 1), imagenet (7x7, stride 2, max-pool) or auto (imagenet from 64 pixels on)"},
-          {"activation", std::string("relu"), "relu or leaky_relu"},
+          {"activation", std::string("relu"), "relu, leaky_relu, gelu, silu, tanh or elu"},
           {"dropout", 0.0, "probability of dropping an input of the last layer"}};
 }
 
@@ -292,7 +286,7 @@ Blueprint resnet_blueprint(int depth, const OptionMap& options, const DataShape&
   const ResNetOptions resolved{
       .blocks = variant->blocks,
       .stem = choose_stem(model, option<std::string>(options, "stem"), shape),
-      .activation = resnet_activation(model, option<std::string>(options, "activation")),
+      .activation = parse_activation(option<std::string>(options, "activation")),
       .dropout = dropout_option(model, options),
       .channels = shape.input[0],
       .classes = shape.outputs()};

@@ -4,6 +4,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/layers.h"
+#include "distbelief/model/max_pool.h"
 #include "distbelief/model/requirements.h"
 
 namespace distbelief::model {
@@ -65,7 +66,7 @@ class UnetDown final : public Block {
   torch::Tensor forward(torch::Tensor input) override {
     std::vector<torch::Tensor> parts = unpack(input.flatten(1), input_);
     parts[0] = convolutions_->forward(parts[0]);
-    if (then_ == Then::kPool) parts.insert(parts.begin(), torch::max_pool2d(parts[0], 2));
+    if (then_ == Then::kPool) parts.insert(parts.begin(), max_pool_2x2(parts[0]));
     return pack(parts);
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/layers.h"
 #include "distbelief/model/requirements.h"
 
@@ -60,8 +61,10 @@ class WideHeadBlock final : public Block {
 
   torch::Tensor forward(torch::Tensor input) override {
     torch::Tensor wide = input.narrow(1, deep_inputs_, features_);
-    if (first_.defined())
-      wide = torch::cat({wide, wide.index_select(1, first_) * wide.index_select(1, second_)}, 1);
+    const auto column = [&wide](const torch::Tensor& of) {
+      return wide.index_select(1, on_device(of, wide.device()));
+    };
+    if (first_.defined()) wide = torch::cat({wide, column(first_) * column(second_)}, 1);
     return deep_(input.narrow(1, 0, deep_inputs_)) + wide_(wide);
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace distbelief::report {
@@ -35,7 +36,7 @@ std::string time_label(double value, double step) {
 std::vector<Tick> logarithm_ticks(double low, double high) {
   const double first = std::floor(std::log10(low)), last = std::ceil(std::log10(high));
   const bool few = last - first <= 3;
-  const int every = int(std::ceil((last - first) / 6));
+  const int every = std::max(1, int(std::ceil((last - first) / 6)));
   std::vector<Tick> found;
   for (double power = first; power <= last; power += every)
     for (const double factor : {1.0, 2.0, 5.0}) {
@@ -49,11 +50,13 @@ std::vector<Tick> logarithm_ticks(double low, double high) {
 }  // namespace
 
 std::vector<Tick> ticks(AxisKind kind, double low, double high, int wanted) {
+  if (!std::isfinite(low) || !std::isfinite(high) || !(low < high)) return {};
   if (kind == AxisKind::kLogarithm) return logarithm_ticks(low, high);
   const double rough = (high - low) / wanted;
   const double step = kind == AxisKind::kSeconds && rough >= 1 ? round_seconds(rough) : round_step(rough);
   std::vector<Tick> found;
-  for (double i = std::ceil(low / step - 1e-6); i * step <= high + 1e-6 * step; ++i) {
+  const std::size_t most = 4 * std::size_t(wanted);  // far from 0 adding 1 may change nothing
+  for (double i = std::ceil(low / step - 1e-6); i * step <= high + 1e-6 * step && found.size() < most; ++i) {
     const double value = i * step;
     found.push_back({value, kind == AxisKind::kSeconds
                                 ? time_label(value, step)

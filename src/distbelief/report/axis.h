@@ -17,7 +17,8 @@ enum class AxisKind {
   kSeconds,    // "30 s", "5 min", "2 h"
 };
 
-// About `wanted` round values from low to high; low < high, both positive for a logarithm.
+// About `wanted` round values from low to high, both positive for a logarithm; none unless low < high and
+// both are finite.
 std::vector<Tick> ticks(AxisKind kind, double low, double high, int wanted);
 
 // A number for people: 1234567 is "1.23M", 0.00012 "0.00012".

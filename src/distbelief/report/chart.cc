@@ -187,7 +187,7 @@ std::string escape_html(std::string_view text) {
 }
 
 std::string render(const Chart& chart) {
-  std::string out = fmt::format(R"(<figure id="{}"><figcaption>{}{}</figcaption>)", chart.id,
+  std::string out = fmt::format(R"(<figure id="{}"><figcaption>{}{}</figcaption>)", escape_html(chart.id),
                                 escape_html(chart.title), legend(chart));
   if (is_empty(chart)) return out + R"(<p class="none">nothing was measured yet</p></figure>)";
   const Frame frame = frame_of(chart);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace distbelief::report {
 namespace {
 
@@ -28,6 +30,16 @@ TEST(Axis, TimesHaveUnitsOfPeople) {
   EXPECT_EQ(ticks(AxisKind::kSeconds, 0, 36000, 6).at(1).label, "2 h");
   EXPECT_EQ(short_time(7500), "2 h 5 min");
   EXPECT_EQ(short_time(200), "3 min 20 s");
+}
+
+TEST(Axis, HasFewTicksHoweverFarFromZero) {
+  EXPECT_LE(ticks(AxisKind::kNumber, -1e18, -1e18 + 256, 7).size(), 28U);
+  EXPECT_LE(ticks(AxisKind::kSeconds, 1e300, 1.0000001e300, 7).size(), 28U);
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const AxisKind kind : {AxisKind::kNumber, AxisKind::kLogarithm, AxisKind::kSeconds}) {
+    EXPECT_TRUE(ticks(kind, 1, infinite, 5).empty());
+    EXPECT_TRUE(ticks(kind, 2, 2, 5).empty());
+  }
 }
 
 TEST(Axis, LogarithmHasPowersOfTen) {

@@ -2,6 +2,9 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "distbelief/base/json_text.h"
 
 namespace distbelief::report {
 namespace {
@@ -33,9 +36,7 @@ void JsonLines::take_lines(std::string& text, const std::function<void(const nlo
     const bool whole = !skipping_;
     skipping_ = false;
     if (!whole) continue;
-    const auto first = text.begin() + std::ptrdiff_t(begin);
-    const nlohmann::json line =
-        nlohmann::json::parse(first, first + std::ptrdiff_t(end - begin), nullptr, false);
+    const nlohmann::json line = json_or_discarded(std::string_view(text).substr(begin, end - begin));
     if (line.is_object()) take(line);
   }
   if (text.size() - begin > kLongestLine) {

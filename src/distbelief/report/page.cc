@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "distbelief/base/durable_file.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/report/chart.h"
 #include "distbelief/report/page_parts.h"
 #include "distbelief/report/page_style.h"
@@ -119,12 +120,15 @@ std::string header(const PageContent& content) {
   const RunHistory& history = content.history;
   const bool goes_on = content.goes_on();
   const bool ended = !goes_on && content.summary.is_object();
-  std::string status = goes_on ? "training" : ended ? content.summary.value("status", "ended") : "ended";
+  const Json told = ended ? content.summary.value("status", Json()) : Json();
+  std::string status = goes_on ? "training" : told.is_string() ? told.get<std::string>() : "ended";
   const char* colour = goes_on ? "--c1" : status == "done" || status == "stopped early" ? "--c3" : "--c5";
   if (!goes_on && !ended) status = "ended without a result";
-  const std::string began = history.begin() > 0 ? fmt::format("began {:%Y-%m-%d %H:%M:%S} UTC, ",
-                                                              fmt::gmtime(std::time_t(history.begin())))
-                                                : "";
+  constexpr double kYear10000 = 253402300800;
+  const std::string began =
+      history.begin() > 0 && history.begin() < kYear10000
+          ? fmt::format("began {:%Y-%m-%d %H:%M:%S} UTC, ", fmt::gmtime(std::time_t(history.begin())))
+          : "";
   return fmt::format(
       R"html(<h1>{}<span class="status" style="--s:var({})">{}</span></h1><p class="soft">{}{}</p>)html",
       escape_html(content.name), colour, escape_html(status), began,
@@ -160,9 +164,8 @@ std::string read_text(const std::filesystem::path& path, std::size_t most) {
   return text;
 }
 
-Json read_json(const std::filesystem::path& path) {
-  constexpr std::size_t kMost = 16 << 20;
-  Json value = Json::parse(read_text(path, kMost), nullptr, false);
+Json json_or_null(const std::filesystem::path& path) {
+  Json value = read_json(path);
   return value.is_discarded() ? Json() : value;
 }
 
@@ -200,8 +203,8 @@ std::string render_page(const PageContent& content) {
 
 void write_page(const std::filesystem::path& run_dir, const RunHistory& history, double refresh_seconds) {
   constexpr std::size_t kLongestJob = 1 << 18, kLargestSheet = 4 << 20;
-  const Json summary = read_json(run_dir / "summary.json");
-  const Json predictions = read_json(run_dir / "predictions.json");
+  const Json summary = json_or_null(run_dir / "summary.json");
+  const Json predictions = json_or_null(run_dir / "predictions.json");
   const std::string name = std::filesystem::absolute(run_dir).lexically_normal().filename().string();
   const std::string page = render_page(
       {.history = history,

@@ -21,14 +21,22 @@ struct Cell {
   std::int64_t count = 0;
 };
 
+// What is no whole number would be converted without a word.
+std::int64_t whole_or(const Json& object, const char* key, std::int64_t other) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : other;
+}
+
 std::vector<Cell> cells_of(const Json& predictions, std::int64_t classes) {
+  constexpr std::int64_t kMostCount = std::int64_t{1} << 32;  // their sums are not to overflow
   std::vector<Cell> cells;
   for (const Json& cell : predictions.value("confusion", Json::array())) {
     if (!cell.is_array() || cell.size() != 3 || !cell[0].is_number_integer() ||
         !cell[1].is_number_integer() || !cell[2].is_number_integer())
       continue;
     const Cell found{cell[0], cell[1], cell[2]};
-    if (std::min(found.label, found.predicted) >= 0 && std::max(found.label, found.predicted) < classes)
+    if (std::min({found.label, found.predicted, found.count}) >= 0 && found.count <= kMostCount &&
+        std::max(found.label, found.predicted) < classes)
       cells.push_back(found);
   }
   return cells;
@@ -104,14 +112,12 @@ std::string draw_samples(const Json& predictions, const char* key, const char* h
   std::string out = fmt::format(R"(<p class="soft">{}</p><div class="samples">)", heading);
   for (const Json& sample : samples) {
     if (!sample.is_object()) continue;
-    const auto label = sample.value("label", std::int64_t{-1}),
-               predicted = sample.value("predicted", std::int64_t{-1});
+    const std::int64_t label = whole_or(sample, "label", -1), predicted = whole_or(sample, "predicted", -1);
     const std::string image = sample.value("image", "");
     out += fmt::format(R"(<div class="{}">)", label == predicted ? "right" : "wrong");
     if (!image.empty() && is_base64(image))
       out += fmt::format(R"(<img alt="test sample {}, {}" src="data:image/png;base64,{}">)",
-                         sample.value("sample", std::int64_t{0}), escape_html(class_name(predictions, label)),
-                         image);
+                         whole_or(sample, "sample", 0), escape_html(class_name(predictions, label)), image);
     out += fmt::format("<b>{}</b> {:.0f} %", escape_html(class_name(predictions, predicted)),
                        100 * sample.value("probability", 0.0));
     if (label != predicted) out += "<br>is " + escape_html(class_name(predictions, label));
@@ -125,7 +131,7 @@ std::string draw_samples(const Json& predictions, const char* key, const char* h
 std::string prediction_parts(const Json& predictions) {
   if (!predictions.is_object()) return "";
   try {
-    const auto classes = predictions.value("classes", std::int64_t{0});
+    const std::int64_t classes = whole_or(predictions, "classes", 0);
     const std::vector<Cell> cells = cells_of(predictions, classes);
     if (classes < 1 || cells.empty()) return "";
     std::int64_t right = 0, all = 0;

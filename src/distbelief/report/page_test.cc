@@ -50,6 +50,11 @@ TEST(Page, DamagedFilesLeaveTheirPartOut) {
   const std::string page = read_text(scratch.path() / "report.html");
   EXPECT_NE(page.find("nothing was measured"), std::string::npos);
   EXPECT_EQ(page.find("alert(1)"), std::string::npos);
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  for (const char* name : {"summary.json", "predictions.json"})
+    std::ofstream(scratch.path() / name) << R"({"status": "done", "confusion": )" << deep << "}";
+  write_page(scratch.path(), history, 0);
+  EXPECT_EQ(read_text(scratch.path() / "report.html").find("[[["), std::string::npos);
 }
 
 TEST(Page, ConfusionMatrixHasACellForEachPair) {

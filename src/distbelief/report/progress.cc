@@ -11,7 +11,7 @@
 namespace distbelief::report {
 namespace {
 
-constexpr int kMinBarWidth = 10;
+constexpr int kMinBarWidth = 6;
 constexpr int kMaxBarWidth = 30;
 
 double fraction_done(const ProgressState& state) {
@@ -26,7 +26,7 @@ std::string loss_text(double loss) {
   return size < 1000.0 ? fmt::format("{:.2f}", loss) : fmt::format("{:.3g}", loss);
 }
 
-std::string rate_text(double rate) {
+std::string rate_number(double rate) {
   if (rate < 10.0) return fmt::format("{:.1f}", rate);
   if (rate < 1000.0) return fmt::format("{:.0f}", rate);
   return rate < 1e6 ? fmt::format("{:.1f}k", rate / 1e3) : fmt::format("{:.1f}M", rate / 1e6);
@@ -45,7 +45,17 @@ std::string duration_text(double seconds) {
 std::string epoch_text(const ProgressState& state) {
   return fmt::format("epoch {}/{}", state.epoch, state.epochs);
 }
+std::string step_text(const ProgressState& state) {
+  return fmt::format("step {}/{}", state.step, state.steps);
+}
+// Rounded down: 100 % is said only when it is so.
+std::string percent_text(const ProgressState& state) {
+  return fmt::format("{:3}%", static_cast<int>(100.0 * fraction_done(state)));
+}
 std::string test_text(double accuracy) { return fmt::format("  test {:.1f}%", 100.0 * accuracy); }
+std::string rate_text(const ProgressState& state) {
+  return fmt::format("  {} samples/s", rate_number(state.samples_per_second));
+}
 
 std::string ascii_blocks(double fraction, int width) {
   const int filled = static_cast<int>(fraction * width);
@@ -66,21 +76,20 @@ std::string unicode_blocks(double fraction, int width) {
 
 // The texts around the bar, in the order in which they are shown.
 struct BarTexts {
-  std::string epoch, percent, loss, test, rate, left;
+  std::string epoch, step, loss, test, rate, left;
 
   int width() const {
-    return static_cast<int>(epoch.size() + percent.size() + loss.size() + test.size() + rate.size() +
+    return static_cast<int>(epoch.size() + step.size() + loss.size() + test.size() + rate.size() +
                             left.size());
   }
 };
 
 BarTexts bar_texts(const ProgressState& state) {
   return {.epoch = epoch_text(state) + " ",
-          // Rounded down: 100 % is said only when it is so.
-          .percent = fmt::format(" {:3}%", static_cast<int>(100.0 * fraction_done(state))),
+          .step = " " + step_text(state),
           .loss = "  loss " + loss_text(state.loss),
           .test = state.test_accuracy ? test_text(*state.test_accuracy) : "",
-          .rate = fmt::format("  {}/s", rate_text(state.samples_per_second)),
+          .rate = rate_text(state),
           .left = fmt::format("  {} left", duration_text(state.seconds_left))};
 }
 
@@ -94,23 +103,24 @@ std::string render_bar(const ProgressState& state, int columns, Glyphs glyphs) {
   constexpr int kBrackets = 2;
   BarTexts texts = bar_texts(state);
   const auto room = [&] { return columns - kBrackets - texts.width(); };
-  for (std::string* text : {&texts.rate, &texts.test, &texts.left, &texts.epoch, &texts.loss}) {
+  // The test's result stands in the epoch's line too.
+  for (std::string* text : {&texts.test, &texts.rate, &texts.left, &texts.epoch, &texts.loss}) {
     if (room() < kMinBarWidth) text->clear();
   }
-  if (room() < kMinBarWidth) return texts.percent.substr(1, static_cast<std::size_t>(std::max(columns, 0)));
+  if (room() < kMinBarWidth)
+    return percent_text(state).substr(0, static_cast<std::size_t>(std::max(columns, 0)));
   const int width = std::min(room(), kMaxBarWidth);
   const double fraction = fraction_done(state);
   return fmt::format(
       "{}[{}]{}{}{}{}{}", texts.epoch,
       glyphs == Glyphs::kUnicode ? unicode_blocks(fraction, width) : ascii_blocks(fraction, width),
-      texts.percent, texts.loss, texts.test, texts.rate, texts.left);
+      texts.step, texts.loss, texts.test, texts.rate, texts.left);
 }
 
 std::string render_line(const ProgressState& state) {
-  return fmt::format("{}  step {}/{}  loss {}{}  {} samples/s  {} left", epoch_text(state), state.step,
-                     state.steps, loss_text(state.loss),
-                     state.test_accuracy ? test_text(*state.test_accuracy) : "",
-                     rate_text(state.samples_per_second), duration_text(state.seconds_left));
+  return fmt::format("{}  {}  loss {}{}{}  {} left", epoch_text(state), step_text(state),
+                     loss_text(state.loss), state.test_accuracy ? test_text(*state.test_accuracy) : "",
+                     rate_text(state), duration_text(state.seconds_left));
 }
 
 void Progress::update(const ProgressState& state, Time now) {

@@ -27,17 +27,20 @@ std::size_t width(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-TEST(RenderBar, ShowsEverythingInEightyColumns) {
+TEST(RenderBar, ShowsEpochStepLossRateAndTimeLeftInEightyColumns) {
   EXPECT_EQ(render_bar(half_way(), 80),
-            "epoch 3/5 [========>         ]  50%  loss 0.3124  test 91.2%  12.3k/s  1:23 left");
+            "epoch 3/5 [=====>      ] step 1172/2344  loss 0.3124  12.3k samples/s  1:23 left");
+  EXPECT_EQ(
+      render_bar(half_way(), 100),
+      "epoch 3/5 [=========>          ] step 1172/2344  loss 0.3124  test 91.2%  12.3k samples/s  1:23 left");
 }
 
 TEST(RenderBar, UsesBlocksOnlyWhenTold) {
   ProgressState state = half_way();
   state.step = 100;
   state.steps = 240;
-  EXPECT_EQ(render_bar(state, 30, Glyphs::kUnicode), "[████▏     ]  41%  loss 0.3124");
-  EXPECT_EQ(render_bar(state, 30), "[===>      ]  41%  loss 0.3124");
+  EXPECT_EQ(render_bar(state, 38, Glyphs::kUnicode), "[████▏     ] step 100/240  loss 0.3124");
+  EXPECT_EQ(render_bar(state, 38), "[===>      ] step 100/240  loss 0.3124");
 }
 
 TEST(RenderBar, IsNeverWiderThanTheTerminal) {
@@ -53,20 +56,25 @@ TEST(RenderBar, IsNeverWiderThanTheTerminal) {
 
 TEST(RenderBar, LeavesOutWhatMattersLeastFirst) {
   const std::string narrow = render_bar(half_way(), 60);
-  EXPECT_EQ(narrow.find("/s"), std::string::npos) << narrow;
+  EXPECT_EQ(narrow.find("samples/s"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("step 1172/2344"), std::string::npos) << narrow;
   EXPECT_NE(narrow.find("loss 0.3124"), std::string::npos) << narrow;
   EXPECT_NE(narrow.find("1:23 left"), std::string::npos) << narrow;
-  EXPECT_EQ(render_bar(half_way(), 5), " 50%");
+  EXPECT_EQ(render_bar(half_way(), 23), "[==>   ] step 1172/2344");
+  EXPECT_EQ(render_bar(half_way(), 22), " 50%");
   EXPECT_EQ(render_bar(half_way(), 2), " 5");
 }
 
 TEST(RenderBar, IsFullOnlyAtTheEnd) {
   ProgressState state = half_way();
   state.step = state.steps - 1;
-  EXPECT_NE(render_bar(state, 80).find("99%"), std::string::npos);
+  const std::string nearly = render_bar(state, 80);
+  EXPECT_NE(nearly.find("> ] step 2343/2344"), std::string::npos) << nearly;
+  EXPECT_EQ(render_bar(state, 4), " 99%");
   state.step = state.steps;
   const std::string full = render_bar(state, 80);
-  EXPECT_NE(full.find("==] 100%"), std::string::npos) << full;
+  EXPECT_NE(full.find("==] step 2344/2344"), std::string::npos) << full;
+  EXPECT_EQ(render_bar(state, 4), "100%");
 }
 
 TEST(RenderBar, StandsNumbersThatAreNotThere) {
@@ -74,7 +82,7 @@ TEST(RenderBar, StandsNumbersThatAreNotThere) {
   state.loss = std::numeric_limits<double>::quiet_NaN();
   state.seconds_left = std::numeric_limits<double>::infinity();
   const std::string text = render_bar(state, 80, Glyphs::kUnicode);
-  EXPECT_NE(text.find("  0%  loss nan"), std::string::npos) << text;
+  EXPECT_NE(text.find("] step 0/0  loss nan"), std::string::npos) << text;
   EXPECT_NE(text.find("--:-- left"), std::string::npos) << text;
 }
 
@@ -101,7 +109,9 @@ class ProgressTest : public ::testing::Test {
     std::fflush(out_);
     return {text_, size_};
   }
-  Progress progress(ProgressStyle style) { return Progress({.style = style, .out = out_}); }
+  Progress progress(ProgressStyle style, int columns = 80) {
+    return Progress({.style = style, .out = out_, .columns = columns});
+  }
   static Progress::Time at(int ms) { return Progress::Time(milliseconds(ms)); }
   std::size_t count(char c) {
     const std::string text = written();
@@ -133,13 +143,13 @@ TEST_F(ProgressTest, BarEndsWithTheLastStateAndANewline) {
 }
 
 TEST_F(ProgressTest, BarCoversALongerOneWithBlanks) {
-  Progress bar = progress(ProgressStyle::kBar);
+  Progress bar = progress(ProgressStyle::kBar, 120);
   ProgressState state = half_way();
   bar.update(state, at(0));
-  const std::size_t before = render_bar(state, 80).size();
+  const std::size_t before = render_bar(state, 120).size();
   state.test_accuracy.reset();
   state.samples_per_second = 1.0;
-  const std::string shorter = render_bar(state, 80);
+  const std::string shorter = render_bar(state, 120);
   ASSERT_LT(shorter.size(), before);
   bar.update(state, at(100));
   EXPECT_TRUE(written().ends_with("\r" + shorter + std::string(before - shorter.size(), ' '))) << written();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,12 +15,22 @@ using Json = nlohmann::json;
 constexpr std::size_t kMostEvents = 1000;
 constexpr std::size_t kMostCheckpoints = 200;
 constexpr std::size_t kMostValidations = 32;
+constexpr std::size_t kLongestKind = 100;
+constexpr std::size_t kLongestDetails = 2000;
 
 // What is missing or of another type is not there: the files may be of any age.
 std::optional<double> number(const Json& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
+}
+
+// Counted from 0; a double holds no more exactly.
+std::optional<std::int64_t> step_in(const Json& line) {
+  constexpr double kMostSteps = 1LL << 53;
+  const auto step = number(line, "step");
+  if (!step || !(*step >= 0 && *step <= kMostSteps)) return std::nullopt;
+  return std::int64_t(*step);
 }
 
 std::string text_of(const Json& line, const char* key) {
@@ -36,7 +47,9 @@ std::string details(const Json& line) {
                               : value.is_number_float()
                                   ? fmt::format("{:.4g}", value.get<double>())
                                   : value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, shown.substr(0, 300));
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", key.substr(0, kLongestKind), shown.substr(0, 300));
+    if (text.size() > kLongestDetails) break;
   }
   return text;
 }
@@ -54,12 +67,12 @@ void RunHistory::read_new() {
 }
 
 void RunHistory::take_metrics(const Json& line) {
-  const auto step = number(line, "step");
+  const auto step = step_in(line);
   if (!step) return;
   if (line.contains("loss"))
-    take_step(line, std::int64_t(*step));
+    take_step(line, *step);
   else
-    take_validation(line, std::int64_t(*step));
+    take_validation(line, *step);
 }
 
 // Files of earlier versions have no calendar's clock, only seconds since their process began.
@@ -108,7 +121,7 @@ void RunHistory::take_phases(const Json& line, double time) {
     total += spent[i];
   }
   phases_before_ = now;
-  if (total <= 0) return;
+  if (!(total > 0) || !std::isfinite(total)) return;  // all curves of phases get a point, or none
   for (std::size_t i = 0; i < kPhaseCount; ++i) phase_shares_[i].add(time - begin(), spent[i] / total);
 }
 
@@ -129,9 +142,9 @@ void RunHistory::take_validation(const Json& line, std::int64_t step) {
 
 void RunHistory::take_event(const Json& line) {
   RunEvent event{.time = number(line, "unix_seconds").value_or(end_),
-                 .kind = text_of(line, "event"),
+                 .kind = text_of(line, "event").substr(0, kLongestKind),
                  .text = details(line)};
-  if (const auto step = number(line, "step"); step && *step >= 0) event.step = std::int64_t(*step);
+  event.step = step_in(line);
   if (!begin_) begin_ = event.time;
   end_ = std::max(end_, event.time);
   if (event.kind == "generation" || event.kind == "started" || event.kind == "resumed") goes_on_ = true;

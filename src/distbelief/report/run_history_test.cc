@@ -100,13 +100,33 @@ TEST_F(RunHistoryTest, ManyCheckpointsAreThinnedOut) {
   EXPECT_EQ(std::int64_t(kept) + history.events_left_out(), 2000);
 }
 
+TEST_F(RunHistoryTest, NumbersThatCannotBeAreLeftOut) {
+  append_text("metrics.jsonl", R"({"step": 1e300, "loss": 1, "loss_mean": 1, "seconds": 1}
+{"step": -1, "loss": 1, "loss_mean": 1, "seconds": 1}
+{"step": 1, "loss": 1, "loss_mean": 1, "seconds": 1, "phase_seconds": {"forward": -1e308, "data": 1}}
+{"step": 2, "loss": 1, "loss_mean": 1, "seconds": 2, "phase_seconds": {"forward": 1e308, "data": 2}}
+)");
+  append("events.jsonl", {{"event", std::string(1000, 'x')}, {"unix_seconds", 1e300}, {"step", 1e300}});
+  RunHistory history(scratch_.path());
+  history.read_new();
+  EXPECT_EQ(history.steps(), 2);
+  EXPECT_EQ(history.loss().pieces().size(), 2U);
+  for (const Curve& curve : history.phase_shares())
+    EXPECT_EQ(curve.pieces().size(), history.phase_shares()[0].pieces().size());
+  ASSERT_EQ(history.events().size(), 1U);
+  EXPECT_EQ(history.events()[0].kind.size(), 100U);
+}
+
 TEST_F(RunHistoryTest, WhatIsNoJsonIsPassedOver) {
   append_text("metrics.jsonl", "\x01 garbage\n[1, 2]\n{\"step\": \"three\", \"loss\": []}\n");
   append_text("metrics.jsonl", std::string(3 << 20, 'x') + "\n");
+  append_text("events.jsonl",
+              R"({"event": "x", "deep": )" + std::string(200'000, '[') + std::string(200'000, ']') + "}\n");
   step(1, 2.0, 1, 1001);
   RunHistory history(scratch_.path());
   history.read_new();
   ASSERT_EQ(history.loss().pieces().size(), 1U);
+  EXPECT_TRUE(history.events().empty());
 }
 
 }  // namespace

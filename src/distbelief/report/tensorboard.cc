@@ -126,9 +126,9 @@ void TensorBoardFile::take(const nlohmann::json& line) {
   const auto number = [](const nlohmann::json& value) {
     return value.is_number() ? value.get<double>() : 0.0;
   };
-  if (!line.contains("step")) return;
+  if (!line.contains("step") || !line["step"].is_number_integer()) return;
   const double time = number(line.value("unix_seconds", nlohmann::json()));
-  const auto step = std::int64_t(number(line["step"]));
+  const auto step = line["step"].get<std::int64_t>();
   if (!file_) open(time);
   for (const auto& [key, value] : line.items()) {
     if (key == "phase_seconds" && value.is_object())

@@ -9,13 +9,16 @@ namespace distbelief::server {
 namespace {
 
 constexpr std::size_t kUnderWay = 32;
+constexpr std::chrono::seconds kUntilItIsThere{10};
+constexpr std::chrono::milliseconds kAskAgain{5};
 constexpr std::chrono::hours kUntilGone{24 * 365};  // it ends when the backup is gone
 
 }  // namespace
 
-BackupLink::BackupLink(comm::ControlAddress address, std::string name)
+BackupLink::BackupLink(comm::ControlAddress address, std::string name, std::function<void()> on_broken)
     : address_(std::move(address)),
       name_(std::move(name)),
+      on_broken_(std::move(on_broken)),
       thread_([this] { run(); }) {}
 
 BackupLink::~BackupLink() { stop(); }
@@ -44,7 +47,7 @@ void BackupLink::release() {
 
 void BackupLink::give_up(const char* why) {
   spdlog::warn("backup at {}: {}; waiting for what the supervisor says", address_.target, why);
-  broken_ = true;
+  if (!broken_.exchange(true)) on_broken_();
 }
 
 void BackupLink::send(Item item) {
@@ -61,10 +64,24 @@ void BackupLink::send(Item item) {
   under_way_.push_back(std::move(sent));
 }
 
+// What is unavailable may come: messages overtake each other, and a server may hear later than others of a job
+// or of a map.
+void BackupLink::await(Sent& sent) {
+  const auto give_up_at = std::chrono::steady_clock::now() + kUntilItIsThere;
+  for (;; std::this_thread::sleep_for(kAskAgain)) try {
+      sent.pending.wait(kUntilGone);
+      return;
+    } catch (const Error& error) {
+      const bool is_late = std::chrono::steady_clock::now() > give_up_at;
+      if (error.code() != ErrorCode::kUnavailable || is_late || !client_->connected()) throw;
+      sent.pending = client_->send(sent.item.header, sent.item.payload, {});
+    }
+}
+
 // A backup that refuses what its primary did is not one: it is left to the supervisor as if it were lost.
 void BackupLink::settle(Sent sent) {
   if (!broken_ && sent.is_sent) try {
-      sent.pending.wait(kUntilGone);
+      await(sent);
     } catch (const Error& error) {
       give_up(error.what());
     }

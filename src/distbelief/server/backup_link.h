@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -25,9 +26,13 @@ class BackupLink {
     std::shared_ptr<const void> owner{};  // of the payload
     std::function<void()> done{};         // what waits for it; may be empty
   };
-  BackupLink(comm::ControlAddress address, std::string name);
+  // `on_broken` is called on the link's thread, once, when the backup does not take what it is sent: it is not
+  // one any more, though it may live.
+  BackupLink(comm::ControlAddress address, std::string name, std::function<void()> on_broken);
   ~BackupLink();  // stop()
 
+  bool is_broken() const { return broken_; }
+  bool has_ended() const { return ended_; }  // it was released, and nothing is left to do
   // Items are sent in this order; the backup may see them in another.
   void hand_over(Item item);
   // The backup is gone: whoever waits need not.
@@ -44,19 +49,21 @@ class BackupLink {
   void run();
   void send(Item item);
   void settle(Sent sent);
+  void await(Sent& sent);
   void give_up(const char* why);
 
   comm::ControlAddress address_;
   std::string name_;
   std::unique_ptr<comm::ExchangeClient> client_;  // of the thread, as is the next
   std::deque<Sent> under_way_;
-  bool broken_ = false;
+  std::function<void()> on_broken_;
+  std::atomic<bool> broken_{false};
 
   std::mutex mutex_;  // guards the four below
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool released_ = false;
-  bool ended_ = false;   // nobody is there to send anything
+  std::atomic<bool> ended_{false};  // nobody is there to send anything
   std::jthread thread_;  // last
 };
 

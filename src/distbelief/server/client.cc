@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kMapDeadline{2000};
 constexpr std::chrono::microseconds kLookWhetherToGoOn{500};
-constexpr std::chrono::microseconds kLookForAnswers{50};
+constexpr std::chrono::seconds kBetweenReconnects{1};
+constexpr std::chrono::milliseconds kNear{10}, kFar{250};  // to a server that was there a moment ago
 
 }  // namespace
 
@@ -36,7 +37,7 @@ Client::Client(Options options, const float* initial)
   // Nobody is known by number yet.
   const Clock::time_point give_up = Clock::now() + options_.deadline;
   for (std::size_t i = 0; i < options_.servers.size(); ++i) try {
-      connect(-2 - int(i), options_.servers[i].target);
+      connect(-2 - int(i), options_.servers[i].target, kMapDeadline);
     } catch (const Error& error) {  // it may have been lost meanwhile
       if (!is_worth_another_try(error) || i + 1 - servers_.size() == options_.servers.size()) throw;
       spdlog::info("{}: {}", options_.servers[i].target, error.what());
@@ -44,6 +45,7 @@ Client::Client(Options options, const float* initial)
   await_map(give_up);
   std::erase_if(servers_, [](const auto& server) { return server.first < -1; });
   for (const auto& [id, server] : servers_) open(*server, initial);
+  has_joined_ = true;
 }
 
 StoreRequest Client::message(Kind kind) const {
@@ -54,7 +56,7 @@ std::size_t Client::length(std::int64_t slice) const {
   return std::min(kSliceElements, std::size_t(options_.spec.elements) - offset(slice));
 }
 
-Client::Server& Client::connect(int id, const std::string& target) {
+Client::Server& Client::connect(int id, const std::string& target, std::chrono::milliseconds deadline) {
   comm::ControlAddress address = options_.servers.front();
   address.target = target;
   auto server = std::make_unique<Server>();
@@ -64,7 +66,7 @@ Client::Server& Client::connect(int id, const std::string& target) {
       comm::ExchangeClient::Options{.address = address,
                                     .name = "replica " + std::to_string(options_.replica),
                                     .shared_bytes = options_.shares_memory && id >= 0 ? room : 0,
-                                    .connect_deadline = kMapDeadline,
+                                    .connect_deadline = deadline,
                                     .send_deadline = options_.deadline});
   return *(servers_[id] = std::move(server));
 }
@@ -74,10 +76,29 @@ void Client::adopt(const ServerMap& map) {
   std::erase_if(servers_, [&](const auto& server) { return server.first >= 0 && !map.has(server.first); });
   for (const ServerMap::Server& server : map.servers)
     if (!servers_.contains(server.id)) try {
-        connect(server.id, map.target_of(server.id, options_.host));
+        Server& known = connect(server.id, map.target_of(server.id, options_.host), kMapDeadline);
+        // Who may have to take over must know of this replica; those of the first map are opened with values.
+        if (has_joined_) open(known, nullptr);
       } catch (const Error& error) {  // the next map will not have it
         spdlog::info("server {}: {}", server.id, error.what());
       }
+}
+
+// A server may live that the connection to was lost: a link was down for a while. One that does not live must
+// not keep the replica from hearing of who takes its place.
+void Client::reconnect() {
+  if (!has_joined_ || Clock::now() < next_reconnect_) return;
+  next_reconnect_ = Clock::now() + kBetweenReconnects;
+  for (const ServerMap::Server& server : map_.servers) {
+    const auto known = servers_.find(server.id);
+    if (known != servers_.end() && known->second->exchange->connected()) continue;
+    const std::string& target = map_.target_of(server.id, options_.host);
+    try {
+      open(connect(server.id, target, target.starts_with("unix:") ? kNear : kFar), nullptr);
+    } catch (const Error& error) {
+      spdlog::debug("server {}: {}", server.id, error.what());
+    }
+  }
 }
 
 // Asks everyone once. true: a newer map was found.
@@ -98,7 +119,10 @@ bool Client::look_for_map() {
       spdlog::debug("server {}: {}", id, error.what());
     }
   }
-  if (newest) adopt(*newest);
+  if (newest)
+    adopt(*newest);
+  else
+    reconnect();
   return newest.has_value();
 }
 
@@ -215,6 +239,7 @@ std::vector<StoreAnswer> Client::exchange(std::vector<Part> parts, Clock::durati
       }
     left = std::move(failed);
     if (left.empty()) break;
+    std::ranges::sort(left);  // all replicas ask in one order: none waits for slices that others hold back
     if (Clock::now() > give_up) throw *why;
     if (patience == kForEver) require_going_on();
     if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
@@ -294,108 +319,38 @@ std::int64_t Client::pull(std::span<float> values, std::optional<std::int64_t> v
   return least;
 }
 
-Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
-  Part part{.message = message(Kind::kTake)};
-  part.message.done = done;
-  if (clock_ >= 0) clock_ += std::int64_t(done.size());
-  Asked asked;
-  asked.message_ = part.message;
-  try {
-    asked.pending_ = send(part);
-    asked.is_sent_ = true;
-  } catch (const Error& error) {  // asked again when it is waited for
-    if (!is_worth_another_try(error)) throw;
-  }
-  return asked;
-}
-
-std::optional<std::int64_t> Client::ticket_of(Asked& asked) {
-  StoreAnswer answer;
-  try {
-    if (!std::exchange(asked.is_sent_, false)) throw Error(ErrorCode::kUnavailable, "it was not asked");
-    // However long the others take with what is left.
-    answer = comm::decode_answer(await(asked.pending_, kForEver).header);
-  } catch (const Error& error) {
-    if (!is_worth_another_try(error)) throw;
-    if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
-    answer = exchange_one({.message = asked.message_}, kForEver);
-  }
-  return ticket_in(answer);
-}
-
-std::optional<std::int64_t> Client::ticket_in(const StoreAnswer& answer) {
-  if (clock_ < 0) clock_ = answer.clock;
-  if (answer.outcome == Outcome::kEnd) return std::nullopt;
-  return answer.ticket;
-}
-
-void Client::ask_again(std::deque<Asked>& asked) {
-  if (std::ranges::all_of(asked, &Asked::is_sent_)) return;
-  if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
-  for (Asked& one : asked) {
-    if (one.is_sent_) continue;
-    Part part{.message = one.message_};
-    try {
-      one.pending_ = send(part);
-      one.is_sent_ = true;
-    } catch (const Error& error) {
-      if (!is_worth_another_try(error)) throw;
-    }
-  }
-}
-
-std::optional<std::int64_t> Client::next_ticket(std::deque<Asked>& asked) {
-  for (;; std::this_thread::sleep_for(kLookForAnswers)) {
-    for (auto one = asked.begin(); one != asked.end(); ++one) {
-      if (!one->is_sent_ || !one->pending_.ready()) continue;
-      one->is_sent_ = false;
-      try {
-        const StoreAnswer answer = comm::decode_answer(one->pending_.wait(options_.deadline).header);
-        asked.erase(one);
-        return ticket_in(answer);
-      } catch (const Error& error) {
-        if (!is_worth_another_try(error)) throw;
-      }
-    }
-    ask_again(asked);
-    require_going_on();
-  }
-}
-
-void Client::begin_step(const std::vector<std::int64_t>& done) {
-  Part part{.message = message(Kind::kBegin)};
-  part.message.done = done;
-  if (clock_ >= 0) clock_ += std::int64_t(done.size());
-  exchange_one(std::move(part), kForEver);
-}
-
-void Client::meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,
-                  const std::vector<std::int32_t>& empty, std::span<const float> rows,
-                  std::span<float> mean) {
+std::int64_t Client::meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,
+                          const std::vector<std::int32_t>& empty, std::span<const float> rows,
+                          std::span<float> mean) {
+  // A power of two of lanes, so that they are a node of the tree.
+  const std::int64_t lanes = end_lane - first_lane;
+  std::int64_t together = lanes;
+  while (together > 1 && std::size_t(together) * mean.size() * sizeof(float) > comm::kMaxPayloadBytes)
+    together /= 2;
+  // They are all answered when the step is complete: more than may be under way would wait for each other.
+  if (lanes / together > comm::ExchangeClient::Options{}.in_flight)
+    throw Error(ErrorCode::kBadInput,
+                "a replica has " + std::to_string(lanes) + " lanes with " + std::to_string(mean.size()) +
+                    " running statistics each, too many for mode sync; lower parallel.lanes");
   std::vector<float> ignored(mean.size());
   std::vector<Part> parts;
-  for (std::int64_t lane = first_lane; lane < end_lane; ++lane) {
+  for (std::int64_t lane = first_lane; lane < end_lane; lane += together) {
     Part& part = parts.emplace_back(Part{.message = message(Kind::kMeet)});
     part.message.ticket = step;
     part.message.first_lane = lane;
-    part.message.end_lane = lane + 1;
+    part.message.end_lane = lane + together;
     part.message.untouched = empty;
-    part.payload = std::as_bytes(rows.subspan(std::size_t(lane - first_lane) * mean.size(), mean.size()));
+    part.payload = std::as_bytes(
+        rows.subspan(std::size_t(lane - first_lane) * mean.size(), std::size_t(together) * mean.size()));
     // All get the same mean: one of them brings it here.
     part.into = std::as_writable_bytes(lane == first_lane ? mean : std::span<float>(ignored));
   }
-  exchange(std::move(parts), options_.deadline);
+  return exchange(std::move(parts), options_.deadline)[0].version;
 }
 
 void Client::meet_again(std::int64_t step, std::span<float> mean) {
   Part part{.message = message(Kind::kMeet), .into = std::as_writable_bytes(mean)};
   part.message.ticket = step;
-  exchange_one(std::move(part), options_.deadline);
-}
-
-void Client::leave(const std::vector<std::int64_t>& done) {
-  Part part{.message = message(Kind::kLeave)};
-  part.message.done = done;
   exchange_one(std::move(part), options_.deadline);
 }
 

@@ -76,16 +76,17 @@ class Client {
   };
   // Done with these tickets; asks for another, to be waited for later.
   Asked ask_ticket(const std::vector<std::int64_t>& done);
-  std::optional<std::int64_t> ticket_of(Asked& asked);  // blocks; nothing: all work is done
-  // The same of whichever is answered first, which it takes out. A question that was lost with its server is
-  // asked again, after newer ones: who waited for just that one might wait for a ticket that he has already.
+  // Blocks until one of these is answered, and takes that one out; nothing: all work is done. A question that
+  // was lost with its server is asked again, after newer ones: who waited for just that one might wait for a
+  // ticket that he has already.
   std::optional<std::int64_t> next_ticket(std::deque<Asked>& asked);
   // Blocks until this replica may begin another step (bounded).
   void begin_step(const std::vector<std::int64_t>& done);
-  // Gives rows of lanes to all; the mean over the lanes of all replicas is in `mean`.
-  void meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,
+  // Gives rows of lanes to all; the mean over the lanes of all replicas is in `mean`. Gives the step that it
+  // is of: a later one when steps do not wait for everyone and this came too late.
+  std::int64_t meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,
             const std::vector<std::int32_t>& empty, std::span<const float> rows, std::span<float> mean);
-  // The mean of a step that is over (sync), for a replica that comes again.
+  // The mean of a step that is over (sync), for a replica that comes again; or of a later one, as above.
   void meet_again(std::int64_t step, std::span<float> mean);
   void leave(const std::vector<std::int64_t>& done);
 
@@ -157,14 +158,14 @@ class Client {
   comm::StoreAnswer exchange_one(Part part, Clock::duration patience);
   comm::ExchangeClient::Pending send(Part& part);
   void receive(const Part& part);
-  std::optional<std::int64_t> ticket_in(const comm::StoreAnswer& answer);
   void ask_again(std::deque<Asked>& asked);
   bool look_for_map();
   void await_map(Clock::time_point give_up);
   comm::Answer await(comm::ExchangeClient::Pending& pending, Clock::duration patience) const;
   void require_going_on() const;
   void adopt(const ServerMap& map);
-  Server& connect(int id, const std::string& target);
+  void reconnect();
+  Server& connect(int id, const std::string& target, std::chrono::milliseconds deadline);
   Server* holder(const Part& part);
   void open(Server& server, const float* initial);
   comm::StoreRequest message(Kind kind) const;
@@ -193,6 +194,8 @@ class Client {
   std::vector<std::int64_t> versions_;              // of slices, that this replica has
   std::vector<std::int64_t> answered_;
   std::int64_t meeting_step_ = 0;
+  bool has_joined_ = false;
+  Clock::time_point next_reconnect_{};
   std::int64_t clock_ = -1;  // steps done, as the desk counts them; -1: it has not said
 };
 

@@ -68,21 +68,33 @@ bool Dealer::done(int replica, std::int64_t ticket) {
   return true;
 }
 
-void Dealer::learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& done) {
+void Dealer::learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& ranges) {
   next_ = std::max(next_, std::min(next, options_.tickets));
-  const auto note = [&](std::int64_t ticket) {
-    done_.insert(ticket);
-    holders_.erase(ticket);
-    copies_.erase(ticket);
-    returned_.erase(ticket);
-  };
-  for (std::int64_t ticket = done_.below(); ticket < below; ++ticket) note(ticket);
-  for (const std::int64_t ticket : done) note(ticket);
+  done_.insert(0, below);
+  for (std::size_t i = 0; i + 1 < ranges.size(); i += 2) done_.insert(ranges[i], ranges[i + 1]);
+  const auto is_done = [&](const auto& held) { return done_.contains(held.first); };
+  std::erase_if(holders_, is_done);
+  std::erase_if(copies_, is_done);
+  std::erase_if(returned_, [&](std::int64_t ticket) { return done_.contains(ticket); });
+}
+
+void Dealer::learn_clock(int replica, std::optional<std::int64_t> steps) {
+  if (steps)
+    clocks_[replica] = {.steps = *steps, .asked_in_vain = false};
+  else
+    clocks_.erase(replica);
+}
+
+std::vector<int> Dealer::replicas() const {
+  std::vector<int> all;
+  for (const auto& [replica, clock] : clocks_) all.push_back(replica);
+  return all;
 }
 
 void Dealer::take_over() {
-  clocks_.clear();
+  for (auto& [replica, clock] : clocks_) clock.asked_in_vain = false;
   holders_.clear();
+  copies_.clear();
   returned_.clear();
   if (options_.waits_for_offers) return;
   for (std::int64_t ticket = done_.below(); ticket < next_; ++ticket)

@@ -53,13 +53,16 @@ class Dealer {
   void set_clock(int replica, std::int64_t steps);
   std::int64_t clock(int replica) const;  // steps done, counted from the slowest's when it came
   std::int64_t slowest() const;
+  std::vector<int> replicas() const;
 
-  // For who is to take over: tickets below `next` were dealt, those below `below` and these are done.
+  // For who is to take over: tickets below `next` were dealt, those below `below` and in these ranges are done.
   std::int64_t next() const { return next_; }
   const TicketSet& done_tickets() const { return done_; }
-  void learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& done);
+  void learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& ranges);
+  // What a replica counted when the other dealer last heard of it; nothing: it has left.
+  void learn_clock(int replica, std::optional<std::int64_t> steps);
   // It takes over: what was dealt and is not done is dealt again, or has to be offered again. Whoever has it
-  // meanwhile does it in vain, or is first.
+  // meanwhile does it in vain, or is first. Replicas are taken to be where they were, until they say more.
   void take_over();
 
  private:

@@ -5,6 +5,36 @@
 namespace distbelief::server {
 namespace {
 
+TEST(TicketSet, KeepsRangesHoweverLongAGapStays) {
+  TicketSet set;
+  for (std::int64_t ticket = 1; ticket < 100'000; ++ticket) EXPECT_TRUE(set.insert(ticket));
+  EXPECT_EQ(set.ranges(), (std::vector<std::int64_t>{1, 100'000}));
+  EXPECT_EQ(set.size(), 99'999);
+  EXPECT_FALSE(set.contains(0));
+  EXPECT_FALSE(set.insert(500));
+  TicketSet other;
+  other.assign(0, {5, 6, 8, 10});
+  EXPECT_TRUE(other.insert(6));
+  EXPECT_TRUE(other.insert(7));
+  EXPECT_EQ(other.ranges(), (std::vector<std::int64_t>{5, 10}));
+  other.insert(0, 5);
+  EXPECT_EQ(other.below(), 10);
+  EXPECT_TRUE(other.ranges().empty());
+}
+
+TEST(TicketSet, HasRoomForSoManyRanges) {
+  TicketSet set;
+  for (std::size_t i = 1; i <= TicketSet::kMostRanges; ++i) {
+    EXPECT_TRUE(set.has_room_for(std::int64_t(2 * i)));
+    set.insert(std::int64_t(2 * i));
+  }
+  EXPECT_FALSE(set.has_room_for(1'000'000));
+  EXPECT_TRUE(set.has_room_for(2)) << "it is there";
+  EXPECT_TRUE(set.has_room_for(3)) << "it makes one of two";
+  EXPECT_TRUE(set.insert(3));
+  EXPECT_TRUE(set.has_room_for(1'000'000));
+}
+
 TEST(TicketSet, KeepsOnlyWhatIsAboveTheFirstGap) {
   TicketSet set;
   EXPECT_TRUE(set.insert(1));
@@ -12,7 +42,7 @@ TEST(TicketSet, KeepsOnlyWhatIsAboveTheFirstGap) {
   EXPECT_FALSE(set.insert(1));
   EXPECT_TRUE(set.insert(4));
   EXPECT_EQ(set.below(), 2);
-  EXPECT_EQ(set.above(), std::vector<std::int64_t>{4});
+  EXPECT_EQ(set.ranges(), (std::vector<std::int64_t>{4, 5}));
   EXPECT_EQ(set.size(), 3);
 }
 
@@ -99,7 +129,7 @@ TEST(Dealer, WhoTakesOverDealsWhatIsNotDone) {
   for (int i = 0; i < 4; ++i) first.take(0);
   first.done(0, 0);
   first.done(0, 2);
-  second.learn(first.next(), 1, {2});
+  second.learn(first.next(), 1, {2, 3});
   second.take_over();
   second.join(0, 2);
   second.join(1);
@@ -109,6 +139,20 @@ TEST(Dealer, WhoTakesOverDealsWhatIsNotDone) {
   EXPECT_EQ(second.take(1), 3);
   EXPECT_EQ(second.take(0), 4);
   EXPECT_TRUE(second.done(0, 3)) << "whoever is first";
+}
+
+TEST(Dealer, WhoTakesOverKnowsHowFarReplicasAre) {
+  Dealer dealer({.tickets = 10, .staleness = 1});
+  dealer.learn_clock(0, 5);
+  dealer.learn_clock(1, 3);
+  dealer.learn_clock(2, 0);
+  dealer.learn_clock(2, {});
+  dealer.take_over();
+  EXPECT_EQ(dealer.slowest(), 3) << "it has not asked yet, and is waited for";
+  dealer.join(0, 5);
+  EXPECT_FALSE(dealer.may_begin(0));
+  dealer.leave(1);
+  EXPECT_TRUE(dealer.may_begin(0));
 }
 
 TEST(Dealer, AReplicaWithoutWorkHoldsNobodyUp) {

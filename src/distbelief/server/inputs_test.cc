@@ -7,6 +7,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/test_servers.h"
+#include "distbelief/server/test_tickets.h"
 
 // Sub-networks of a decomposed model over real servers on Unix sockets, in this process: their inputs.
 namespace distbelief::server {
@@ -65,7 +66,7 @@ class InputsTest : public ServiceTest {
   }
   static std::int64_t take(Client& client, const std::vector<std::int64_t>& done = {}) {
     Client::Asked asked = client.ask_ticket(done);
-    return client.ticket_of(asked).value_or(-1);
+    return ticket_of(client, asked).value_or(-1);
   }
 };
 
@@ -76,7 +77,7 @@ TEST_F(InputsTest, ATicketIsDealtWhenItsInputIsThereWhateverItsNumber) {
   std::this_thread::sleep_for(20ms);
   EXPECT_FALSE(asked.ready());
   put(before, 4);
-  EXPECT_EQ(replica.ticket_of(asked), 4);
+  EXPECT_EQ(ticket_of(replica, asked), 4);
   EXPECT_EQ(input_of(replica, 4), 4.0F);
   put(before, 1);
   EXPECT_EQ(take(replica, {4}), 1);

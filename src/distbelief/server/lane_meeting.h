@@ -26,6 +26,9 @@ class LaneMeeting {
   void install(std::int64_t step, std::vector<float> mean);
   // Of a step that is complete; nothing when it is too long ago.
   const std::vector<float>* mean_of(std::int64_t step) const;
+  // Of which step a replica gets the mean that comes too late for this one: of the last where steps do not
+  // wait for everyone, to go on from there.
+  std::int64_t given_for(std::int64_t step) const { return spare_lanes_ > 0 ? step_ - 1 : step; }
 
  private:
   std::int64_t lanes_;

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
+#include "distbelief/base/text_lines.h"
 
 namespace distbelief::server {
 namespace {
@@ -291,13 +292,14 @@ RunLogs read_run_logs(const std::filesystem::path& run_dir, const LogChoice& cho
     }
   if (logs.servers.empty())
     throw Error(ErrorCode::kBadInput, fmt::format("{} has no logs of parameter servers", folder.string()));
-  std::ifstream events(run_dir / "events.jsonl");
-  for (std::string line; std::getline(events, line);) {
-    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+  for (TextLines events(run_dir / "events.jsonl"); events.next();) {
+    const nlohmann::json event = json_or_discarded(events.line());
     if (!event.is_object()) continue;
-    const std::string kind = event.value("event", "");
-    if (kind == "servers" && event.value("epoch", 0) == 1) logs.lost.clear();  // a run that was resumed
-    if (kind == "server lost") logs.lost.push_back(event.value("server", -1));
+    const nlohmann::json kind = event.value("event", nlohmann::json());
+    const nlohmann::json server = event.value("server", nlohmann::json());
+    if (kind == "servers" && event.value("epoch", nlohmann::json()) == 1)
+      logs.lost.clear();  // a run that was resumed
+    if (kind == "server lost" && server.is_number_integer()) logs.lost.push_back(server.get<int>());
   }
   return logs;
 }

@@ -22,6 +22,7 @@ std::int64_t Refusals::add(comm::ExchangeServer::Request request, ErrorCode code
     const std::lock_guard lock(mutex_);
     count = ++counts_[request.peer().connection];
     if (count > options_.at_once) {
+      request.drop_payload();
       late_.push_back({Clock::now() + options_.delay, std::move(request), code, why});
       changed_.notify_one();
       return count;

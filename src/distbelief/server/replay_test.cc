@@ -11,6 +11,7 @@
 #include "distbelief/server/client.h"
 #include "distbelief/server/log_check.h"
 #include "distbelief/server/service.h"
+#include "distbelief/server/test_tickets.h"
 
 namespace distbelief::server {
 namespace {
@@ -76,7 +77,7 @@ class ReplayTest : public ::testing::TestWithParam<const char*> {
     std::vector<std::int64_t> done;
     for (;;) {
       auto asked = client.ask_ticket(done);
-      const std::optional<std::int64_t> ticket = client.ticket_of(asked);
+      const std::optional<std::int64_t> ticket = ticket_of(client, asked);
       if (!ticket) return;
       const std::vector<float> gradient = gradient_at(values, *ticket);
       kept_[std::size_t(*ticket)] = gradient;
@@ -120,10 +121,10 @@ class ByHand {
   void update_as_adam(float gradient) {
     const OptimizerConfig config;
     mean_ = std::fma(float(1 - config.beta1), gradient, float(config.beta1) * mean_);
-    squares_ = float(config.beta2) * squares_ + float(1 - config.beta2) * gradient * gradient;
+    squares_ = std::fma(float(1 - config.beta2) * gradient, gradient, float(config.beta2) * squares_);
     const auto root = float(std::sqrt(1 - std::pow(config.beta2, double(steps_))));
     const auto step = float(kReplayRate / (1 - std::pow(config.beta1, double(steps_))));
-    value_ = value_ - step * (mean_ / (std::sqrt(squares_) / root + float(config.eps)));
+    value_ = value_ - step * mean_ / (std::sqrt(squares_) / root + float(config.eps));
   }
 
   std::string rule_;

@@ -1,10 +1,12 @@
 #include "distbelief/server/server_map.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 
 namespace distbelief::server {
 
@@ -23,9 +25,15 @@ nlohmann::json to_json(const ServerMap::Server& server) {
   return {{"id", server.id}, {"target", server.target}, {"near", server.near}, {"host", server.host}};
 }
 
+int server_number(const nlohmann::json& value) {
+  return int(whole_number(value, kNobody, std::numeric_limits<int>::max()));
+}
+
 ServerMap::Server server_from_json(const nlohmann::json& value) {
-  return {
-      .id = value.at("id"), .target = value.at("target"), .near = value.at("near"), .host = value.at("host")};
+  return {.id = server_number(value.at("id")),
+          .target = value.at("target"),
+          .near = value.at("near"),
+          .host = value.at("host")};
 }
 
 // After the primary, whose host may fail as a whole.
@@ -43,7 +51,7 @@ std::string to_text(const ServerMap::Server& server) { return to_json(server).du
 
 ServerMap::Server server_from_text(const std::string& text) {
   try {
-    return server_from_json(nlohmann::json::parse(text));
+    return server_from_json(parse_json(text, "the place of a server"));
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::kBadInput, std::string("no place of a server: ") + error.what());
   }
@@ -70,6 +78,8 @@ ServerMap without_server(const ServerMap& map, int id) {
     if (part.primary != id) continue;
     part.primary = part.backup;
     part.backup = kNobody;
+    // It may have updates of the lost one that the new primary has not: it begins anew.
+    part.filling = kNobody;
   }
   return next;
 }
@@ -112,12 +122,14 @@ std::string to_text(const ServerMap& map) {
 
 ServerMap map_from_text(const std::string& text) {
   try {
-    const nlohmann::json value = nlohmann::json::parse(text);
-    ServerMap map{.epoch = value.at("epoch")};
+    const nlohmann::json value = parse_json(text, "the map of servers");
+    ServerMap map{.epoch = whole_number(value.at("epoch"))};
     for (const nlohmann::json& server : value.at("servers")) map.servers.push_back(server_from_json(server));
     for (const nlohmann::json& part : value.at("parts"))
-      map.parts.push_back(
-          {.primary = part.at(0), .backup = part.at(1), .filling = part.at(2), .is_handed_over = part.at(3)});
+      map.parts.push_back({.primary = server_number(part.at(0)),
+                           .backup = server_number(part.at(1)),
+                           .filling = server_number(part.at(2)),
+                           .is_handed_over = part.at(3)});
     if (std::int64_t(map.parts.size()) != kParts)
       throw Error(ErrorCode::kBadInput, "a map of servers has another number of parts");
     for (const ServerMap::Part& part : map.parts)

@@ -79,6 +79,8 @@ TEST(ServerMap, GoesThroughTextUnchanged) {
   map.parts[3].is_handed_over = true;
   EXPECT_EQ(map_from_text(to_text(map)), map);
   EXPECT_THROW(map_from_text("{}"), Error);
+  EXPECT_THROW(map_from_text(std::string(200'000, '[')), Error);
+  EXPECT_THROW(map_from_text(R"({"epoch":1e300,"servers":[],"parts":[]})"), Error);
   EXPECT_THROW(map_from_text(R"({"epoch":1,"servers":[],"parts":[[1,-1,-1]]})"), Error);
 }
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <future>
@@ -16,6 +17,10 @@ namespace distbelief::server {
 namespace {
 
 using Kind = comm::StoreRequest::Kind;
+
+constexpr std::size_t kClosedJobs = 256;
+// What is handed on to backups has the job's name and a few numbers more.
+constexpr std::size_t kMostAskedBytes = comm::kMaxHeaderBytes - 1024;
 
 // Not to be guessed: whoever has it was told by this server.
 std::uint64_t draw_id() {
@@ -37,11 +42,9 @@ Service::Service(Options options) : options_(std::move(options)), refusals_(opti
 
 // Links tell spaces what is done: they end first.
 Service::~Service() {
-  if (roles_)
-    for (const auto& [id, link] : roles_->links) link->release();
+  for (const auto& link : links_) link->release();
   if (filling_.joinable()) filling_.join();
-  if (roles_)
-    for (const auto& [id, link] : roles_->links) link->stop();
+  for (const auto& link : links_) link->stop();
 }
 
 std::shared_ptr<const Roles> Service::roles() const {
@@ -56,10 +59,23 @@ std::vector<std::shared_ptr<Space>> Service::spaces() const {
   return all;
 }
 
-std::shared_ptr<BackupLink> Service::link_to(const std::string& target) const {
+std::shared_ptr<BackupLink> Service::link_to(int id, const std::string& target) {
   comm::ControlAddress address = options_.identity;
   address.target = target;
-  return std::make_shared<BackupLink>(std::move(address), fmt::format("server {}", options_.id));
+  return std::make_shared<BackupLink>(std::move(address), name_of_server(options_.id),
+                                      [this, id] { tell_apart(id); });
+}
+
+void Service::tell_apart(int id) {
+  if (options_.on_apart) options_.on_apart(id, roles()->map.epoch);
+}
+
+// What a link has done may be the last to know of it, and a thread cannot wait for its own end: those that
+// nobody else knows of end here.
+void Service::keep_links(const Roles& roles) {
+  std::erase_if(links_, [](const auto& link) { return link->has_ended() && link.use_count() == 1; });
+  for (const auto& [id, link] : roles.links)
+    if (std::ranges::find(links_, link) == links_.end()) links_.push_back(link);
 }
 
 void Service::set_map(const ServerMap& map) {
@@ -76,7 +92,8 @@ void Service::set_map(const ServerMap& map) {
     if (before && before->links.contains(other))
       next->links[other] = before->links.at(other);
     else
-      next->links[other] = link_to(map.target_of(other, options_.host));
+      next->links[other] = link_to(other, map.target_of(other, options_.host));
+  keep_links(*next);
   {
     const std::lock_guard lock(mutex_);
     roles_ = next;
@@ -86,6 +103,8 @@ void Service::set_map(const ServerMap& map) {
   if (before)
     for (const auto& [id, link] : before->links)
       if (!next->links.contains(id)) link->release();
+  for (const auto& [id, link] : next->links)
+    if (link->is_broken()) tell_apart(id);  // what was said of it by an older map may not have counted
   if (filling_.joinable()) filling_.join();
   filling_ = std::jthread([this, next] { settle(next); });
 }
@@ -132,12 +151,9 @@ void Service::settle(std::shared_ptr<const Roles> roles) {
   if (!heirs.empty() && options_.on_settled) options_.on_settled(roles->map.epoch);
 }
 
-// A newcomer has to have the space before anything of it comes; replicas may not know of that server yet.
+// A backup has to have the space for what comes; replicas may not know of that server yet.
 void Service::announce(const comm::SpaceSpec& spec) const {
-  std::set<int> newcomers;
-  for (const ServerMap::Part& part : roles_->map.parts)
-    if (part.primary == options_.id && part.filling != kNobody) newcomers.insert(part.filling);
-  for (const int newcomer : newcomers) roles_->links.at(newcomer)->hand_over(opening(spec));
+  for (const auto& [id, link] : roles_->links) link->hand_over(opening(spec));
 }
 
 void Service::handle(comm::ExchangeServer::Request request) {
@@ -164,18 +180,29 @@ void Service::refuse(comm::ExchangeServer::Request request, ErrorCode code, cons
 }
 
 void Service::dispatch(comm::ExchangeServer::Request& request) {
+  const bool is_of_server = request.peer().role == "server";
+  if (!is_of_server && request.header().size() > kMostAskedBytes)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("a request of {} bytes; at most {}", request.header().size(), kMostAskedBytes));
   const comm::StoreRequest message = comm::decode_request(request.header());
   const std::shared_ptr<const Roles> now = roles();
-  if (!now) throw Error(ErrorCode::kAborted, "this server has not been told yet what it has");
+  if (!now) throw Error(ErrorCode::kUnavailable, "this server has not been told yet what it has");
   request.own_payload();  // what is checked below must stay as it is
   if (message.kind == Kind::kMap) {
     const std::string text = to_text(now->map);
     std::memcpy(request.reserve(text.size()).data(), text.data(), text.size());
     return request.answer(comm::encode(comm::StoreAnswer{.epoch = now->map.epoch}));
   }
-  if (message.kind == Kind::kOpen) return open(request);
+  if (message.kind == Kind::kOpen) return open(message, request);
   if (message.kind == Kind::kClose) return close(message, request);
+  if (is_of_server && is_over(message.job)) return request.answer(comm::encode(comm::StoreAnswer{}));
   find(message, request.peer())->handle(message, request);
+}
+
+// Those who have not heard of it yet may still send updates.
+bool Service::is_over(const std::string& job) const {
+  const std::lock_guard lock(mutex_);
+  return !by_job_.contains(job) && std::ranges::find(closed_, job) != closed_.end();
 }
 
 void Service::gone(std::uint64_t connection) {
@@ -190,17 +217,19 @@ std::shared_ptr<Space> Service::find(const comm::StoreRequest& message, const co
   if (peer.role == "server" && by_job_.contains(message.job)) id = by_job_.at(message.job);
   const auto found = spaces_.find(id);
   if (found == spaces_.end())
-    throw Error(ErrorCode::kBadInput, "no job has this space here; open the job first");
+    throw Error(peer.role == "server" ? ErrorCode::kUnavailable : ErrorCode::kBadInput,
+                "no job has this space here; open the job first");
   return found->second;
 }
 
-void Service::open(comm::ExchangeServer::Request& request) {
+void Service::open(const comm::StoreRequest& asked, comm::ExchangeServer::Request& request) {
   const std::span<const std::byte> payload = request.payload();
   const comm::SpaceSpec spec =
       comm::decode_space({reinterpret_cast<const char*>(payload.data()), payload.size()});
   require_sound(spec);
   std::uint64_t id = 0;
   const std::shared_ptr<Space> space = admit(spec, id);
+  if (request.peer().role != "server") space->meet_speaker(request.peer().connection, asked.replica);
   using Outcome = comm::StoreAnswer::Outcome;
   request.answer(
       comm::encode(comm::StoreAnswer{.outcome = space->is_filled() ? Outcome::kDone : Outcome::kWanted,
@@ -215,6 +244,8 @@ void Service::close(const comm::StoreRequest& message, comm::ExchangeServer::Req
     if (const auto found = by_job_.find(message.job); found != by_job_.end()) {
       spaces_.erase(found->second);
       by_job_.erase(found);
+      closed_.push_back(message.job);
+      if (closed_.size() > kClosedJobs) closed_.pop_front();
       spdlog::info("job {} is over", message.job);
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -32,6 +33,8 @@ class Service final : public comm::ExchangeServer::Handler {
     Refusals::Options refusals{};
     // Newcomers have all that this map gives them of ours, and backups all of what we hand over.
     std::function<void(std::int64_t epoch)> on_settled{};
+    // This backup does not take what it is sent, by the map of this epoch: it has to be replaced.
+    std::function<void(int server, std::int64_t epoch)> on_apart{};
   };
   explicit Service(Options options);
   ~Service() override;
@@ -48,10 +51,13 @@ class Service final : public comm::ExchangeServer::Handler {
  private:
   void refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why);
   void dispatch(comm::ExchangeServer::Request& request);
-  std::shared_ptr<BackupLink> link_to(const std::string& target) const;
-  void open(comm::ExchangeServer::Request& request);
+  std::shared_ptr<BackupLink> link_to(int id, const std::string& target);
+  void tell_apart(int id);
+  void keep_links(const Roles& roles);
+  void open(const comm::StoreRequest& asked, comm::ExchangeServer::Request& request);
   void close(const comm::StoreRequest& message, comm::ExchangeServer::Request& request);
   std::shared_ptr<Space> admit(const comm::SpaceSpec& spec, std::uint64_t& id);
+  bool is_over(const std::string& job) const;
   std::shared_ptr<Space> find(const comm::StoreRequest& message, const comm::Peer& peer) const;
   std::vector<std::shared_ptr<Space>> spaces() const;
   std::shared_ptr<const Roles> roles() const;
@@ -67,7 +73,9 @@ class Service final : public comm::ExchangeServer::Handler {
   std::map<std::uint64_t, std::shared_ptr<Space>> spaces_;
   std::map<std::string, std::uint64_t> by_job_;
   int jobs_seen_ = 0;
-  std::mutex changing_;  // one map at a time
+  std::deque<std::string> closed_;  // the last jobs that are over
+  std::mutex changing_;  // one map at a time; guards the next
+  std::vector<std::shared_ptr<BackupLink>> links_;  // all that may be in use: none ends on its own thread
   std::jthread filling_;
 };
 

@@ -29,10 +29,10 @@ constexpr std::size_t kHostileElements = 1000;
 // A peer that says whatever it is told to.
 class Peer {
  public:
-  Peer(const std::string& target, const std::string& role)
+  Peer(const std::string& target, const std::string& role, const std::string& name = "mallory")
       : client_({.address = {.target = target},
                  .role = role,
-                 .name = role + " mallory",
+                 .name = name,
                  .shared_bytes = role == "worker" ? std::size_t{1} << 20 : 0}) {}
 
   comm::ExchangeClient::Pending send(const StoreRequest& message, std::span<const std::byte> payload) {
@@ -70,7 +70,7 @@ class HostileServiceTest : public ::testing::Test {
     const std::vector<float> ones(kHostileElements, 1);
     honest_->ask({.kind = StoreKind::kFill, .space = space_}, bytes(ones));
     mallory_ = std::make_unique<Peer>(target, "worker");
-    server_ = std::make_unique<Peer>(target, "server");
+    server_ = std::make_unique<Peer>(target, "server", "server 1");
   }
   void TearDown() override {
     honest_.reset();
@@ -173,8 +173,27 @@ TEST_F(HostileServiceTest, PushesThatCannotBe) {
   refuse("another replica's name", message);
   message.replica = comm::kMostReplicas;
   refuse("a replica that there cannot be", message);
+  message = push(1);
+  message.wants_values = true;
+  std::vector<float> room(kHostileElements - 1);
+  expect_refused("no room for the answer", [&] {
+    mallory_->ask(message, bytes(good), std::as_writable_bytes(std::span(room)));
+  });
   EXPECT_EQ(mallory_->ask(push(0), bytes(good)).outcome, comm::StoreAnswer::Outcome::kRepeated) << "replayed";
   EXPECT_EQ(values(), good);
+}
+
+TEST_F(HostileServiceTest, TheSamePushAgainAndAgain) {
+  serve("async");
+  const std::vector<float> good(kHostileElements, 0.25F);
+  using Outcome = comm::StoreAnswer::Outcome;
+  EXPECT_EQ(mallory_->ask(push(0), bytes(good)).outcome, Outcome::kDone);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(mallory_->ask(push(0), bytes(good)).outcome, Outcome::kRepeated);
+  expect_refused("once more", [&] { mallory_->ask(push(0), bytes(good)); });
+  const StoreRequest fill{.kind = StoreKind::kFill, .space = space_, .replica = 1, .incarnation = 1};
+  expect_refused("first values", [&] { mallory_->ask(fill, bytes(good)); });
+  EXPECT_EQ(mallory_->ask(push(1), bytes(good)).outcome, Outcome::kDone) << "what is new counts";
+  EXPECT_EQ(mallory_->ask(push(0), bytes(good)).outcome, Outcome::kRepeated) << "and begins anew";
 }
 
 TEST_F(HostileServiceTest, ClaimsAtTheDesk) {
@@ -235,7 +254,13 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
   std::vector<float> rows(3, std::numeric_limits<float>::quiet_NaN());
   StoreRequest meet = other;
   meet.kind = StoreKind::kMeet;
-  EXPECT_THROW(mallory_->ask(meet, bytes(rows)), Error) << "statistics that are not finite";
+  EXPECT_THROW(mallory_->ask(meet, bytes(rows), std::as_writable_bytes(std::span(rows))), Error)
+      << "statistics that are not finite";
+  rows.assign(3, 1);
+  EXPECT_THROW(mallory_->ask(meet, bytes(rows)), Error) << "no room for the mean";
+  message = other;
+  message.wants_values = true;
+  refuse("no room for the values", message);
   EXPECT_EQ(mallory_->ask(other, bytes(good)).version, 1);
   EXPECT_EQ(comm::decode_answer(kept.wait(20s).header).version, 1);
   EXPECT_EQ(values(), std::vector<float>(kHostileElements, 0)) << "1 - 1 * (0.5 + 0.5): each lane once";
@@ -282,6 +307,42 @@ TEST_F(HostileServiceTest, StatesFromAServerThatDoNotFit) {
   EXPECT_THROW(server_->ask({.kind = StoreKind::kPush, .job = "test"}, bytes(good)), Error)
       << "what replicas say";
   EXPECT_EQ(service_->refused(), 4);
+}
+
+// It was being filled by a primary that is lost, and had an update that the one who took over never got.
+TEST_F(HostileServiceTest, ANewcomerTakesWhatTheNewPrimaryHas) {
+  serve("async");
+  const auto follow = [&](std::int64_t epoch, const ServerMap::Part& part) {
+    ServerMap map{.epoch = epoch, .parts = std::vector<ServerMap::Part>(kParts, part)};
+    for (int id = 0; id < 3; ++id) map.servers.push_back({.id = id, .target = "unix:/nowhere"});
+    service_->set_map(map);
+  };
+  const auto install = [&](Peer& peer, std::int64_t epoch) {
+    const std::vector<float> values(kHostileElements, 3);
+    StoreRequest message{.kind = StoreKind::kInstall, .job = "test", .version = 5, .epoch = epoch};
+    message.counts = {5, 5};
+    message.pieces = 1;
+    peer.ask(message, bytes(values));
+  };
+  const auto update = [&](Peer& peer, std::int64_t epoch, std::int64_t ticket, float gradient) {
+    StoreRequest message{.kind = StoreKind::kReplicate, .ticket = ticket, .job = "test"};
+    message.version = 6;
+    message.epoch = epoch;
+    message.lr = 1;
+    peer.ask(message, bytes(std::vector<float>(kHostileElements, gradient)));
+  };
+  const std::string target = "unix:" + (scratch_.path() / "server").string();
+  Peer second(target, "server", "server 2");
+  follow(2, {.primary = 1, .backup = 2, .filling = 0});
+  install(*server_, 2);
+  update(*server_, 2, 10, 1);
+  follow(3, {.primary = 2});
+  follow(4, {.primary = 2, .filling = 0});
+  update(*server_, 2, 12, 7);  // from the lost one, and late
+  install(second, 4);
+  update(second, 4, 11, 2);
+  follow(5, {.primary = 0});
+  EXPECT_EQ(values(), std::vector<float>(kHostileElements, 1));
 }
 
 TEST_F(HostileServiceTest, WhoIsRefusedAgainAndAgainIsAnsweredLate) {

@@ -14,6 +14,7 @@
 #include "distbelief/server/close_job.h"
 #include "distbelief/server/map_plan.h"
 #include "distbelief/server/test_servers.h"
+#include "distbelief/server/test_tickets.h"
 
 namespace distbelief::server {
 namespace {
@@ -101,17 +102,17 @@ TEST_F(ServiceTest, TicketsOfALostReplicaGoToAnother) {
   auto a = first.ask_ticket({});
   auto b = second->ask_ticket({});
   auto c = second->ask_ticket({});
-  const std::int64_t own = *first.ticket_of(a);
-  std::vector<std::int64_t> lost{*second->ticket_of(b), *second->ticket_of(c)};
+  const std::int64_t own = *ticket_of(first, a);
+  std::vector<std::int64_t> lost{*ticket_of(*second, b), *ticket_of(*second, c)};
   second.reset();
   auto d = first.ask_ticket({own});
   auto e = first.ask_ticket({});
-  std::vector<std::int64_t> got{*first.ticket_of(d), *first.ticket_of(e)};
+  std::vector<std::int64_t> got{*ticket_of(first, d), *ticket_of(first, e)};
   std::ranges::sort(lost);
   std::ranges::sort(got);
   EXPECT_EQ(got, lost);
   auto f = first.ask_ticket(got);
-  EXPECT_EQ(first.ticket_of(f), std::nullopt);
+  EXPECT_EQ(ticket_of(first, f), std::nullopt);
 }
 
 TEST_F(ServiceTest, SharesOfAReplicaAreOnePush) {
@@ -152,14 +153,14 @@ TEST_F(ServiceTest, AReplicaThatIsLostBetweenTwoSharesCountsOnceInEverySlice) {
   auto first = std::make_unique<Client>(join_share(0, spec("async"), 0, 2));
   auto second = std::make_unique<Client>(join_share(0, spec("async"), 1, 2));
   auto asked = first->ask_ticket({});
-  const std::int64_t ticket = *first->ticket_of(asked);
+  const std::int64_t ticket = *ticket_of(*first, asked);
   const auto [begin, count] = second->own();
   second->push_pull({.ticket = ticket, .lr = 1}, std::span(gradient).subspan(begin, count), {});
   first.reset();
   second.reset();
   Client other = join(1, spec("async"));
   auto again = other.ask_ticket({});
-  EXPECT_EQ(*other.ticket_of(again), ticket);
+  EXPECT_EQ(*ticket_of(other, again), ticket);
   std::ranges::fill(gradient, 0.25F);
   other.pull(values);
   EXPECT_TRUE(other.push_pull({.ticket = ticket, .lr = 1}, gradient, values)) << "some slices had it";
@@ -207,96 +208,30 @@ TEST_F(ServiceTest, AJobThatIsTooLargeOrAnotherIsRefused) {
   EXPECT_THROW(join(1, other), Error);
 }
 
-TEST_F(ServiceTest, ALostServerLosesNothingAndANewOneIsFilled) {
-  for (const char* const mode : {"async", "sync"}) {
-    TearDown();
-    SetUp();
-    addresses_.clear();
-    settled_ = 0;
-    serve(2);
-    comm::SpaceSpec one = spec(mode);
-    one.lanes = 1;
-    one.lane_values = 3;
-    one.optimizer.momentum = 0.9;
-    Client client = join(0, one);
-    std::vector<float> values(one.elements), gradient(one.elements, 0.01F), mean(3);
-    float expected = 1, velocity = 0;
-    const auto step = [&](std::int64_t ticket) {
-      const bool repeated = client.push_pull(
-          {.ticket = ticket, .lr = 1, .first_lane = 0, .end_lane = 1, .samples = 1, .step_samples = 1},
-          gradient, values);
-      EXPECT_FALSE(repeated) << ticket;
-      if (one.mode == "sync") client.meet(ticket, 0, 1, {}, std::vector<float>{1, 2, float(ticket)}, mean);
-      velocity = ticket == 0 ? 0.01F : 0.9F * velocity + 0.01F;
-      expected -= velocity;
-      EXPECT_FLOAT_EQ(values[0], expected) << mode << " " << ticket;
-      EXPECT_EQ(values.back(), values[0]);
-      EXPECT_EQ(client.versions(), std::vector<std::int64_t>(3, ticket + 1));
-    };
-    for (int i = 0; i < 3; ++i) step(i);
-    lose_server(0);
-    for (int i = 3; i < 6; ++i) step(i);
-    add_server();
-    publish(next_step(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}), {})->map);
-    for (int i = 6; i < 9; ++i) step(i);
-    await_settled(1);
-    publish(with_settled(map_));
-    for (int i = 9; i < 12; ++i) step(i);
-    lose_server(1);
-    for (int i = 12; i < 15; ++i) step(i);
-    EXPECT_EQ(client.map().servers.size(), 1U);
-    if (one.mode == "sync") {
-      EXPECT_EQ(mean, (std::vector<float>{1, 2, 14}));
-      addresses_ = {addresses_[2]};
-      Client again = join(0, one, 2);
-      EXPECT_EQ(again.meeting_step(), 15);
-      EXPECT_EQ(again.pull(values, 14), 14);
-    }
+TEST_F(ServiceTest, AReplicaThatIsNotWaitedForGoesOnWhereTheOthersAre) {
+  serve(1);
+  comm::SpaceSpec two = spec("sync");
+  two.lanes = 2;
+  two.spare_lanes = 1;
+  two.lane_values = 1;
+  Client fast = join(0, two), slow = join(1, two);
+  std::vector<float> values(two.elements), gradient(two.elements, 0.25F), mean(1);
+  const auto push = [&](Client& client, std::int64_t step, std::int64_t lane) {
+    return client.push_pull(
+        {.ticket = step, .lr = 1, .first_lane = lane, .end_lane = lane + 1, .samples = 1, .step_samples = 2},
+        gradient, values);
+  };
+  for (std::int64_t step = 0; step < 5; ++step) {
+    EXPECT_FALSE(push(fast, step, 0));
+    EXPECT_EQ(fast.meet(step, 0, 1, {}, std::vector<float>{float(step)}, mean), step);
   }
-}
-
-TEST_F(ServiceTest, ServersComeAndGoWhileReplicasPush) {
-  for (const char* mode : {"async", "sync"}) {
-    SetUp();
-    exchanges_.clear();
-    services_.clear();
-    addresses_.clear();
-    serve(1);
-    comm::SpaceSpec one = spec(mode);
-    one.elements = 5 * comm::kSliceElements;
-    one.parameters = {{.begin = 0, .count = one.elements}};
-    one.lanes = 1;
-    one.lane_values = 1;
-    Client client = join(0, one);
-    std::vector<float> values(one.elements), gradient(one.elements, 1.0F), mean(1);
-    std::int64_t ticket = 0;
-    const auto steps = [&] {
-      for (int i = 0; i < 3; ++i, ++ticket) {
-        EXPECT_FALSE(client.push_pull(
-            {.ticket = ticket, .lr = 1, .first_lane = 0, .end_lane = 1, .samples = 1, .step_samples = 1},
-            gradient, values));
-        if (one.mode == "sync") client.meet(ticket, 0, 1, {}, std::vector<float>{float(ticket)}, mean);
-        EXPECT_EQ(values, std::vector<float>(values.size(), float(-ticket))) << mode;
-      }
-    };
-    steps();
-    for (int id = 1; id <= 2; ++id) {
-      add_server();
-      publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
-      follow_plan({}, steps);
-      steps();
-    }
-    EXPECT_EQ(std::ranges::count(map_.parts, 2, &ServerMap::Part::primary), 21);
-    follow_plan({0}, steps);
-    EXPECT_FALSE(map_.has(0));
-    exchanges_[0].reset();
-    services_[0].reset();
-    steps();
-    lose_server(1);
-    steps();
-    EXPECT_EQ(client.map().servers.size(), 1U);
-    EXPECT_EQ(client.versions(), std::vector<std::int64_t>(5, ticket));
-  }
+  EXPECT_TRUE(push(slow, 0, 1)) << "the step went on without it";
+  EXPECT_EQ(slow.meet(0, 1, 2, {}, std::vector<float>{100}, mean), 4);
+  EXPECT_EQ(mean[0], 4) << "of the last step, in which it had no part";
+  EXPECT_FALSE(push(slow, 5, 1)) << "now it is the first";
+  EXPECT_EQ(slow.meet(5, 1, 2, {}, std::vector<float>{100}, mean), 5);
+  EXPECT_EQ(mean[0], 100);
+  EXPECT_EQ(values[0], 1 - 6 * 0.5F) << "one gradient of two counts twice";
 }
 
 TEST_F(ServiceTest, AJobThatIsOverMakesRoomForAnother) {
@@ -328,7 +263,7 @@ TEST_F(ServiceTest, AStepThatWasDoneCountsBeforeTheDealerHearsOfItsTicket) {
   bounded.staleness = 0;
   Client other = join(1, bounded);
   auto asked = other.ask_ticket({});
-  const std::int64_t held = *other.ticket_of(asked);
+  const std::int64_t held = *ticket_of(other, asked);
   comm::ExchangeClient raw({.address = addresses_[0], .name = "replica 0"});
   const std::string text = comm::encode(bounded);
   using Kind = comm::StoreRequest::Kind;
@@ -355,10 +290,10 @@ TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
   Client fast = join(0, bounded);
   Client slow = join(1, bounded);
   auto first_of_slow = slow.ask_ticket({});
-  const std::int64_t held = *slow.ticket_of(first_of_slow);
+  const std::int64_t held = *ticket_of(slow, first_of_slow);
   const auto do_one = [&] {
     auto handle = fast.ask_ticket({});
-    fast.begin_step({*fast.ticket_of(handle)});
+    fast.begin_step({*ticket_of(fast, handle)});
   };
   do_one();
   std::atomic<bool> began{false};

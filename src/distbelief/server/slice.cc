@@ -101,6 +101,16 @@ bool Slice::read_version(std::int64_t version, float* values) {
   return true;
 }
 
+bool Slice::has(std::int64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  return tickets_.contains(ticket);
+}
+
+bool Slice::has_room_for(std::int64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  return tickets_.has_room_for(ticket);
+}
+
 std::int64_t Slice::version() {
   const std::lock_guard lock(mutex_);
   return version_;
@@ -117,7 +127,7 @@ Slice::State Slice::state() {
               .filled = filled_,
               .counts = counts_,
               .tickets_below = tickets_.below(),
-              .tickets_above = tickets_.above(),
+              .tickets_above = tickets_.ranges(),
               .arrays = {values_}};
   state.arrays.insert(state.arrays.end(), states_.begin(), states_.end());
   if (vectors_) add_vectors(state);

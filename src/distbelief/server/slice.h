@@ -69,6 +69,9 @@ class Slice {
   // The values of a version: the present one, or the one before when that is kept. false: it is gone.
   bool read_version(std::int64_t version, float* values);
   std::int64_t version();
+  bool has(std::int64_t ticket);
+  // Whether it can count another ticket's gradient, as far as this one is from others.
+  bool has_room_for(std::int64_t ticket);
   // What this replica has read is not needed any more.
   void forget(std::int32_t replica);
   // The first values. false: there are some already.
@@ -81,7 +84,7 @@ class Slice {
     bool filled = false;
     std::vector<std::int64_t> counts{};
     std::int64_t tickets_below = 0;
-    std::vector<std::int64_t> tickets_above{};
+    std::vector<std::int64_t> tickets_above{};  // as TicketSet::ranges() gives them
     std::vector<std::vector<float>> arrays{};  // the values, then the rule's
   };
   State state();

@@ -112,8 +112,15 @@ void Space::set_roles(std::shared_ptr<const Roles> roles) {
 void Space::follow(const Roles& roles, Held& held) {
   const std::lock_guard lock(held.mutex);
   const ServerMap::Part& part = roles.map.part_of(held.slice.number());
-  if (held.filled != part.filling) held.filled = kNobody;
-  if (!roles.is_primary(part))
+  const bool is_primary = roles.is_primary(part);
+  // Whom another primary had filled has not been filled by this one; and what that one sent too early, before
+  // what it had not sent yet, was not answered to anyone.
+  if (held.filled != part.filling || (is_primary && !held.was_primary)) held.filled = kNobody;
+  if (is_primary && !held.was_primary)
+    for (auto& [version, waiting] : std::exchange(held.early, {}))
+      waiting.request.refuse(ErrorCode::kAborted, "the slice is this server's own now");
+  held.was_primary = is_primary;
+  if (!is_primary)
     for (Waiting& waiting : std::exchange(held.parts, {}))
       waiting.request.refuse(ErrorCode::kAborted, "the slice is handed to another server");
   if (roles.holds(part)) return;
@@ -185,7 +192,11 @@ void Space::handle_rows(const StoreRequest& message, Request& request) {
     throw Error(ErrorCode::kBadInput, fmt::format("table {} of job {}, which has {}", message.table,
                                                   options_.spec.job, tables_.size()));
   Table& table = *tables_[std::size_t(message.table)];
-  if (message.kind == Kind::kPushRows) return table.push(message, request);
+  if (message.kind == Kind::kPushRows) {
+    const std::uint64_t connection = request.peer().connection;
+    require_progress(message, connection, [&] { return table.has(message.ticket, message.parts); });
+    return note_progress(connection, table.push(message, request));
+  }
   if (message.kind == Kind::kPullRows) return table.pull(message, request);
   if (message.kind == Kind::kListRows) return table.list(message, request);
   if (message.kind == Kind::kLoadRows) return table.load(message, request);
@@ -214,7 +225,8 @@ Space::Held& Space::held(std::int64_t slice) {
                          .count = span.size()};
     found = std::make_unique<Held>(std::move(options));
     // Whoever is being given what there is has it: there is nothing.
-    found->filled = roles_->map.part_of(slice).filling;
+    found->was_primary = roles_->is_primary(roles_->map.part_of(slice));
+    if (found->was_primary) found->filled = roles_->map.part_of(slice).filling;
   }
   return *found;
 }
@@ -234,20 +246,28 @@ Space::Held& Space::held_as_primary(std::int64_t slice) {
 
 void Space::fill_first(const StoreRequest& message, Request& request) {
   Held& target = held_as_primary(message.slice);
+  require_progress(message, request.peer().connection, [&] { return target.slice.is_filled(); });
   const std::span<const float> values = payload_for(target, message, request);
   const std::lock_guard lock(target.mutex);
   require_primary(message.slice);
   const bool is_first = target.slice.fill(values.data());
+  note_progress(request.peer().connection, !is_first);
   const StoreAnswer::Outcome outcome =
       is_first ? StoreAnswer::Outcome::kDone : StoreAnswer::Outcome::kRepeated;
   const auto kept = std::make_shared<Request>(std::move(request));
   const std::shared_ptr<const Roles> now = roles();
-  hand_over_state(target, now->backups(now->map.part_of(message.slice), target.filled),
-                  [kept, outcome] { answer(*kept, {.outcome = outcome}); });
+  const auto links = now->backups(now->map.part_of(message.slice), target.filled);
+  const auto done = [kept, outcome] { answer(*kept, {.outcome = outcome}); };
+  if (is_first)
+    hand_over_state(target, links, done);
+  else
+    tell_all(links, {}, done);  // behind the first ones, which are on their way
 }
 
 void Space::push(const StoreRequest& message, Request& request) {
   Held& target = held_as_primary(message.slice);
+  if (message.wants_values) require_room(request, target.slice.size());
+  require_progress(message, request.peer().connection, [&] { return target.slice.has(message.ticket); });
   const std::span<const float> values = payload_for(target, message, request);
   if (!target.slice.is_filled())
     throw Error(ErrorCode::kBadInput,
@@ -257,6 +277,11 @@ void Space::push(const StoreRequest& message, Request& request) {
   require_tickets({message.ticket});
   const std::lock_guard lock(target.mutex);
   require_primary(message.slice);
+  if (!target.slice.has_room_for(message.ticket))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("slice {} of job {} has {} stretches of tickets apart from each other, ticket {} "
+                            "would be one more",
+                            message.slice, options_.spec.job, TicketSet::kMostRanges, message.ticket));
   const Gradient gradient{.ticket = message.ticket,
                           .replica = message.replica,
                           .base = message.base,
@@ -264,6 +289,7 @@ void Space::push(const StoreRequest& message, Request& request) {
                           .untouched = message.untouched,
                           .values = values.data()};
   const Slice::Applied applied = target.slice.apply(gradient, nullptr);
+  note_progress(request.peer().connection, applied.repeated);
   const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
   // The values go out when the backup has the gradient: they may take its place in shared memory.
   const auto done = [self = shared_from_this(), this, kept, &target, repeated = applied.repeated] {
@@ -331,11 +357,17 @@ void Space::finish_step(Held& held) {
                           .values = add_up(options_.spec.lanes, std::move(parts), first.step_samples,
                                            held.slice.size(), held.sum)};
   const Slice::Applied applied = held.slice.apply(gradient, nullptr);
-  // Nobody takes the next step, which would use `sum` again, before these have their answers.
-  const auto kept = std::make_shared<std::vector<Waiting>>(std::exchange(held.parts, {}));
+  // Nobody takes the next step, which would use `sum` again, before these have their answers; unless others
+  // are not waited for.
+  struct Kept {
+    std::vector<Waiting> parts;
+    std::vector<float> sum;
+  };
+  const auto kept = std::make_shared<Kept>(Kept{.parts = std::exchange(held.parts, {}), .sum = {}});
+  if (options_.spec.spare_lanes > 0) kept->sum = std::move(held.sum);
   hand_over(held, gradient, applied, kept,
             [self = shared_from_this(), this, kept, &held, version = applied.version] {
-              for (Waiting& part : *kept) {
+              for (Waiting& part : kept->parts) {
                 if (part.message.wants_values)
                   held.slice.read(part.message.replica, room_for(part.request, held.slice.size()));
                 answer(part.request, {.version = version, .epoch = roles()->map.epoch});

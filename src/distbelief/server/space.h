@@ -42,6 +42,8 @@ class Space : public std::enable_shared_from_this<Space> {
 
   const comm::SpaceSpec& spec() const { return options_.spec; }
   bool is_filled();
+  // A connection speaks for one replica, from its first word on. Throws Error(kBadInput) for another's.
+  void meet_speaker(std::uint64_t connection, std::int32_t replica);
   std::int64_t meeting_step();  // that lanes meet for
   void set_roles(std::shared_ptr<const Roles> roles);
   // Hands all that it is primary of to a backup that is being filled.
@@ -70,6 +72,7 @@ class Space : public std::enable_shared_from_this<Space> {
     Slice slice;
     std::mutex mutex;            // guards the rest, and the order of updates and of what is handed over
     int filled = kNobody;        // the newcomer that has it
+    bool was_primary = false;    // by the roles before
     std::vector<Waiting> parts;  // of a step (sync)
     std::vector<float> sum;      // of these
     std::map<std::int64_t, Waiting> early;     // updates before their turn, by version (backup)
@@ -77,9 +80,13 @@ class Space : public std::enable_shared_from_this<Space> {
   };
 
   void require_own_name(const comm::StoreRequest& message, std::uint64_t connection);
-  void forget_values_of(std::uint64_t connection);
+  void require_progress(const comm::StoreRequest& message, std::uint64_t connection,
+                        const std::function<bool()>& is_repeated);
+  void note_progress(std::uint64_t connection, bool is_repeated);
+  std::optional<std::int32_t> forget_speaker(std::uint64_t connection);
   void require_parameters(const std::vector<std::int32_t>& parameters) const;
   void require_tickets(const std::vector<std::int64_t>& tickets) const;
+  void require_ranges(const std::vector<std::int64_t>& ranges) const;
   Held& held(std::int64_t slice);
   Held* known(std::size_t slice);  // null: it was never here
   Held& held_as_primary(std::int64_t slice);
@@ -110,9 +117,11 @@ class Space : public std::enable_shared_from_this<Space> {
   void handle_rows(const comm::StoreRequest& message, Request& request);
 
   // space_backup.cc: between servers.
-  bool is_held(const comm::StoreRequest& message, const Roles& roles) const;
+  bool takes(const comm::StoreRequest& message, const Request& request) const;
   void replicate(const comm::StoreRequest& message, Request& request);
   void apply_early(Held& held);
+  void apply_next(Held& held, Waiting& waiting);
+  void require_size(const Held& held, const comm::StoreRequest& message, const Request& request) const;
   void install(const comm::StoreRequest& message, Request& request);
   void hand_over(Held& held, const Gradient& gradient, const Slice::Applied& applied,
                  std::shared_ptr<const void> owner, const std::function<void()>& done);
@@ -127,11 +136,14 @@ class Space : public std::enable_shared_from_this<Space> {
   void leave(const comm::StoreRequest& message, Request& request);
   void enter(const comm::StoreRequest& message, const Request& request);
   void let_go(std::int32_t replica);
+  void drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted);
+  void require_clock(const comm::StoreRequest& message) const;
   void serve();
+  void tell_end(Request request, std::int64_t clock);
   void follow_desk(const Roles& roles);
   void require_desk();
-  void give_mean(Request& request, std::int64_t step, comm::StoreAnswer::Outcome outcome);
-  void tell_deals(const std::vector<std::int64_t>& done);
+  void give_mean(Request& request, std::int64_t asked);
+  void tell_deals(const std::vector<std::int64_t>& done, std::int32_t replica);
   void hand_over_mean(std::int64_t step, const std::function<void()>& done);
   void learn(const comm::StoreRequest& message, Request& request);
   void fill_desk(int newcomer);
@@ -159,7 +171,11 @@ class Space : public std::enable_shared_from_this<Space> {
   std::vector<std::unique_ptr<Table>> tables_;  // by number
 
   std::mutex speakers_mutex_;
-  std::map<std::uint64_t, std::int32_t> speakers_;  // the replica of each connection
+  struct Speaker {
+    std::int32_t replica = 0;
+    std::int64_t repeats = 0;  // pushes that were done before, one after another
+  };
+  std::map<std::uint64_t, Speaker> speakers_;  // by connection
 
   std::mutex desk_;  // guards what follows
   Dealer dealer_;

@@ -100,23 +100,44 @@ void Space::fill(int newcomer) {
   fill_desk(newcomer);
 }
 
-// Not so when the part has gone to another server since this was sent: who has it now has this too. A sender
-// that knows a newer map than this server is right.
-bool Space::is_held(const StoreRequest& message, const Roles& roles) const {
-  return message.epoch > roles.map.epoch || roles.holds(roles.map.part_of(message.slice));
+// With the slice's lock: whether it is to be taken in. What a slice's former primary sends who has it now does
+// not take: nobody must be told that it counts.
+bool Space::takes(const StoreRequest& message, const Request& request) const {
+  const std::shared_ptr<const Roles> now = roles();
+  const ServerMap::Part& part = now->map.part_of(message.slice);
+  if (now->is_primary(part))
+    throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
+                                                 message.slice, options_.spec.job, now->map.epoch));
+  return now->takes_from(request.peer().name, message.epoch, part);
+}
+
+// Between servers finite or not does not matter: a run may come to such numbers by itself.
+void Space::require_size(const Held& held, const StoreRequest& message, const Request& request) const {
+  if (request.payload().size() != held.slice.size() * sizeof(float))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("slice {} of job {} has {} bytes, found {}", message.slice, options_.spec.job,
+                            held.slice.size() * sizeof(float), request.payload().size()));
 }
 
 void Space::replicate(const StoreRequest& message, Request& request) {
-  const std::shared_ptr<const Roles> now = roles();
   Held& target = held(message.slice);
-  if (!is_held(message, *now)) return answer(request, {.version = message.version});
-  if (now->is_primary(now->map.part_of(message.slice)))
-    throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
-                                                 message.slice, options_.spec.job, now->map.epoch));
-  if (message.kind == Kind::kReplicate) payload_for(target, message, request);
+  if (message.kind == Kind::kReplicate) require_size(target, message, request);
   const std::lock_guard lock(target.mutex);
+  if (!takes(message, request)) return answer(request, {.version = message.version});
   target.early.insert_or_assign(message.version, Waiting{.message = message, .request = std::move(request)});
   apply_early(target);
+}
+
+void Space::apply_next(Held& held, Waiting& waiting) {
+  if (options_.spec.vectors > 0) return replay(held, waiting);
+  held.slice.apply({.ticket = waiting.message.ticket,
+                    .replica = waiting.message.replica,
+                    .base = waiting.message.base,
+                    .lr = waiting.message.lr,
+                    .untouched = waiting.message.untouched,
+                    .values = floats_in(waiting.request).data(),
+                    .is_final = true},
+                   nullptr);
 }
 
 // Those whose turn has come. Messages of one connection come in any order.
@@ -125,31 +146,23 @@ void Space::apply_early(Held& held) {
     auto first = held.early.begin();
     const std::int64_t version = held.slice.version();
     if (first->first > version + 1) return;
-    Waiting& waiting = first->second;
-    if (first->first == version + 1 && options_.spec.vectors > 0)
-      replay(held, waiting);
-    else if (first->first == version + 1)
-      held.slice.apply({.ticket = waiting.message.ticket,
-                        .replica = waiting.message.replica,
-                        .base = waiting.message.base,
-                        .lr = waiting.message.lr,
-                        .untouched = waiting.message.untouched,
-                        .values = floats_in(waiting.request).data(),
-                        .is_final = true},
-                       nullptr);
-    answer(waiting.request, {.version = held.slice.version()});
+    Waiting waiting = std::move(first->second);
+    const bool is_next = first->first == version + 1;
     held.early.erase(first);
+    try {
+      if (is_next) apply_next(held, waiting);
+    } catch (const std::exception& error) {  // a full disk: the primary must not wait for what will not come
+      waiting.request.refuse(ErrorCode::kInternal, error.what());
+      return;
+    }
+    answer(waiting.request, {.version = held.slice.version()});
   }
 }
 
 void Space::install(const StoreRequest& message, Request& request) {
-  const std::shared_ptr<const Roles> now = roles();
   Held& target = held(message.slice);
-  if (!is_held(message, *now)) return answer(request, {.version = message.version});
-  if (now->is_primary(now->map.part_of(message.slice)))
-    throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
-                                                 message.slice, options_.spec.job, now->map.epoch));
-  const std::span<const float> values = payload_for(target, message, request);
+  require_size(target, message, request);
+  const std::span<const float> values = floats_in(request);
   if (message.piece < 0 || message.piece >= message.pieces ||
       std::size_t(message.pieces) < target.slice.arrays() ||
       std::size_t(message.pieces) > target.slice.most_arrays())
@@ -162,6 +175,7 @@ void Space::install(const StoreRequest& message, Request& request) {
                 fmt::format("{} counts for slice {}, which has {} stretches", message.counts.size(),
                             message.slice, target.slice.segments()));
   const std::lock_guard lock(target.mutex);
+  if (!takes(message, request)) return answer(request, {.version = message.version});
   // What it has is newer: an update came first.
   if (target.slice.is_filled() && target.slice.version() >= message.version)
     return answer(request, {.version = message.version});

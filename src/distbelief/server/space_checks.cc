@@ -23,6 +23,7 @@ constexpr std::uint32_t kMostWidth = 65536;
 constexpr std::uint64_t kMostInputBytes = std::uint64_t{1} << 32;
 constexpr std::int64_t kMostWindow = 65536;
 constexpr std::int32_t kMostSubNetworks = 65536;
+constexpr std::size_t kRepeatsAtOnce = 8;  // of a whole push
 constexpr std::int64_t kMostPortions = 1024;  // their losses travel in a message's header
 
 bool is_lbfgs(std::int64_t vectors) {
@@ -38,7 +39,7 @@ void require_sound_tables(const SpaceSpec& spec) {
               (spec.tables.size() <= kMostTables && (spec.mode == "async" || spec.mode == "bounded")),
           fmt::format("tables go with the modes async and bounded, up to {} of them", kMostTables));
   for (const comm::TableSpec& table : spec.tables)
-    require(table.width >= 1 && table.width <= kMostWidth && table.name.size() <= 64 &&
+    require(table.most_rows <= kMostElements && table.width >= 1 && table.width <= kMostWidth && table.name.size() <= 64 &&
                 std::isfinite(float(table.scale)) && table.scale >= 0,
             fmt::format(
                 "table {}: rows of {} numbers up to {}; wanted: 1 to {} numbers, a name of up to 64 bytes",
@@ -108,17 +109,19 @@ void require_sound(const SpaceSpec& spec) {
 // A connection speaks for one replica: what servers keep for each is bounded by the connections that they
 // take. Parameters and tickets that a request names are the job's.
 void Space::require_own_name(const StoreRequest& message, std::uint64_t connection) {
-  {
-    const std::lock_guard lock(speakers_mutex_);
-    const auto [own, is_new] = speakers_.try_emplace(connection, message.replica);
-    if (own->second != message.replica)
-      throw Error(ErrorCode::kBadInput, fmt::format("replica {} of job {} speaks as replica {}", own->second,
-                                                    options_.spec.job, message.replica));
-  }
+  meet_speaker(connection, message.replica);
   using Kind = StoreRequest::Kind;
   if (message.kind == Kind::kPush) require_parameters(message.untouched);
   if (message.kind == Kind::kTake || message.kind == Kind::kBegin || message.kind == Kind::kLeave)
     require_tickets(message.done);
+}
+
+void Space::meet_speaker(std::uint64_t connection, std::int32_t replica) {
+  const std::lock_guard lock(speakers_mutex_);
+  const auto [own, is_new] = speakers_.try_emplace(connection, Speaker{.replica = replica});
+  if (own->second.replica != replica)
+    throw Error(ErrorCode::kBadInput, fmt::format("replica {} of job {} speaks as replica {}",
+                                                  own->second.replica, options_.spec.job, replica));
 }
 
 void Space::require_parameters(const std::vector<std::int32_t>& parameters) const {
@@ -129,6 +132,13 @@ void Space::require_parameters(const std::vector<std::int32_t>& parameters) cons
                   fmt::format("parameter {} of job {}, which has {}", one, options_.spec.job, count));
 }
 
+void Space::require_clock(const StoreRequest& message) const {
+  if (message.clock > options_.spec.tickets)
+    throw Error(ErrorCode::kBadInput, fmt::format("replica {} of job {} says that it has done {} of {} tickets",
+                                                  message.replica, options_.spec.job, message.clock,
+                                                  options_.spec.tickets));
+}
+
 void Space::require_tickets(const std::vector<std::int64_t>& tickets) const {
   for (const std::int64_t ticket : tickets)
     if (ticket < 0 || ticket >= options_.spec.tickets)
@@ -136,29 +146,63 @@ void Space::require_tickets(const std::vector<std::int64_t>& tickets) const {
                                                     options_.spec.job, options_.spec.tickets));
 }
 
-// Unless its replica has come again meanwhile.
-void Space::forget_values_of(std::uint64_t connection) {
+// begin, end, begin, end ...
+void Space::require_ranges(const std::vector<std::int64_t>& ranges) const {
+  const bool is_sound = ranges.size() % 2 == 0 && std::ranges::is_sorted(ranges) &&
+                        (ranges.empty() || (ranges.front() >= 0 && ranges.back() <= options_.spec.tickets));
+  if (!is_sound)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("tickets that job {}, which has {}, cannot have", options_.spec.job,
+                            options_.spec.tickets));
+}
+
+// A push is sent again when its answer was lost, or its ticket dealt again, with a server. Nobody loses so
+// many one after another.
+void Space::require_progress(const StoreRequest& message, std::uint64_t connection,
+                             const std::function<bool()>& is_repeated) {
+  const std::size_t messages = options_.spec.slices() + options_.spec.tables.size() * kParts + 1;
+  const auto allowed = std::int64_t(kRepeatsAtOnce * messages);
+  std::int64_t repeats = 0;
+  {
+    const std::lock_guard lock(speakers_mutex_);
+    if (const auto found = speakers_.find(connection); found != speakers_.end())
+      repeats = found->second.repeats;
+  }
+  if (repeats >= allowed && is_repeated())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} sent {} pushes or first values one after another that were there before",
+                            message.replica, repeats));
+}
+
+void Space::note_progress(std::uint64_t connection, bool is_repeated) {
+  const std::lock_guard lock(speakers_mutex_);
+  const auto found = speakers_.find(connection);
+  if (found == speakers_.end()) return;
+  found->second.repeats = is_repeated ? found->second.repeats + 1 : 0;
+}
+
+// Gives the replica that has no connection any more.
+std::optional<std::int32_t> Space::forget_speaker(std::uint64_t connection) {
   std::int32_t replica = 0;
   {
     const std::lock_guard lock(speakers_mutex_);
     const auto found = speakers_.find(connection);
-    if (found == speakers_.end()) return;
-    replica = found->second;
+    if (found == speakers_.end()) return std::nullopt;
+    replica = found->second.replica;
     speakers_.erase(found);
-    if (std::ranges::any_of(speakers_, [&](const auto& other) { return other.second == replica; })) return;
+    if (std::ranges::any_of(speakers_, [&](const auto& other) { return other.second.replica == replica; }))
+      return std::nullopt;
   }
-  if (options_.spec.compensation == 0) return;
+  if (options_.spec.compensation == 0) return replica;
   const std::lock_guard lock(structure_);
   for (const std::unique_ptr<Held>& one : slices_)
     if (one) one->slice.forget(replica);
+  return replica;
 }
 
 std::span<const float> Space::payload_for(const Held& held, const StoreRequest& message,
                                           const Request& request) const {
-  if (request.payload().size() != held.slice.size() * sizeof(float))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("slice {} of job {} has {} bytes, found {}", message.slice, options_.spec.job,
-                            held.slice.size() * sizeof(float), request.payload().size()));
+  require_size(held, message, request);
   const std::span<const float> values = floats_in(request);
   if (!are_finite(values))
     throw Error(ErrorCode::kBadInput,

@@ -26,7 +26,10 @@ void Space::follow_desk(const Roles& roles) {
   const bool has_desk = roles.is_primary(roles.map.desk());
   if (has_desk && !has_desk_ && options_.spec.vectors > 0) take_over_evaluations();
   if (has_desk && !has_desk_) {
+    desk_filled_ = kNobody;  // whom another one had filled has not been filled by this one
     dealer_.take_over();
+    for (const int replica : dealer_.replicas())
+      if (log_) log_->append_joined(replica, dealer_.clock(replica));
     for (const std::int64_t ticket : window_.whole()) dealer_.offer(ticket);
   }
   has_desk_ = has_desk;
@@ -52,6 +55,10 @@ void Space::enter(const StoreRequest& message, const Request& request) {
     throw Error(ErrorCode::kAborted,
                 fmt::format("replica {} was started again: this one is not wanted", message.replica));
   const bool is_new = found == seats_.end() || found->second.incarnation != message.incarnation;
+  if (is_new)  // what the one before waits for nobody would see
+    drop_waiting([&](const Waiting& one) {
+      return one.message.replica == message.replica && one.message.incarnation < message.incarnation;
+    });
   if (is_new || !dealer_.has(message.replica)) {
     dealer_.join(message.replica, message.clock < 0 ? std::nullopt : std::optional(message.clock));
     if (log_) log_->append_joined(message.replica, dealer_.clock(message.replica));
@@ -60,11 +67,18 @@ void Space::enter(const StoreRequest& message, const Request& request) {
 }
 
 void Space::let_go(std::int32_t replica) {
-  if (log_ && dealer_.has(replica)) log_->append_left(replica);
+  if (log_ && has_desk_ && dealer_.has(replica)) log_->append_left(replica);
   dealer_.leave(replica);
 }
 
+// With the desk's lock.
+void Space::drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted) {
+  for (std::vector<Waiting>* waiting : {&takers_, &beginners_, &meeters_, &putters_, &enders_})
+    std::erase_if(*waiting, is_unwanted);
+}
+
 void Space::take(const StoreRequest& message, Request& request) {
+  require_clock(message);
   const std::lock_guard lock(desk_);
   require_desk();
   enter(message, request);
@@ -74,7 +88,7 @@ void Space::take(const StoreRequest& message, Request& request) {
   // step before it is known that it has done the last, one further ahead than it may.
   if (message.clock >= 0)
     dealer_.set_clock(message.replica, std::max(before, message.clock + std::int64_t(message.done.size())));
-  if (!message.done.empty()) tell_deals(message.done);
+  if (!message.done.empty() || options_.spec.mode == "bounded") tell_deals(message.done, message.replica);
   auto& waiting = message.kind == StoreRequest::Kind::kTake ? takers_ : beginners_;
   waiting.push_back({.message = message, .request = std::move(request)});
   serve();
@@ -88,10 +102,13 @@ void Space::serve() {
     const std::optional<std::int64_t> ticket =
         options_.spec.vectors > 0 ? take_portion(taker.message.replica) : dealer_.take(taker.message.replica);
     if (!ticket && !dealer_.is_drained()) return false;
-    if (ticket) tell_deals({});
-    answer(taker.request, {.outcome = ticket ? StoreAnswer::Outcome::kDone : StoreAnswer::Outcome::kEnd,
-                           .ticket = ticket.value_or(0),
-                           .clock = dealer_.clock(taker.message.replica)});
+    const std::int64_t clock = dealer_.clock(taker.message.replica);
+    if (ticket) {
+      tell_deals({}, taker.message.replica);
+      answer(taker.request, {.ticket = *ticket, .clock = clock});
+    } else {
+      tell_end(std::move(taker.request), clock);
+    }
     return true;
   });
   std::erase_if(beginners_, [&](Waiting& beginner) {
@@ -104,21 +121,31 @@ void Space::serve() {
   });
 }
 
-void Space::give_mean(Request& request, std::int64_t step, StoreAnswer::Outcome outcome) {
+// Whoever is told so may leave for good: that all is done must not be lost with this server, or others would
+// wait for work that nobody does.
+void Space::tell_end(Request request, std::int64_t clock) {
+  const std::shared_ptr<const Roles> now = roles();
+  const auto kept = std::make_shared<Request>(std::move(request));
+  tell_all(now->backups(now->map.desk(), desk_filled_), {}, [kept, clock] {
+    answer(*kept, {.outcome = StoreAnswer::Outcome::kEnd, .clock = clock});
+  });
+}
+
+void Space::give_mean(Request& request, std::int64_t asked) {
+  const std::int64_t step = meeting_.given_for(asked);
   const std::vector<float>* const mean = meeting_.mean_of(step);
   if (!mean)
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("the lanes' values of step {} are gone, this is step {}", step, meeting_.step()));
   std::memcpy(room_for(request, mean->size()), mean->data(), mean->size() * sizeof(float));
-  answer(request, {.outcome = outcome, .version = step});
+  answer(request, {.outcome = StoreAnswer::Outcome::kLate, .version = step});
 }
 
 void Space::meet(const StoreRequest& message, Request& request) {
   const std::size_t lanes = std::size_t(std::max<std::int64_t>(0, message.end_lane - message.first_lane));
   const std::lock_guard lock(desk_);
   require_desk();
-  if (message.ticket < meeting_.step())
-    return give_mean(request, message.ticket, StoreAnswer::Outcome::kLate);
+  if (message.ticket < meeting_.step()) return give_mean(request, message.ticket);
   const bool is_node_of_it = is_node(options_.spec.lanes, {message.first_lane, message.end_lane});
   if (message.ticket > meeting_.step() || !is_node_of_it ||
       request.payload().size() != lanes * options_.spec.lane_values * sizeof(float))
@@ -126,6 +153,7 @@ void Space::meet(const StoreRequest& message, Request& request) {
                 fmt::format("lanes {} to {} of step {} with {} bytes; wanted: step {}, {} values a lane",
                             message.first_lane, message.end_lane - 1, message.ticket,
                             request.payload().size(), meeting_.step(), options_.spec.lane_values));
+  require_room(request, options_.spec.lane_values);
   if (!are_finite(floats_in(request)))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("replica {} sent a number that is not finite for lanes {} to {} of step {}",
@@ -157,14 +185,15 @@ void Space::hand_over_mean(std::int64_t step, const std::function<void()>& done)
 }
 
 // Nobody waits for it: what a backup does not know it deals again.
-void Space::tell_deals(const std::vector<std::int64_t>& done) {
+void Space::tell_deals(const std::vector<std::int64_t>& done, std::int32_t replica) {
   const std::shared_ptr<const Roles> now = roles();
-  tell_all(now->backups(now->map.desk(), desk_filled_),
-           {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kDeals,
-                                                .ticket = dealer_.next(),
-                                                .done = done,
-                                                .job = options_.spec.job})},
-           [] {});
+  StoreRequest told{.kind = StoreRequest::Kind::kDeals,
+                    .replica = replica,
+                    .ticket = dealer_.next(),
+                    .clock = dealer_.clock(replica),
+                    .job = options_.spec.job};
+  for (const std::int64_t ticket : done) told.done.insert(told.done.end(), {ticket, ticket + 1});
+  tell_all(now->backups(now->map.desk(), desk_filled_), {.header = comm::encode(told)}, [] {});
 }
 
 void Space::learn(const StoreRequest& message, Request& request) {
@@ -177,7 +206,8 @@ void Space::learn(const StoreRequest& message, Request& request) {
                   fmt::format("{} values for a mean of {}", mean.size(), options_.spec.lane_values));
     meeting_.install(message.ticket, {mean.begin(), mean.end()});
   } else {
-    require_tickets(message.done);
+    require_ranges(message.done);
+    if (message.clock >= 0) dealer_.learn_clock(message.replica, message.clock);
     if (options_.spec.vectors > 0) dealer_.extend(std::min(message.ticket, options_.spec.tickets));
     dealer_.learn(message.ticket, std::min(message.below, options_.spec.tickets), message.done);
     window_.drop(dealer_.done_tickets());
@@ -194,10 +224,11 @@ void Space::fill_desk(int newcomer) {
   tell_all(now->backups(now->map.desk(), desk_filled_),
            {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kDeals,
                                                 .ticket = dealer_.next(),
-                                                .done = dealer_.done_tickets().above(),
+                                                .done = dealer_.done_tickets().ranges(),
                                                 .job = options_.spec.job,
                                                 .below = below})},
            [] {});
+  for (const int replica : dealer_.replicas()) tell_deals({}, replica);
   if (options_.spec.vectors > 0) hand_over_coordinator(coordinator_, [] {});
   if (const auto link = now->links.find(newcomer); link != now->links.end()) fill_inputs(link->second);
   for (const std::int64_t step : {meeting_.step() - 2, meeting_.step() - 1})
@@ -210,7 +241,7 @@ void Space::leave(const StoreRequest& message, Request& request) {
   const auto found = seats_.find(message.replica);
   if (found != seats_.end() && found->second.incarnation == message.incarnation) {
     for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
-    if (!message.done.empty()) tell_deals(message.done);
+    tell_deals(message.done, message.replica);
     let_go(message.replica);
     serve();
   }
@@ -218,10 +249,13 @@ void Space::leave(const StoreRequest& message, Request& request) {
 }
 
 void Space::gone(std::uint64_t connection) {
-  forget_values_of(connection);
+  const std::optional<std::int32_t> silent = forget_speaker(connection);
   const std::lock_guard lock(desk_);
+  drop_waiting([&](const Waiting& one) { return one.request.peer().connection == connection; });
   for (const auto& [replica, seat] : seats_)
     if (seat.connection == connection) let_go(replica);
+  // One that another desk had told of and that never came here.
+  if (silent && !(has_desk_ && seats_.contains(*silent))) let_go(*silent);
   serve();
 }
 

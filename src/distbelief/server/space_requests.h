@@ -1,7 +1,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 
+#include "distbelief/base/error.h"
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/store.h"
 
@@ -15,6 +17,14 @@ inline void answer(comm::ExchangeServer::Request& request, const comm::StoreAnsw
 inline std::span<const float> floats_in(const comm::ExchangeServer::Request& request) {
   const std::span<const std::byte> bytes = request.payload();
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+// Before anything has changed: an answer that is given later, on another's thread, must find its room.
+inline void require_room(const comm::ExchangeServer::Request& request, std::size_t floats) {
+  if (request.room() < floats * sizeof(float))
+    throw Error(ErrorCode::kBadInput, "an answer of " + std::to_string(floats * sizeof(float)) +
+                                          " bytes, but the client has room for " +
+                                          std::to_string(request.room()));
 }
 
 inline float* room_for(comm::ExchangeServer::Request& request, std::size_t floats) {

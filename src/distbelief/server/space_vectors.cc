@@ -173,7 +173,7 @@ void Space::begin_evaluation(std::int64_t evaluation, std::int32_t replica) {
   dealer_.learn(ticket + 1, ticket, {});
   dealer_.done(replica, ticket);
   if (coordinator_.ends) dealer_.close();
-  tell_deals({ticket});
+  tell_deals({ticket}, replica);
   serve();
 }
 

@@ -45,8 +45,11 @@ Table::Table(Options options, const Roles& roles)
       secret_(draw_secret()),
       open_(options_.is_open) {
   // Whoever is being given what there is has it: there is nothing.
-  for (int number = 0; number < kParts; ++number)
-    part(number).filled = roles.map.parts[std::size_t(number)].filling;
+  for (int number = 0; number < kParts; ++number) {
+    const ServerMap::Part& role = roles.map.parts[std::size_t(number)];
+    part(number).was_primary = roles.is_primary(role);
+    if (part(number).was_primary) part(number).filled = role.filling;
+  }
 }
 
 Table::~Table() = default;
@@ -126,7 +129,29 @@ Table::Parcels Table::parcels_for(Parcels& all, const Roles& roles, int number, 
   return found;
 }
 
-void Table::push(const StoreRequest& message, Request& request) {
+bool Table::has(std::int64_t ticket, std::uint64_t parts) {
+  for (std::uint64_t left = parts; left != 0; left &= left - 1) {
+    Part& part = this->part(std::countr_zero(left));
+    const std::lock_guard lock(part.mutex);
+    if (part.tickets.contains(ticket)) return true;
+  }
+  return false;
+}
+
+// Before anything has changed.
+void Table::require_ticket(std::int64_t ticket, std::uint64_t parts) {
+  for (std::uint64_t left = parts; left != 0; left &= left - 1) {
+    Part& part = this->part(std::countr_zero(left));
+    const std::lock_guard lock(part.mutex);
+    if (!part.tickets.has_room_for(ticket))
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("table {} of job {} has {} stretches of tickets apart from each other, ticket {} "
+                              "would be one more",
+                              options_.spec.name, options_.job, TicketSet::kMostRanges, ticket));
+  }
+}
+
+bool Table::push(const StoreRequest& message, Request& request) {
   const Push push = checked(message, request);
   require_open();
   require_room(options_.spec.most_rows > 0 ? 0 : push.ids.size());
@@ -135,6 +160,7 @@ void Table::push(const StoreRequest& message, Request& request) {
   std::shared_lock applying = work();
   const std::shared_ptr<const Roles> now = options_.roles();
   require_primary(*now, message.parts);
+  require_ticket(message.ticket, message.parts);
   std::size_t begin = 0;
   for (std::uint64_t left = message.parts; left != 0; left &= left - 1) {
     const int number = std::countr_zero(left);
@@ -147,11 +173,15 @@ void Table::push(const StoreRequest& message, Request& request) {
                    .epoch = epoch});
   };
   const StoreRequest about{.replica = message.replica, .ticket = message.ticket, .epoch = now->map.epoch};
-  if (!repeated) return hand_over(parcels, about, done);
+  if (!repeated) {
+    hand_over(parcels, about, done);
+    return false;
+  }
   hand_over(parcels, about, [] {});
   applying.unlock();
   wait_for_all();  // the first one may not have been on its way to the backups yet
   wait_behind(parcels, done);
+  return true;
 }
 
 // false: the part has had this ticket.

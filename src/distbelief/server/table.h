@@ -40,8 +40,9 @@ class Table {
   ~Table();
 
   // Throws Error(kBadInput) for what cannot be, kAborted for what belongs to another server, before anything
-  // has changed. The request is taken, unless it throws.
-  void push(const comm::StoreRequest& message, Request& request);
+  // has changed. The request is taken, unless it throws. Gives whether the ticket was there already.
+  bool push(const comm::StoreRequest& message, Request& request);
+  bool has(std::int64_t ticket, std::uint64_t parts);  // any of these parts has it
   void pull(const comm::StoreRequest& message, Request& request);
   void list(const comm::StoreRequest& message, Request& request);
   void load(const comm::StoreRequest& message, Request& request);
@@ -66,7 +67,8 @@ class Table {
     std::uint32_t version = 0;                                // of its newest rows
     std::size_t gone = 0;                                     // rows that made place for others
     std::unordered_map<std::uint64_t, std::uint32_t> left{};  // rows that went, and when (backup)
-    int filled = kNobody;                                     // the newcomer that hears of updates
+    int filled = kNobody;      // the newcomer that hears of updates
+    bool was_primary = false;  // by the roles before
     std::uint64_t random = 0;
   };
   // What goes to one backup.
@@ -83,6 +85,7 @@ class Table {
   void require_primary(const Roles& roles, std::uint64_t parts) const;
   void require_open() const;
   void require_room(std::size_t rows);
+  void require_ticket(std::int64_t ticket, std::uint64_t parts);
   std::shared_lock<std::shared_mutex> work();
   void wait_for_all();
   Part& part(int number) { return parts_[std::size_t(number)]; }
@@ -93,8 +96,9 @@ class Table {
   void make_place(Part& part, const Parcels& parcels);
   void hand_over(const Parcels& parcels, const comm::StoreRequest& about, const std::function<void()>& done);
   static void wait_behind(const Parcels& parcels, const std::function<void()>& done);
-  bool is_held(const comm::StoreRequest& message, int number) const;
-  void take_part(const comm::StoreRequest& message, int number, std::span<const std::byte> records);
+  bool is_held(const comm::StoreRequest& message, const std::string& sender, int number) const;
+  void take_part(const comm::StoreRequest& message, const std::string& sender, int number,
+                 std::span<const std::byte> records);
   void take_record(Part& part, std::span<const std::byte> record);
   static void note_tickets(const comm::StoreRequest& message, Part& part);
   void stream(int number, int newcomer);

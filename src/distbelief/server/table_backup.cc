@@ -64,8 +64,11 @@ void Table::wait_behind(const Parcels& parcels, const std::function<void()>& don
     }});
 }
 
+// Between servers what the primary has the backup has, numbers that are not finite too: a run may come to
+// such by itself.
 std::span<const std::byte> Table::checked_records(const Request& request) const {
   const std::span<const std::byte> payload = request.payload();
+  const bool is_of_server = request.peer().role == "server";
   const auto require = [&](bool is_good, const std::string& why) {
     if (!is_good)
       throw Error(ErrorCode::kBadInput,
@@ -77,10 +80,10 @@ std::span<const std::byte> Table::checked_records(const Request& request) const 
   for (std::size_t at = 0; at < payload.size(); at += record_) {
     const RowStore::Head head = head_of(payload.subspan(at));
     const auto* const values = reinterpret_cast<const float*>(payload.data() + at + sizeof head);
-    require(std::isfinite(head.accumulated) && head.version > 0,
-            fmt::format("row {} has no version", head.id));
-    require(std::isfinite(compute::row_square(values, options_.spec.width)),
-            fmt::format("row {} has a number that is not finite", head.id));
+    require(head.version > 0, fmt::format("row {} has no version", head.id));
+    require(is_of_server || (head.accumulated >= 0 && std::isfinite(head.accumulated) &&
+                             std::isfinite(compute::row_square(values, options_.spec.width))),
+            fmt::format("row {} has a number that is not finite, or a negative sum of squares", head.id));
   }
   return payload;
 }
@@ -102,7 +105,10 @@ void Table::follow(const Roles& roles) {
     Part& part = this->part(number);
     const ServerMap::Part& role = roles.map.parts[std::size_t(number)];
     const std::lock_guard lock(part.mutex);
-    if (part.filled != role.filling) part.filled = kNobody;
+    const bool is_primary = roles.is_primary(role);
+    // Whom another primary had filled has not been filled by this one.
+    if (part.filled != role.filling || (is_primary && !part.was_primary)) part.filled = kNobody;
+    part.was_primary = is_primary;
     if (roles.holds(role)) continue;
     if (part.rows) rows_ -= part.rows->rows();
     part.rows.reset();
@@ -115,36 +121,39 @@ void Table::follow(const Roles& roles) {
 
 // Not so when the part has gone to another server since this was sent: who has it now has this too. A sender
 // that knows a newer map than this server is right.
-bool Table::is_held(const StoreRequest& message, int number) const {
+bool Table::is_held(const StoreRequest& message, const std::string& sender, int number) const {
   const std::shared_ptr<const Roles> now = options_.roles();
   const ServerMap::Part& role = now->map.parts[std::size_t(number)];
   if (now->is_primary(role))
     throw Error(ErrorCode::kAborted,
                 fmt::format("part {} of table {} of job {} is this server's own by map {}", number,
                             options_.spec.name, options_.job, now->map.epoch));
-  return message.epoch > now->map.epoch || now->holds(role);
+  return now->takes_from(sender, message.epoch, role);
 }
 
 void Table::install(const StoreRequest& message, Request& request) {
   const std::span<const std::byte> payload = checked_records(request);
+  const std::string sender = request.peer().name;
   const auto part_at = [&](std::size_t at) { return compute::part_of_row(head_of(payload.subspan(at)).id); };
   std::uint64_t without = message.parts;  // rows, but with a ticket
   for (std::size_t at = 0, end = 0; at < payload.size(); at = end) {
     const int number = part_at(at);
     while (end < payload.size() && part_at(end) == number) end += record_;
-    take_part(message, number, payload.subspan(at, end - at));
+    take_part(message, sender, number, payload.subspan(at, end - at));
     without &= ~(std::uint64_t{1} << number);
   }
-  for (; without != 0; without &= without - 1) take_part(message, std::countr_zero(without), {});
+  for (; without != 0; without &= without - 1)
+    take_part(message, sender, std::countr_zero(without), {});
   if (About(message.piece) == About::kOpen) open_ = true;
   answer(request, {});
 }
 
 // Rows and their ticket at once: who becomes the primary meanwhile has both, or neither.
-void Table::take_part(const StoreRequest& message, int number, std::span<const std::byte> records) {
+void Table::take_part(const StoreRequest& message, const std::string& sender, int number,
+                      std::span<const std::byte> records) {
   Part& part = this->part(number);
   const std::lock_guard lock(part.mutex);
-  if (!is_held(message, number)) return;
+  if (!is_held(message, sender, number)) return;
   for (std::size_t at = 0; at < records.size(); at += record_)
     take_record(part, records.subspan(at, record_));
   if ((message.parts >> number & 1) != 0) note_tickets(message, part);
@@ -177,7 +186,8 @@ void Table::note_tickets(const StoreRequest& message, Part& part) {
   if (About(message.piece) != About::kTickets) return;
   TicketSet both;
   both.assign(std::max(message.below, part.tickets.below()), message.done);
-  for (const std::int64_t ticket : part.tickets.above()) both.insert(ticket);
+  const std::vector<std::int64_t> own = part.tickets.ranges();
+  for (std::size_t i = 0; i + 1 < own.size(); i += 2) both.insert(own[i], own[i + 1]);
   part.tickets = both;
   part.gone += std::size_t(std::max<std::int64_t>(0, message.version));
 }
@@ -249,7 +259,7 @@ void Table::stream(int number, int newcomer) {
     tickets.epoch = now->map.epoch;
     tickets.version = std::int64_t(part.gone);
     tickets.below = part.tickets.below();
-    tickets.done = part.tickets.above();
+    tickets.done = part.tickets.ranges();
     places = part.rows ? part.rows->places() : 0;
   }
   std::mutex mutex;

@@ -319,7 +319,7 @@ class HostileRowsTest : public TableTest {
         comm::ExchangeClient::Options{.address = addresses_[0], .name = "mallory"});
     const std::string spec = comm::encode(with_tables());
     space_ = comm::decode_answer(exchange_
-                                     ->send(comm::encode(comm::StoreRequest{.kind = Kind::kOpen}),
+                                     ->send(comm::encode(comm::StoreRequest{.kind = Kind::kOpen, .replica = 9}),
                                             std::as_bytes(std::span(spec)), {})
                                      .wait(20s)
                                      .header)

@@ -85,25 +85,25 @@ class ServiceTest : public ::testing::Test {
     services_[std::size_t(id)].reset();
   }
   Client join(int replica, comm::SpaceSpec spec, std::int64_t incarnation = 1, bool shares_memory = true) {
-    const std::vector<float> initial(spec.elements, 1.0F);
-    return Client({.servers = addresses_,
+    return joined({.servers = addresses_,
                    .spec = std::move(spec),
                    .replica = replica,
                    .incarnation = incarnation,
-                   .shares_memory = shares_memory,
-                   .deadline = std::chrono::seconds(20)},
-                  initial.data());
+                   .shares_memory = shares_memory});
   }
   // One of several clients of a replica, each with a share of the slices.
   Client join_share(int replica, comm::SpaceSpec spec, int share, int shares) {
-    const std::vector<float> initial(spec.elements, 1.0F);
-    return Client({.servers = addresses_,
+    return joined({.servers = addresses_,
                    .spec = std::move(spec),
                    .replica = replica,
                    .share = share,
-                   .shares = shares,
-                   .deadline = std::chrono::seconds(20)},
-                  share == 0 ? initial.data() : nullptr);
+                   .shares = shares});
+  }
+  static Client joined(Client::Options options) {
+    const std::vector<float> initial(options.spec.elements, 1.0F);
+    options.deadline = std::chrono::seconds(20);
+    const float* const brought = options.share == 0 ? initial.data() : nullptr;
+    return Client(std::move(options), brought);
   }
   // Two parameters over a bit more than two slices.
   static comm::SpaceSpec spec(const std::string& mode) {

@@ -1,39 +1,74 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <set>
+#include <iterator>
+#include <map>
 #include <vector>
 
 namespace distbelief::server {
 
 // Which tickets have been dealt with. Tickets come roughly in order, so it is a number below which all are in
-// and the few above it. Not thread safe.
+// and a few ranges above it: as many as there are tickets that somebody still has, however long he keeps
+// them. Not thread safe.
 class TicketSet {
  public:
-  bool contains(std::int64_t ticket) const { return ticket < below_ || above_.contains(ticket); }
+  // Of ranges: they fit into a message's header, and what a client can make a server keep is bounded.
+  static constexpr std::size_t kMostRanges = 1024;
+
+  bool contains(std::int64_t ticket) const {
+    if (ticket < below_) return true;
+    const auto after = ranges_.upper_bound(ticket);
+    return after != ranges_.begin() && ticket < std::prev(after)->second;
+  }
+  // Whether it can be taken in: it is there, or there is room for another range.
+  bool has_room_for(std::int64_t ticket) const {
+    return ranges_.size() < kMostRanges || contains(ticket) || contains(ticket - 1) || contains(ticket + 1);
+  }
   // false: it was there.
   bool insert(std::int64_t ticket) {
     if (contains(ticket)) return false;
-    above_.insert(ticket);
-    while (!above_.empty() && *above_.begin() == below_) {
-      above_.erase(above_.begin());
-      ++below_;
-    }
+    insert(ticket, ticket + 1);
     return true;
   }
-  // All below it, and these.
-  void assign(std::int64_t below, const std::vector<std::int64_t>& above) {
+  // From `begin` to before `end`.
+  void insert(std::int64_t begin, std::int64_t end) {
+    begin = std::max(begin, below_);
+    if (begin >= end) return;
+    auto at = ranges_.upper_bound(begin);
+    if (at != ranges_.begin() && std::prev(at)->second >= begin) --at;
+    while (at != ranges_.end() && at->first <= end) {
+      begin = std::min(begin, at->first);
+      end = std::max(end, at->second);
+      at = ranges_.erase(at);
+    }
+    ranges_[begin] = end;
+    if (begin == below_) {
+      below_ = end;
+      ranges_.erase(begin);
+    }
+  }
+  // All below it, and these: begin, end, begin, end ...
+  void assign(std::int64_t below, const std::vector<std::int64_t>& ranges) {
     below_ = below;
-    above_.clear();
-    for (const std::int64_t ticket : above) insert(ticket);
+    ranges_.clear();
+    for (std::size_t i = 0; i + 1 < ranges.size(); i += 2) insert(ranges[i], ranges[i + 1]);
   }
   std::int64_t below() const { return below_; }
-  std::vector<std::int64_t> above() const { return {above_.begin(), above_.end()}; }
-  std::int64_t size() const { return below_ + std::int64_t(above_.size()); }
+  std::vector<std::int64_t> ranges() const {
+    std::vector<std::int64_t> all;
+    for (const auto& [begin, end] : ranges_) all.insert(all.end(), {begin, end});
+    return all;
+  }
+  std::int64_t size() const {
+    std::int64_t count = below_;
+    for (const auto& [begin, end] : ranges_) count += end - begin;
+    return count;
+  }
 
  private:
   std::int64_t below_ = 0;
-  std::set<std::int64_t> above_;
+  std::map<std::int64_t, std::int64_t> ranges_;  // by where they begin; apart from each other and from below_
 };
 
 }  // namespace distbelief::server

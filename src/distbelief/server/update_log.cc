@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
+#include "distbelief/base/text_lines.h"
 
 namespace distbelief::server {
 
@@ -87,15 +89,23 @@ void UpdateLog::write_line(const std::string& line) {
 
 namespace {
 
+constexpr std::size_t kLongestRecord = 16 << 20;  // has a version for each slice
+
 std::optional<LogLine> line_from(const nlohmann::json& value) {
   using Kind = LogLine::Kind;
-  const auto number = [&](const char* key) { return value.value(key, std::int64_t{0}); };
+  const auto number = [&](const char* key) {
+    return value.contains(key) ? whole_number(value.at(key)) : std::int64_t{0};
+  };
+  const auto replica = [&](const char* key) {
+    using Limits = std::numeric_limits<std::int32_t>;
+    return value.contains(key) ? std::int32_t(whole_number(value.at(key), Limits::min(), Limits::max())) : 0;
+  };
   LogLine line;
   if (value.contains("slice")) {
     line.update = {.slice = number("slice"),
                    .version = number("version"),
                    .ticket = number("ticket"),
-                   .replica = value.value("replica", 0),
+                   .replica = replica("replica"),
                    .base = number("base"),
                    .lr = value.value("lr", 0.0)};
   } else if (value.contains("installed")) {
@@ -104,12 +114,12 @@ std::optional<LogLine> line_from(const nlohmann::json& value) {
   } else if (value.contains("acknowledged")) {
     line.kind = Kind::kAcknowledged;
     line.update.ticket = number("acknowledged");
-    line.versions = value.at("versions").get<std::vector<std::int64_t>>();
+    for (const nlohmann::json& version : value.at("versions")) line.versions.push_back(whole_number(version));
   } else {
     const char* const key = value.contains("begin") ? "begin" : value.contains("joined") ? "joined" : "left";
     if (!value.contains(key)) return std::nullopt;
     line.kind = *key == 'b' ? Kind::kBegin : *key == 'j' ? Kind::kJoined : Kind::kLeft;
-    line.update.replica = value.at(key);
+    line.update.replica = replica(key);
     line.clock = number("clock");
     line.slowest = number("slowest");
   }
@@ -119,19 +129,17 @@ std::optional<LogLine> line_from(const nlohmann::json& value) {
 }  // namespace
 
 std::vector<LogLine> read_log(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) throw Error(ErrorCode::kUnavailable, fmt::format("{} cannot be read", path.string()));
+  TextLines file(path, {.line_bytes = kLongestRecord});
+  if (!file.is_open()) throw Error(ErrorCode::kUnavailable, fmt::format("{} cannot be read", path.string()));
   std::vector<LogLine> lines;
-  std::string text;
-  for (std::int64_t number = 1; std::getline(file, text); ++number) try {
-      const bool is_cut = file.eof();  // no newline at its end
-      if (is_cut) break;
-      if (std::optional<LogLine> line = line_from(nlohmann::json::parse(text)))
+  while (file.next() && !file.is_cut()) {
+    try {
+      if (std::optional<LogLine> line = line_from(parse_json(file.line(), "record")))
         lines.push_back(*std::move(line));
-    } catch (const nlohmann::json::exception& error) {
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("{}, line {}: no record: {}", path.string(), number, error.what()));
+    } catch (const std::exception& error) {
+      throw file.fault(fmt::format("no record: {}", error.what()));
     }
+  }
   return lines;
 }
 

@@ -15,6 +15,7 @@
 #include "distbelief/server/map_plan.h"
 #include "distbelief/server/portion_deals.h"
 #include "distbelief/server/service.h"
+#include "distbelief/server/test_tickets.h"
 
 // Batch methods over real servers on Unix sockets, in this process: commands, portions, and what is lost.
 namespace distbelief::server {
@@ -168,7 +169,7 @@ class VectorsTest : public ::testing::Test {
     std::vector<std::int64_t> done;
     for (;;) {
       Client::Asked asked = client.ask_ticket(done);
-      const std::optional<std::int64_t> ticket = client.ticket_of(asked);
+      const std::optional<std::int64_t> ticket = ticket_of(client, asked);
       if (!ticket) break;
       done = {*ticket};
       const PortionTicket part = portion_ticket(*ticket, kPortionsOfTest);
@@ -295,10 +296,10 @@ TEST_F(VectorsTest, WhoeverIsFreeGetsACopyOfWhatIsLeft) {
   Client slow = join(0), fast = join(1);
   for (std::int64_t i = 0; i < kPortionsOfTest; ++i) {  // one by one: questions overtake each other
     Client::Asked asked = slow.ask_ticket({});
-    EXPECT_EQ(slow.ticket_of(asked), i);
+    EXPECT_EQ(ticket_of(slow, asked), i);
   }
   Client::Asked copy = fast.ask_ticket({});
-  EXPECT_EQ(fast.ticket_of(copy), 0) << "a copy";
+  EXPECT_EQ(ticket_of(fast, copy), 0) << "a copy";
   std::vector<float> gradient(spec().elements);
   for (std::int64_t i = 0; i < kPortionsOfTest; ++i) {
     const Client::Push push{.ticket = i, .samples = 1, .step_samples = kPortionsOfTest};
@@ -306,7 +307,7 @@ TEST_F(VectorsTest, WhoeverIsFreeGetsACopyOfWhatIsLeft) {
     EXPECT_TRUE(slow.push_pull(push, gradient, {})) << "it counted already";
   }
   Client::Asked next = fast.ask_ticket({0, 1, 2, 3, 4, 5});
-  EXPECT_EQ(fast.ticket_of(next), coordinator_ticket(0, kPortionsOfTest));
+  EXPECT_EQ(ticket_of(fast, next), coordinator_ticket(0, kPortionsOfTest));
 }
 
 }  // namespace

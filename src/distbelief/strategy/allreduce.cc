@@ -39,6 +39,7 @@ AllreduceSharing::AllreduceSharing(Options options)
                .optimizer = options_.optimizer,
                .carriers = options_.domain->members(),
                .hosts = int(options_.plan->hosts.size()),
+               .lr_factors = options_.lr_factors,
                .join_layers = options_.join_layers}),
       share_(slice_share(*options_.plan, options_.host, options_.domain->member())),
       // No deadline of its own: it begins to wait when forward begins, and a step may take any time. Those

@@ -47,6 +47,7 @@ class AllreduceSharing final : public Sharing {
     std::size_t buffers = 0;
     bool windowed = false;  // no carrier keeps its gradients whole; the plan deals lanes in rounds
     Observer* observer = nullptr;
+    std::vector<double> lr_factors = {};                      // of SliceUpdate
     std::function<void(std::span<double>)> join_layers = {};  // of SliceUpdate
   };
 

@@ -99,6 +99,7 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
                                          .buffers = options_.lane_values,
                                          .windowed = options_.zero > 1,
                                          .observer = nullptr,
+                                         .lr_factors = options_.lr_factors,
                                          .join_layers = options_.join_layers};
   for (int t = 0; t < options_.threads; ++t) {
     domains_.push_back(std::make_unique<comm::HostDomain>(

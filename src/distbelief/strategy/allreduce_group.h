@@ -26,6 +26,7 @@ class AllreduceGroup {
         false;              // with 3: workers of a host, too, have parameters only while they use them
     std::string state_dir;  // folder of a file that holds the optimizer's state; empty: shared memory does
     OptimizerConfig optimizer;
+    std::vector<double> lr_factors{};  // per parameter, of the step's learning rate; empty: 1
     double clip_norm = 0;
     Overlap overlap = Overlap::kOff;
     std::size_t bucket_bytes = std::size_t{4} << 20;

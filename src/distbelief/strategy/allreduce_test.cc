@@ -251,6 +251,56 @@ TEST(Allreduce, UpdateIsTheParameterLessTheMeanGradientTimesTheRate) {
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(host.parameters()[i], wanted[i], 1e-6) << i;
 }
 
+// The same for a batch of 7: whether one lane has all of them or three have 3, 2 and 2, each hands in the sum
+// of its samples' gradients over 7. A mean of the lanes' own means would be another update.
+TEST(Allreduce, LanesOfUnequalSamplesUpdateAsOneLaneWithAllOfThem) {
+  const std::vector<float> theta{1, -1};
+  // Squared errors of y = theta x: g = (theta x - y) x.
+  const std::vector<std::vector<float>> x{{1, 0}, {0, 1}, {2, 1}, {1, 1}, {-1, 2}, {3, 0}, {0, 2}};
+  const std::vector<float> y{0, 1, 0, -3, -1, 4, -4};
+  const std::vector<std::vector<std::int64_t>> cuts{{7}, {3, 2, 2}};
+  for (const std::vector<std::int64_t>& samples : cuts) {
+    const auto lanes = int(samples.size());
+    SmallHost host(lanes, std::chrono::seconds(60), {{"theta", {2}}});
+    std::copy(theta.begin(), theta.end(), host.parameters());
+    std::vector<std::vector<float>> parts(samples.size(), std::vector<float>(2));
+    std::size_t sample = 0;
+    for (std::size_t lane = 0; lane < samples.size(); ++lane)
+      for (std::int64_t i = 0; i < samples[lane]; ++i, ++sample) {
+        const float error = theta[0] * x[sample][0] + theta[1] * x[sample][1] - y[sample];
+        for (std::size_t j = 0; j < 2; ++j) parts[lane][j] += error * x[sample][j] / 7;
+      }
+    std::vector<std::jthread> threads;
+    for (int lane = 0; lane < lanes; ++lane)
+      threads.emplace_back([&, lane] {
+        host.take_step(lane, {.step = 0, .lr = 0.7, .lane_samples = samples}, parts[std::size_t(lane)],
+                       {0, 0});
+      });
+    threads.clear();
+    // Gradients (1, 0), (0, -2), (2, 1), (3, 3), (2, -4), (-3, 0), (0, 4): their sum (5, 2) times 0.7 / 7.
+    EXPECT_NEAR(host.parameters()[0], 1 - 0.5, 1e-6) << lanes << " lanes";
+    EXPECT_NEAR(host.parameters()[1], -1 - 0.2, 1e-6) << lanes << " lanes";
+  }
+}
+
+TEST(Allreduce, AParametersFactorIsOfItsRateAlone) {
+  TrainingJob job;
+  job.steps = 1;
+  job.optimizer.momentum = 0;
+  const TrainingOutcome plain = train_on_threads(job, {2});
+  job.lr_factors = {0.5};  // the others' is 1
+  const TrainingOutcome slow = train_on_threads(job, {2});
+  EXPECT_EQ(train_on_threads(job, {3}), slow);
+  const compute::Layout layout(training_parameters(), job.bucket_bytes);
+  const std::vector<float> start = first_parameters(layout);
+  for (const compute::Segment& segment : layout.segments())
+    for (std::size_t i = segment.span.begin; i < segment.span.end; ++i) {
+      const float wanted =
+          segment.parameter == 0 ? (start[i] + plain.parameters[i]) / 2 : plain.parameters[i];
+      ASSERT_NEAR(slow.parameters[i], wanted, segment.parameter == 0 ? 1e-6 : 0) << i;
+    }
+}
+
 TEST(Allreduce, LaneValuesAreAveragedOverTheLanesWithSamples) {
   SmallHost host(3, std::chrono::seconds(60), {{"theta", {1}}});
   const std::vector<std::int64_t> samples{4, 0, 4};

@@ -113,6 +113,11 @@ void HostExchange::run(const std::stop_token& stop) {
     std::exception_ptr failure;
     try {
       work_();  // the caller leaves it alone until it is done
+    } catch (const Error& error) {
+      // A link knows who is silent and in what, but not the step.
+      const Error placed = error.at_step(step_);
+      failure = std::make_exception_ptr(placed);
+      options_.abort->set(options_.first_rank, placed.what());
     } catch (const std::exception& error) {
       failure = std::current_exception();
       options_.abort->set(options_.first_rank, error.what());

@@ -22,7 +22,9 @@ SliceUpdate::SliceUpdate(Options options)
       states_(options_.optimizer->state_names().size()),
       trust_(options_.layout->entries().size(), 1.0),
       counts_(trust_.size()),
-      scratch_(kBlock) {}
+      scratch_(kBlock) {
+  options_.lr_factors.resize(counts_.size(), 1.0);
+}
 
 void SliceUpdate::begin_step(std::int64_t round, const StepPlan& plan) {
   round_ = round;
@@ -55,7 +57,7 @@ compute::UpdateRange SliceUpdate::range_of(const Segment& segment, const float* 
   for (std::size_t i = 0; i < states_; ++i)
     range.states[i] = options_.state->state(int(i)) + segment.span.begin;
   range.count = segment.span.size();
-  range.lr = lr_;
+  range.lr = lr_ * options_.lr_factors[std::size_t(segment.parameter)];
   range.step = counts_[std::size_t(segment.parameter)] + 1;
   range.trust = trust_[std::size_t(segment.parameter)];
   return range;

@@ -28,6 +28,7 @@ class SliceUpdate {
     const compute::Optimizer* optimizer = nullptr;
     int carriers = 1;  // of this host
     int hosts = 1;
+    std::vector<double> lr_factors{};  // per parameter, of the step's learning rate; empty: 1
     // Adds up what other groups have of the same layers: squared norms per parameter; may be empty.
     std::function<void(std::span<double>)> join_layers = {};
   };

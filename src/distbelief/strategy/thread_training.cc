@@ -49,6 +49,7 @@ AllreduceSharing::Options sharing_options(World& world, int host) {
   options.overlap = world.job.overlap;
   options.buffers = world.job.buffers;
   options.windowed = world.job.zero > 1;
+  options.lr_factors = world.job.lr_factors;
   return options;
 }
 

@@ -16,6 +16,7 @@ namespace distbelief::strategy {
 
 struct TrainingJob {
   OptimizerConfig optimizer;
+  std::vector<double> lr_factors;  // per parameter; empty: 1
   double clip_norm = 0;
   Overlap overlap = Overlap::kOff;
   comm::Algorithm algorithm = comm::Algorithm::kDirect;

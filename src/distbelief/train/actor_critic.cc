@@ -5,6 +5,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/data/environment.h"
 #include "distbelief/model/actor_critic.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/lane_place.h"
 #include "distbelief/model/random.h"
 #include "distbelief/train/election.h"
@@ -61,11 +62,12 @@ class ActorCritic final : public Task {
     std::vector<char> over(worlds.size(), 0);
     double sum = 0;
     for (std::int64_t step = 0; step < environment_->most_steps(); ++step) {
-      const torch::Tensor chances = chances_of(network.forward(observed(worlds)));
-      const torch::Tensor likeliest = chances.argmax(2).contiguous();
+      const torch::Tensor found = chances_of(network.forward(observed(worlds, network.device())));
+      const model::HostValues<float> chances(found);
+      const model::HostValues<std::int64_t> likeliest(found.argmax(2));
       for (std::size_t i = 0; i < worlds.size(); ++i) {
         if (over[i]) continue;
-        const std::int64_t* votes = likeliest.data_ptr<std::int64_t>() + std::int64_t(i) * voters_;
+        const std::int64_t* votes = likeliest.data() + i * std::size_t(voters_);
         const auto outcome =
             environment_->step(worlds[i], elected(chances, i, {votes, std::size_t(voters_)}));
         sum += double(outcome.reward);
@@ -82,21 +84,23 @@ class ActorCritic final : public Task {
  private:
   static std::vector<data::EnvironmentState> as_worlds(const torch::Tensor& rows) {
     std::vector<data::EnvironmentState> worlds(std::size_t(rows.size(0)));
-    const torch::Tensor values = rows.contiguous();
+    const model::HostValues<float> values(rows);
+    const auto width = std::size_t(rows.size(1));
     for (std::size_t i = 0; i < worlds.size(); ++i) {
-      const float* row = values.data_ptr<float>() + std::int64_t(i) * values.size(1);
+      const float* row = values.data() + i * width;
       std::copy_n(row, data::kObserved, worlds[i].values.begin());
-      if (values.size(1) > std::int64_t(data::kObserved)) worlds[i].steps = row[data::kObserved];
+      if (width > data::kObserved) worlds[i].steps = row[data::kObserved];
     }
     return worlds;
   }
 
-  static torch::Tensor observed(const std::vector<data::EnvironmentState>& worlds) {
-    torch::Tensor rows = torch::empty({std::int64_t(worlds.size()), std::int64_t(data::kObserved)});
+  static torch::Tensor observed(const std::vector<data::EnvironmentState>& worlds,
+                                const torch::Device& device) {
+    const torch::Tensor rows = torch::empty({std::int64_t(worlds.size()), std::int64_t(data::kObserved)});
+    float* const values = model::host_elements<float>(rows).data();
     for (std::size_t i = 0; i < worlds.size(); ++i)
-      std::copy(worlds[i].values.begin(), worlds[i].values.end(),
-                rows.data_ptr<float>() + i * data::kObserved);
-    return rows;
+      std::copy(worlds[i].values.begin(), worlds[i].values.end(), values + i * data::kObserved);
+    return model::on_device(rows, device);
   }
 
   // Outside a step, and when they begin anew, environments are at the first states of the batch.
@@ -109,14 +113,15 @@ class ActorCritic final : public Task {
   static void leave(const model::Network& network, const std::vector<data::EnvironmentState>& worlds) {
     const model::LanePlace* place = model::current_lane();
     if (place == nullptr) return;
-    torch::Tensor rows = model::carried_worlds(network);
-    rows.zero_();
+    const torch::Tensor carried = model::carried_worlds(network);
+    std::vector<float> rows(std::size_t(carried.numel()));  // zeros where other lanes' worlds are
     for (std::size_t i = 0; i < worlds.size(); ++i) {
-      float* row = rows.data_ptr<float>() + (place->first + std::int64_t(i)) * rows.size(1);
+      float* row = rows.data() + (std::size_t(place->first) + i) * std::size_t(carried.size(1));
       for (std::size_t d = 0; d < data::kObserved; ++d)
         row[d] = worlds[i].values[d] * float(place->filled_lanes);
       row[data::kObserved] = worlds[i].steps * float(place->filled_lanes);
     }
+    model::write_from_host(carried, std::as_bytes(std::span(rows)));
   }
 
   // Draws first; actions and first states come from the lane's randomness.
@@ -129,10 +134,11 @@ class ActorCritic final : public Task {
         std::uint64_t((generator ? torch::Tensor(seed).random_(*generator) : torch::Tensor(seed).random_())
                           .item<std::int64_t>()));
     for (std::int64_t t = 0; t < rollout_; ++t) {
-      rollout.seen.push_back(observed(worlds));
-      step_all(worlds, chances_of(network.forward(rollout.seen.back())), random, rollout);
+      rollout.seen.push_back(observed(worlds, network.device()));
+      const model::HostValues<float> chances(chances_of(network.forward(rollout.seen.back())));
+      step_all(worlds, chances, random, rollout);
     }
-    rollout.seen.push_back(observed(worlds));
+    rollout.seen.push_back(observed(worlds, network.device()));
     return rollout;
   }
 
@@ -142,10 +148,10 @@ class ActorCritic final : public Task {
     return output.narrow(1, 0, voters_ * actions).reshape({output.size(0), voters_, actions}).softmax(2);
   }
 
-  std::int64_t elected(const torch::Tensor& chances, std::size_t world,
+  std::int64_t elected(const model::HostValues<float>& chances, std::size_t world,
                        std::span<const std::int64_t> votes) const {
     const auto actions = std::size_t(environment_->actions());
-    const float* row = chances.data_ptr<float>() + world * std::size_t(voters_) * actions;
+    const float* row = chances.data() + world * std::size_t(voters_) * actions;
     std::vector<double> together(actions);
     for (std::size_t i = 0; i < std::size_t(voters_) * actions; ++i) together[i % actions] += double(row[i]);
     return elect(votes, together);
@@ -159,8 +165,8 @@ class ActorCritic final : public Task {
     return action;
   }
 
-  void step_all(std::vector<data::EnvironmentState>& worlds, const torch::Tensor& chances, SplitMix64& random,
-                Rollout& rollout) const {
+  void step_all(std::vector<data::EnvironmentState>& worlds, const model::HostValues<float>& chances,
+                SplitMix64& random, Rollout& rollout) const {
     rollout.votes.emplace_back();
     rollout.rewards.emplace_back();
     rollout.over.emplace_back();
@@ -168,8 +174,8 @@ class ActorCritic final : public Task {
     std::vector<std::int64_t>& votes = rollout.votes.back();
     for (std::size_t i = 0; i < worlds.size(); ++i) {
       for (std::int64_t v = 0; v < voters_; ++v)
-        votes.push_back(drawn_action(
-            chances.data_ptr<float>() + (std::int64_t(i) * voters_ + v) * environment_->actions(), random));
+        votes.push_back(
+            drawn_action(chances.data() + (std::int64_t(i) * voters_ + v) * environment_->actions(), random));
       const std::int64_t action = elected(chances, i, std::span(votes).last(std::size_t(voters_)));
       const auto outcome = environment_->step(worlds[i], action);
       const bool over = outcome.ended || worlds[i].steps >= float(environment_->most_steps());
@@ -192,14 +198,14 @@ class ActorCritic final : public Task {
     const torch::Tensor values = output.select(1, voters_ * actions + voter);
     const torch::Tensor logits = output.narrow(0, 0, rollout_ * worlds).narrow(1, voter * actions, actions);
     const torch::Tensor now = values.detach().view({rollout_ + 1, worlds}).contiguous();
-    torch::Tensor advantage = torch::empty({rollout_, worlds});
-    fill_advantages(rollout, now, advantage);
+    torch::Tensor advantage = model::on_device(advantages(rollout, now), output.device());
     const torch::Tensor wanted = (advantage + now.narrow(0, 0, rollout_)).flatten();
     advantage = ((advantage - advantage.mean()) / (advantage.std(false) + 1e-6)).flatten();
     std::vector<std::int64_t> flat;
     for (const auto& row : rollout.votes)
       for (auto at = std::size_t(voter); at < row.size(); at += std::size_t(voters_)) flat.push_back(row[at]);
-    const torch::Tensor chosen = torch::tensor(flat, torch::kInt64).unsqueeze(1);
+    const torch::Tensor chosen =
+        model::on_device(torch::tensor(flat, torch::kInt64).unsqueeze(1), output.device());
     const torch::Tensor log_chances = logits.log_softmax(1);
     const torch::Tensor policy = -(log_chances.gather(1, chosen).squeeze(1) * advantage).sum();
     const torch::Tensor entropy = -(log_chances.exp() * log_chances).sum();
@@ -210,10 +216,12 @@ class ActorCritic final : public Task {
 
   // An episode that ended by its length would have gone on as well as the state that it left is worth; the
   // state after it is another episode's first, so its own value stands in.
-  void fill_advantages(const Rollout& rollout, const torch::Tensor& values, torch::Tensor& advantage) const {
+  torch::Tensor advantages(const Rollout& rollout, const torch::Tensor& values) const {
     const std::int64_t worlds = values.size(1);
-    const float* value = values.data_ptr<float>();
-    float* out = advantage.data_ptr<float>();
+    torch::Tensor advantage = torch::empty({rollout_, worlds});
+    const model::HostValues<float> held(values);
+    const float* value = held.data();
+    float* out = model::host_elements<float>(advantage).data();
     for (std::int64_t i = 0; i < worlds; ++i) {
       double later = 0;
       for (std::int64_t t = rollout_ - 1; t >= 0; --t) {
@@ -226,6 +234,7 @@ class ActorCritic final : public Task {
         out[t * worlds + i] = float(later);
       }
     }
+    return advantage;
   }
 
   std::unique_ptr<data::Environment> environment_;

@@ -4,6 +4,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/dcgan.h"
+#include "distbelief/model/device.h"
 #include "distbelief/train/task_kinds.h"
 
 namespace distbelief::train {
@@ -20,10 +21,15 @@ constexpr std::int64_t kGrid = 7;  // images are compared after pooling to so ma
 // every pixel by itself (the real means, the real variances and no covariance). Below 1 is better than that.
 class Adversarial final : public Task {
  public:
-  explicit Adversarial(const TaskSite& site) : cells_(site.spec.input_shape[0] * kGrid * kGrid) {}
+  explicit Adversarial(const TaskSite& site)
+      : cells_(site.spec.input_shape[0] * kGrid * kGrid),
+        lr_factor_(site.train.lr_discriminator > 0 ? site.train.lr_discriminator / site.train.optimizer.lr
+                                                   : 1.0) {}
 
   std::int64_t items_per_sample() const override { return 1; }
-  std::vector<Backward> backwards() const override { return {{"discriminator."}, {"generator."}}; }
+  std::vector<Backward> backwards() const override {
+    return {{"discriminator.", lr_factor_}, {"generator."}};
+  }
 
   torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch,
                          std::size_t backward) const override {
@@ -74,8 +80,8 @@ class Adversarial final : public Task {
     const torch::Tensor cells =
         torch::adaptive_avg_pool2d(images, {kGrid, kGrid}).flatten(1).to(torch::kFloat64);
     for (const torch::Tensor& moment : {cells.sum(0), torch::matmul(cells.t(), cells).flatten()}) {
-      const torch::Tensor values = moment.contiguous();
-      sums.insert(sums.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
+      const model::HostValues<double> values(moment);
+      sums.insert(sums.end(), values.begin(), values.end());
     }
   }
 
@@ -105,6 +111,7 @@ class Adversarial final : public Task {
   }
 
   std::int64_t cells_;
+  double lr_factor_;  // of the discriminator
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/fbnet_search.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/task_kinds.h"
@@ -51,9 +52,8 @@ class ArchitectureSearch final : public Task {
 
   Score score(model::Network& network, const TensorBatch& batch) const override {
     Score score = inner_->score(network, batch);
-    const torch::Tensor theta = model::choices_of(network).contiguous();
-    const auto chosen =
-        model::likeliest_architecture({theta.data_ptr<float>(), std::size_t(theta.numel())}, layers_);
+    const model::HostValues<float> theta(model::choices_of(network));
+    const auto chosen = model::likeliest_architecture({theta.data(), theta.size()}, layers_);
     score.sums.push_back(
         table_.rows.empty() ? 0.0 : model::latency_of(chosen, layers_, table_) * double(batch.size));
     return score;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/host_name.h"
+#include "distbelief/base/json_text.h"
 
 namespace distbelief::train {
 namespace {
@@ -37,10 +38,10 @@ Attendance::~Attendance() {
   client_->close();
 }
 
-void Attendance::take(const comm::WorkerOrder& order) {
+void Attendance::take(const comm::WorkerOrder& order) try {
   options_.log->info("order: {} {}", order.kind, order.text);
   if (order.kind == "go") {
-    const nlohmann::json text = nlohmann::json::parse(order.text);
+    const nlohmann::json text = parse_json(order.text, "the order to go");
     const std::lock_guard lock(mutex_);
     turn_ = Trainer::Start{.generation = text.at("generation"),
                            .recoveries = text.at("recoveries"),
@@ -57,13 +58,15 @@ void Attendance::take(const comm::WorkerOrder& order) {
   } else if (order.kind == "leave") {
     dismissed_ = true;
   } else if (order.kind == "lanes") {
-    const nlohmann::json text = nlohmann::json::parse(order.text);
+    const nlohmann::json text = parse_json(order.text, "the order of lanes");
     options_.orders->lanes.give(
         {.serial = order.value, .threads = text.at("threads"), .resting = text.at("resting")});
   } else {
     options_.log->warn("an order that this worker does not know: {}", order.kind);
   }
   changed_.notify_all();
+} catch (const std::exception& error) {  // on the thread that receives: nobody else would
+  options_.log->error("order '{}' cannot be read: {}", order.kind, error.what());
 }
 
 comm::WorkerReport Attendance::report() const {

@@ -1,14 +1,14 @@
 #include "distbelief/train/batch_rows.h"
 
 #include "distbelief/compute/row_values.h"
+#include "distbelief/model/device.h"
 
 namespace distbelief::train {
 namespace {
 
 std::vector<std::uint64_t> as_ids(const torch::Tensor& tensor) {
-  const torch::Tensor flat = tensor.contiguous();
-  const auto* const begin = flat.data_ptr<std::int64_t>();
-  return {begin, begin + flat.numel()};
+  const model::HostValues<std::int64_t> ids(tensor);
+  return {ids.begin(), ids.end()};
 }
 
 }  // namespace
@@ -19,12 +19,12 @@ torch::Tensor gather_rows(RowSource* source, int table, const comm::TableSpec& s
   BatchRows touched{.table = table, .ids = as_ids(unique)};
   const std::size_t width = spec.width;
   touched.values = torch::empty({unique.numel(), std::int64_t(width)});
-  float* const values = touched.values.data_ptr<float>();
+  const std::span<float> values = model::host_elements<float>(touched.values);
   if (source != nullptr)
-    source->pull(table, touched.ids, {values, touched.ids.size() * width});
+    source->pull(table, touched.ids, values);
   else
     for (std::size_t i = 0; i < touched.ids.size(); ++i)
-      compute::first_values(spec.seed, touched.ids[i], float(spec.scale), values + i * width, width);
+      compute::first_values(spec.seed, touched.ids[i], float(spec.scale), values.data() + i * width, width);
   touched.values.set_requires_grad(torch::GradMode::is_enabled());
   torch::Tensor gathered = torch::embedding(touched.values, places);
   rows.push_back(std::move(touched));
@@ -37,7 +37,8 @@ void RowGradients::add(const std::vector<BatchRows>& rows) {
     if (tables_.size() <= std::size_t(each.table)) tables_.resize(std::size_t(each.table) + 1);
     Collected& collected = tables_[std::size_t(each.table)];
     collected.ids.push_back(torch::empty({std::int64_t(each.ids.size())}, torch::kInt64));
-    std::copy(each.ids.begin(), each.ids.end(), collected.ids.back().data_ptr<std::int64_t>());
+    std::copy(each.ids.begin(), each.ids.end(),
+              model::host_elements<std::int64_t>(collected.ids.back()).begin());
     collected.gradients.push_back(each.values.grad().contiguous());
   }
 }
@@ -57,7 +58,7 @@ void RowGradients::push(RowLink& link, int tables, std::int64_t step, double lr)
       ids = unique;
       gradients = torch::zeros({unique.numel(), all.size(1)}).index_add_(0, places, all);
     }
-    link.push(table, step, lr, as_ids(ids), {gradients.data_ptr<float>(), std::size_t(gradients.numel())});
+    link.push(table, step, lr, as_ids(ids), model::host_elements<float>(gradients));
   }
 }
 

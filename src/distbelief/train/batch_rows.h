@@ -9,7 +9,8 @@
 
 namespace distbelief::train {
 
-// Rows of one table that a batch touches, each once: a leaf, whose gradient goes back to the table.
+// Rows of one table that a batch touches, each once: a leaf, whose gradient goes back to the table. On the
+// host, where the table's rows come from; autograd brings the gradient back there.
 struct BatchRows {
   int table = 0;
   std::vector<std::uint64_t> ids{};

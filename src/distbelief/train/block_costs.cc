@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "distbelief/base/json_text.h"
 #include "distbelief/base/median.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/model/device.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/memory_meter.h"
 #include "distbelief/train/task.h"
@@ -33,9 +34,8 @@ std::string fingerprint(const PreparedJob& job, std::int64_t samples) {
 }
 
 std::vector<strategy::BlockCost> read_costs(const std::filesystem::path& path, const std::string& of) {
-  std::ifstream file(path);
-  const Json kept = Json::parse(file, nullptr, false);
-  if (!kept.is_object() || kept.value("of", "") != of) return {};
+  const Json kept = read_json(path);
+  if (!kept.is_object() || kept.value("of", Json()) != of) return {};
   return block_costs_from_json(kept.at("blocks"));
 }
 
@@ -211,7 +211,8 @@ strategy::LaneCosts measure_lane(const PreparedJob& job, const BlockMeasurement&
   }
   lane.data_seconds = median(data_seconds);
   const std::unique_ptr<Task> task = make_task(job.config, job.data.train->spec());
-  const TensorBatch tensors = prepared_for_test(*task, as_tensors(batch));
+  const TensorBatch tensors =
+      prepared_for_test(*task, as_tensors(batch), model::device_of(job.config.train.device));
   lane.input_bytes = std::size_t(tensors.input.nbytes() + tensors.target.nbytes());
   lane.blocks =
       measure_blocks(job.blueprint, job.config.train.seed, *task, tensors, measurement.largest_of_all);

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/train/own_tensors.h"
 
 namespace distbelief::train {
@@ -83,7 +84,7 @@ Checkpointer::Restored Checkpointer::open(std::span<const Stage> stages, const W
       message["failure"] = error.message();
     }
   }
-  message = nlohmann::json::parse(broadcast_text(world_.communicator(), message.dump(), 0));
+  message = parse_json(broadcast_text(world_.communicator(), message.dump(), 0), "what was loaded");
   if (message.contains("failure")) throw Error(ErrorCode::kBadInput, message["failure"].get<std::string>());
   if (writes_ && world_.rank() != 0) load_tensors(own, load(message.at("step")).tensors);
   const nlohmann::json& progress = message.at("progress");

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "distbelief/model/device.h"
 #include "distbelief/model/loss.h"
 #include "distbelief/train/task_kinds.h"
 
@@ -72,11 +73,10 @@ class Classification final : public Task {
     return model::gather(*group_, output, 1, classes_, model::UsedBy::kWholeLayers);
   }
   static void count_scores(const torch::Tensor& output, const torch::Tensor& target, double* counts) {
-    const torch::Tensor scores = output.softmax(1).select(1, 1).contiguous();
-    for (std::int64_t i = 0; i < scores.size(0); ++i) {
-      const bool positive = target.data_ptr<std::int64_t>()[i] == 1;
-      counts[(positive ? kScoreBins : 0) + score_bin(scores.data_ptr<float>()[i])] += 1;
-    }
+    const model::HostValues<float> scores(output.softmax(1).select(1, 1));
+    const model::HostValues<std::int64_t> classes(target);
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      counts[(classes[i] == 1 ? kScoreBins : 0) + score_bin(scores[i])] += 1;
   }
 
   const model::LossEntry& loss_;
@@ -128,13 +128,15 @@ class Segmentation final : public Task {
 
 void count_classes(const torch::Tensor& answers, const torch::Tensor& target, std::int64_t classes,
                    double* counts) {
-  const torch::Tensor right = torch::bincount(target.masked_select(answers.eq(target)), {}, classes);
-  const torch::Tensor given = torch::bincount(answers, {}, classes);
-  const torch::Tensor true_ones = torch::bincount(target, {}, classes);
-  for (std::int64_t c = 0; c < classes; ++c) {
-    counts[3 * c] += double(right.data_ptr<std::int64_t>()[c]);
-    counts[3 * c + 1] += double(given.data_ptr<std::int64_t>()[c]);
-    counts[3 * c + 2] += double(true_ones.data_ptr<std::int64_t>()[c]);
+  const auto counted = [classes](const torch::Tensor& all) {
+    return model::HostValues<std::int64_t>(torch::bincount(all, {}, classes));
+  };
+  const auto right = counted(target.masked_select(answers.eq(target)));
+  const auto given = counted(answers), true_ones = counted(target);
+  for (std::size_t c = 0; c < std::size_t(classes); ++c) {
+    counts[3 * c] += double(right[c]);
+    counts[3 * c + 1] += double(given[c]);
+    counts[3 * c + 2] += double(true_ones[c]);
   }
 }
 

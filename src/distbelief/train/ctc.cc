@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
+#include "distbelief/train/ctc_path.h"
 #include "distbelief/train/task_kinds.h"
 
 namespace distbelief::train {
 namespace {
-
-constexpr std::int64_t kBlank = 0;
 
 // How many labels must be put in, left out or changed.
 std::int64_t edit_distance(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to) {
@@ -43,19 +43,14 @@ class Ctc final : public Task {
   Score score(model::Network& network, const TensorBatch& batch) const override {
     const torch::NoGradGuard no_grad;
     const torch::Tensor output = network.forward(batch.input);
-    const torch::Tensor path = output.argmax(2).contiguous(), target = batch.target.contiguous();
+    const model::HostValues<std::int64_t> path(output.argmax(2)), target(batch.target);
+    const auto frames = std::size_t(output.size(1)), labels = std::size_t(batch.target.size(1));
     Score score{{loss_of(output, batch.target).item<double>()}, {0, 0}};
-    for (std::int64_t i = 0; i < batch.size; ++i) {
-      std::vector<std::int64_t> said, wanted;
-      for (std::int64_t t = 0; t < path.size(1); ++t) {
-        const std::int64_t label = path.data_ptr<std::int64_t>()[i * path.size(1) + t];
-        const bool again = t > 0 && label == path.data_ptr<std::int64_t>()[i * path.size(1) + t - 1];
-        if (label != kBlank && !again) said.push_back(label);
-      }
-      for (std::int64_t t = 0; t < target.size(1); ++t)
-        if (const std::int64_t label = target.data_ptr<std::int64_t>()[i * target.size(1) + t];
-            label != kBlank)
-          wanted.push_back(label);
+    for (std::size_t i = 0; i < std::size_t(batch.size); ++i) {
+      const std::vector<std::int64_t> said = labels_of({path.data() + i * frames, frames});
+      std::vector<std::int64_t> wanted;
+      for (std::size_t t = 0; t < labels; ++t)
+        if (const std::int64_t label = target[i * labels + t]; label != kBlank) wanted.push_back(label);
       score.counts[0] += double(edit_distance(said, wanted));
       score.counts[1] += double(wanted.size());
     }

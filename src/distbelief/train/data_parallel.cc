@@ -8,6 +8,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/model/device.h"
 
 namespace distbelief {
 namespace {
@@ -61,9 +62,9 @@ struct Exchange {
 void broadcast_module(World& world, torch::nn::Module& module) {
   const torch::NoGradGuard no_grad;
   const auto share = [&](torch::Tensor& tensor) {
-    torch::Tensor values = tensor.contiguous();
-    world.communicator().broadcast(comm::view(static_cast<std::byte*>(values.data_ptr()), values.nbytes()),
-                                   0);
+    const torch::Tensor values = model::on_host(tensor);
+    const std::span<std::byte> bytes = model::host_bytes(values);
+    world.communicator().broadcast(comm::view(bytes.data(), bytes.size()), 0);
     if (!values.is_same(tensor)) tensor.copy_(values);
   };
   for (torch::Tensor& parameter : module.parameters()) share(parameter);
@@ -113,7 +114,8 @@ void DataParallel::save(torch::serialize::OutputArchive& archive) const {
   strategy::AllreduceGroup& group = state_->exchange.group;
   const auto size = std::int64_t(group.layout().size());
   for (int i = 0; i < int(group.state_names().size()); ++i)
-    archive.write("state" + std::to_string(i), torch::from_blob(group.state(i), {size}), /*is_buffer=*/true);
+    archive.write("state" + std::to_string(i), model::borrow_host(group.state(i), {size}, torch::kFloat32),
+                  /*is_buffer=*/true);
   archive.write("counts", torch::tensor(group.sharing(0).update_counts()), /*is_buffer=*/true);
   archive.write("lr", torch::tensor(lr_, torch::kFloat64), /*is_buffer=*/true);
   archive.write("step", torch::tensor(step_), /*is_buffer=*/true);
@@ -131,13 +133,12 @@ void DataParallel::load(torch::serialize::InputArchive& archive) {
     if (values.numel() != std::int64_t(group.layout().size()) || values.scalar_type() != torch::kFloat32)
       throw Error(ErrorCode::kBadInput, "the optimizer's state is that of another model");
     if (state_->exchange.world.local_rank() == 0)
-      std::memcpy(group.state(i), values.data_ptr<float>(), values.nbytes());
+      std::memcpy(group.state(i), model::HostValues<float>(values).data(), values.nbytes());
   }
-  const torch::Tensor counts = read("counts");
-  if (counts.numel() != std::int64_t(group.layout().entries().size()))
+  const model::HostValues<std::int64_t> counts(read("counts"));
+  if (counts.size() != group.layout().entries().size())
     throw Error(ErrorCode::kBadInput, "the optimizer's state is that of another model");
-  const auto* first = counts.data_ptr<std::int64_t>();
-  group.set_update_counts({first, first + counts.numel()});
+  group.set_update_counts({counts.begin(), counts.end()});
   lr_ = read("lr").item<double>();
   step_ = read("step").item<std::int64_t>();
   group.barrier();
@@ -171,10 +172,11 @@ void GradientAverager::backward(const torch::Tensor& loss, BatchShare share) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (after[i] == before[i]) continue;  // no worker had a gradient for it
     const compute::Entry& entry = exchange.group.layout().entries()[i];
-    torch::Tensor gradient = torch::empty(entry.shape);
-    std::memcpy(gradient.data_ptr<float>(), exchange.group.parameters() + entry.offset,
+    const torch::Tensor gradient = torch::empty(entry.shape);
+    std::memcpy(model::host_elements<float>(gradient).data(), exchange.group.parameters() + entry.offset,
                 entry.count * sizeof(float));
-    state_->replica.parameters()[i].mutable_grad() = gradient;
+    torch::Tensor& parameter = state_->replica.parameters()[i];
+    parameter.mutable_grad() = model::on_device(gradient, parameter.device());
   }
 }
 

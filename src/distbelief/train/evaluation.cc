@@ -51,7 +51,7 @@ Evaluation evaluate(model::Network& network, const Task& task, const data::Batch
       evaluate({.task = &task, .samples = samples, .part = workers.rank(), .parts = workers.size()}, workers,
                [&](data::Range range) {
                  maker.eval_batch(range, batch);
-                 return task.score(network, prepared_for_test(task, as_tensors(batch)));
+                 return task.score(network, prepared_for_test(task, as_tensors(batch), network.device()));
                });
   network.train();
   return result;

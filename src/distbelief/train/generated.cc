@@ -7,6 +7,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/dcgan.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/random.h"
 #include "distbelief/train/task.h"
 
@@ -19,7 +20,8 @@ constexpr std::uint64_t kReconstructed = 32;
 torch::Tensor drawn_by_generator(const PreparedJob& job, model::Network& network, std::int64_t count) {
   Shape batch = job.shape.input;
   batch.insert(batch.begin(), count);
-  return network.forward(model::kGeneratorBlock, torch::zeros(batch));  // it draws the noise itself
+  return network.forward(model::kGeneratorBlock,  // it draws the noise itself
+                         model::on_device(torch::zeros(batch), network.device()));
 }
 
 // Codes from the prior through the decoder: the blocks after those of the encoder, one for each of `hidden`,
@@ -32,6 +34,7 @@ torch::Tensor drawn_by_decoder(const PreparedJob& job, model::Network& network, 
   const auto encoder = int(option<std::vector<std::int64_t>>(options, "hidden").size());
   torch::Tensor x = torch::zeros({count, 3 * code});
   x.narrow(1, 0, code).normal_(0, 1, *model::current_generator());
+  x = model::on_device(x, network.device());
   for (int block = encoder + 1; block < int(job.blueprint.size()); ++block) x = network.forward(block, x);
   Shape images = job.shape.input;
   images.insert(images.begin(), count);
@@ -44,8 +47,9 @@ bool reconstructs_images(const PreparedJob& job) {
   return (task == "autoencoder" || task == "vae") && shape.size() == 3 && (shape[0] == 1 || shape[0] == 3);
 }
 
-// From what the network was shown to what the files have.
-torch::Tensor as_stored(const PreparedJob& job, const torch::Tensor& images) {
+// From what the network was shown to what the files have, on the host.
+torch::Tensor as_stored(const PreparedJob& job, torch::Tensor images) {
+  images = model::on_device(std::move(images), torch::kCPU);
   const data::SampleSpec& spec = job.data.train->spec();
   if (!job.config.data.normalize || spec.mean.empty()) return images;
   const Shape each{1, std::int64_t(spec.mean.size()), 1, 1};
@@ -78,14 +82,16 @@ report::Picture sheet_of(const torch::Tensor& images, int columns) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("a sheet of samples wants images of 1 or 3 channels, this model draws {}",
                             images.size(1)));
-  const torch::Tensor bytes = (images * 255).round().to(torch::kUInt8).permute({0, 2, 3, 1}).contiguous();
+  const torch::Tensor rows = (images * 255).round().to(torch::kUInt8).permute({0, 2, 3, 1});
+  const model::HostValues<std::uint8_t> bytes(rows);
+  const std::int64_t each = rows.size(1) * rows.size(2) * rows.size(3);
   std::vector<report::Picture> pictures;
-  for (std::int64_t i = 0; i < bytes.size(0); ++i) {
-    const auto* begin = bytes[i].data_ptr<std::uint8_t>();
-    pictures.push_back({.width = int(bytes.size(2)),
-                        .height = int(bytes.size(1)),
-                        .channels = int(bytes.size(3)),
-                        .bytes = {begin, begin + bytes[i].numel()}});
+  for (std::int64_t i = 0; i < rows.size(0); ++i) {
+    const std::uint8_t* begin = bytes.data() + i * each;
+    pictures.push_back({.width = int(rows.size(2)),
+                        .height = int(rows.size(1)),
+                        .channels = int(rows.size(3)),
+                        .bytes = {begin, begin + each}});
   }
   return report::contact_sheet(pictures, columns);
 }
@@ -100,7 +106,8 @@ bool keep_reconstructions(const PreparedJob& job, model::Network& network,
   maker.eval_batch({0, std::min(job.data.test->size(), kReconstructed)}, batch);
   const torch::Tensor input = as_tensors(batch).input;
   network.eval();
-  const torch::Tensor made = reconstructed_images(job, network.forward(input));
+  const torch::Tensor made =
+      reconstructed_images(job, network.forward(model::on_device(input, network.device())));
   const torch::Tensor given = as_stored(job, input).clamp(0, 1);
   const std::int64_t columns = std::min<std::int64_t>(kSheetColumns, given.size(0));
   std::vector<torch::Tensor> rows;

@@ -8,11 +8,13 @@
 #include <set>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/train/tensor_type.h"
 
 namespace distbelief::train {
 namespace {
 
+using checkpoint::HalfFloats;
 using checkpoint::TensorView;
 
 bool may_be_missing(const std::string& name) { return name.ends_with("num_batches_tracked"); }
@@ -37,7 +39,7 @@ void copy_from(const TensorView& found, const torch::Tensor& tensor, const model
   if (found.shape != whole_shape || torch_type(found.type) != tensor.scalar_type()) return;
   torch::Tensor whole = torch::empty(found.shape, torch_type(found.type));
   read_elements(found, {0, element_count(found.shape)},
-                static_cast<std::byte*>(whole.data_ptr()));  // other writers do not align
+                model::host_bytes(whole).data());  // other writers do not align
   if (sliced) {
     const Slice& slice = sliced->slice;
     whole = whole.reshape({slice.outer, slice.whole, slice.inner}).narrow(1, slice.begin, slice.count);
@@ -120,7 +122,7 @@ model::Blueprint begin_with(model::Blueprint blueprint,
 // What does not fit is found before any block is made, in all processes alike.
 model::Blueprint begin_with_file(model::Blueprint blueprint, const std::string& model,
                                  const TrainConfig& config) {
-  auto file = std::make_shared<const checkpoint::SafetensorsFile>(config.init);
+  auto file = std::make_shared<const checkpoint::SafetensorsFile>(config.init, HalfFloats::kWidened);
   const WeightsComparison found = compare_weights(tensors_of(blueprint, config.seed), file->index());
   if (!found.is_same() && (!config.init_partial || found.fitting == 0))
     throw Error(
@@ -132,7 +134,7 @@ model::Blueprint begin_with_file(model::Blueprint blueprint, const std::string& 
 }
 
 std::string describe_init(const model::Blueprint& blueprint, const TrainConfig& config) {
-  const checkpoint::SafetensorsFile file(config.init);
+  const checkpoint::SafetensorsFile file(config.init, HalfFloats::kWidened);
   return fmt::format("begins with weights of {}: {}", config.init,
                      compare_weights(tensors_of(blueprint, config.seed), file.index()).text());
 }

@@ -41,8 +41,8 @@ std::vector<WantedTensor> tensors_of(const model::Blueprint& blueprint, std::uin
 model::Blueprint begin_with(model::Blueprint blueprint,
                             std::shared_ptr<const checkpoint::SafetensorsFile> file);
 
-// The same of train.init. Throws Error(kBadInput), with every difference, when it does not fit: when nothing
-// does, or anything does not without train.init_partial.
+// The same of train.init, whose tensors of 16 bits become float32. Throws Error(kBadInput), with every
+// difference, when it does not fit: when nothing does, or anything does not without train.init_partial.
 model::Blueprint begin_with_file(model::Blueprint blueprint, const std::string& model,
                                  const TrainConfig& config);
 // What is taken of it, in words.

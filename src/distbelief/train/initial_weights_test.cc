@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/model/registry.h"
 #include "distbelief/train/state_file.h"
@@ -10,6 +14,34 @@ namespace distbelief::train {
 namespace {
 
 const model::DataShape kImages{.tokens = false, .input = {3, 16, 16}, .classes = 10};
+
+// Weights as others write them, numbers in 16 bits; gives what float32 has of each.
+std::map<std::string, torch::Tensor> write_halves(const model::Network& network, torch::ScalarType type,
+                                                  const std::filesystem::path& path) {
+  std::map<std::string, torch::Tensor> values;
+  nlohmann::json header;
+  std::string data;
+  const auto add = [&](const auto& items) {
+    for (const auto& item : items) {
+      const bool is_float = item.value().is_floating_point();
+      const torch::Tensor tensor = item.value().detach().to(is_float ? type : torch::kLong).contiguous();
+      const std::size_t begin = data.size();
+      data.append(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
+      header[item.key()] = {{"dtype", !is_float              ? "I64"
+                                      : type == torch::kHalf ? "F16"
+                                                             : "BF16"},
+                            {"shape", tensor.sizes().vec()},
+                            {"data_offsets", {begin, data.size()}}};
+      values[item.key()] = tensor.to(item.value().scalar_type());
+    }
+  };
+  add(network.named_parameters());
+  add(network.named_buffers());
+  const std::string text = header.dump();
+  const std::uint64_t length = text.size();
+  write_text(path, std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + data);
+  return values;
+}
 
 TEST(InitialWeights, ComparisonNamesEveryDifference) {
   const ScratchFolder scratch;
@@ -46,6 +78,26 @@ TEST(InitialWeights, BlocksBeginWithTheFileWhateverTheSeed) {
   const model::Blueprint blueprint = begin_with(model::model_blueprint({"resnet18", {}}, kImages), file);
   const model::Network other(blueprint, {0, int(blueprint.size())}, 99);
   EXPECT_EQ(weights_sha256(other), weights_sha256(*made));
+}
+
+TEST(InitialWeights, HalfFloatsBecomeFloat32) {
+  const ScratchFolder scratch;
+  const auto made = model::build_model({"resnet18", {}}, kImages, 3);
+  const model::Blueprint plain = model::model_blueprint({"resnet18", {}}, kImages);
+  TrainConfig config;
+  config.init = (scratch.path() / "half.safetensors").string();
+  config.seed = 99;
+  for (const torch::ScalarType type : {torch::kHalf, torch::kBFloat16}) {
+    const auto wanted = write_halves(*made, type, config.init);
+    const model::Blueprint blueprint = begin_with_file(plain, "resnet18", config);
+    const model::Network network(blueprint, {0, int(blueprint.size())}, 99);
+    for (const auto& item : network.named_parameters())
+      EXPECT_TRUE(torch::equal(item.value(), wanted.at(item.key()))) << item.key();
+    for (const auto& item : network.named_buffers())
+      EXPECT_TRUE(torch::equal(item.value(), wanted.at(item.key()))) << item.key();
+  }
+  EXPECT_THROW(checkpoint::SafetensorsFile{std::filesystem::path(config.init)}, Error)
+      << "a checkpoint has none of them";
 }
 
 }  // namespace

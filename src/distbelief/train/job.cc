@@ -10,6 +10,7 @@
 #include "distbelief/compute/replica.h"
 #include "distbelief/data/columns.h"
 #include "distbelief/data/sampling.h"
+#include "distbelief/model/device.h"
 #include "distbelief/strategy/cuts.h"
 #include "distbelief/train/decomposition.h"
 #include "distbelief/train/initial_weights.h"
@@ -215,6 +216,7 @@ PreparedJob prepare_blueprint(const Config& config) {
   require_streams(config);
   make_task(config, job.data.train->spec());  // refuses data that does not fit
   if (is_decomposed(config.parallel)) decompose(job);
+  model::compute_on(model::device_of(config.train.device), job.blueprint);
   return job;
 }
 
@@ -331,7 +333,7 @@ strategy::AllreduceGroup::Options group_options(const Config& config) {
 comm::Algorithm algorithm_of(const Config& config) {
   if (config.parallel.algorithm == "ring") return comm::Algorithm::kRing;
   if (config.parallel.algorithm == "central") return comm::Algorithm::kCentral;
-  return comm::Algorithm::kDirect;
+  return comm::Algorithm::kDirect;  // of two_level too: shared memory inside a host there is in any case
 }
 
 std::string build_name(const std::string& isa) {

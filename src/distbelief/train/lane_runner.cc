@@ -75,7 +75,8 @@ void LaneRunner::run_lane(std::int64_t lane, const strategy::StepPlan& plan, con
     dawdle();
     const auto lane_begin = std::chrono::steady_clock::now();
     const TensorBatch tensors =
-        prepared_for_lane(*options_.task, as_tensors(batch), lane_seed(options_.seed, plan.step, lane));
+        prepared_for_lane(*options_.task, as_tensors(batch), lane_seed(options_.seed, plan.step, lane),
+                          options_.network->device());
     const LaneContext context(options_.seed, plan, lane);
     buffers_.write(step_buffers_);
     LaneNotes notes = wishes;

@@ -115,7 +115,8 @@ Evaluation LaneTeam::evaluate(const data::BatchMaker& maker, std::uint64_t sampl
     const std::uint64_t begin = chunk * kEvaluationChunk;
     maker.eval_batch({begin, std::min(samples, begin + kEvaluationChunk)}, batch);
     gather.begin(strategy::Pass::kForward);
-    scores[begin] = options_.task->score(network, prepared_for_test(*options_.task, as_tensors(batch)));
+    scores[begin] =
+        options_.task->score(network, prepared_for_test(*options_.task, as_tensors(batch), network.device()));
     gather.finish();
   }
   network.train();

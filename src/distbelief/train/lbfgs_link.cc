@@ -116,9 +116,6 @@ void LbfgsLink::exchange(const Share& share, std::span<const float> gradient, st
   options_.store->add(portion);
 }
 
-void LbfgsLink::meet(std::int64_t, std::span<const float>, const std::vector<std::int32_t>&,
-                     std::span<float>) {}
-
 ParameterLink::Finished LbfgsLink::finish(std::span<float> parameters) {
   Finished finished;
   if (options_.store) {

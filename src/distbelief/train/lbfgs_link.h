@@ -31,8 +31,6 @@ class LbfgsLink final : public ParameterLink {
   std::int64_t join(const Start& start) override;
   std::optional<std::int64_t> next(const std::function<void(std::int64_t)>& announce) override;
   void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) override;
-  void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
-            std::span<float> mean) override;
   Finished finish(std::span<float> parameters) override;
 
  private:

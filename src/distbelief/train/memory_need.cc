@@ -38,20 +38,21 @@ void require_state_room(const PreparedJob& job) {
       strategy::AllreduceGroup::state_bytes(outline_of(job).parameters, group_options(job.config)));
 }
 
-std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host) {
+std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host, int host) {
+  const int workers = workers_per_host[std::size_t(host)];
   auto options = group_options(job.config);
   const NetworkOutline outline = outline_of(job);
   const auto& parameters = outline.parameters;
   options.lane_values = outline.buffers + kNoteFloats;
   std::size_t bytes = 0;
-  if (workers_per_host[0] > 1)  // one worker alone shares nothing
+  if (workers > 1)  // one worker alone shares nothing
     bytes += strategy::AllreduceGroup::bytes_needed(parameters, options,
-                                                    replicas(job.config, workers_per_host), 0) +
-             comm::HostCommunicator::staging_bytes(workers_per_host[0]);
+                                                    replicas(job.config, workers_per_host), host) +
+             comm::HostCommunicator::staging_bytes(workers);
   if (const int tensor = int(job.config.parallel.tensor); tensor > 1)
-    bytes += std::size_t(std::max(1, workers_per_host[0] / tensor)) * HostTensorGroup::bytes_needed(tensor);
-  if (has_servers(job.config.parallel) && workers_per_host[0] > 1)
-    bytes += ServedWindow::bytes_needed(window_of(job.config, outline, workers_per_host[0]));
+    bytes += std::size_t(std::max(1, workers / tensor)) * HostTensorGroup::bytes_needed(tensor);
+  if (has_servers(job.config.parallel) && workers > 1)
+    bytes += ServedWindow::bytes_needed(window_of(job.config, outline, workers));
   if (job.config.elastic.standby) bytes *= 2;
   if (job.config.checkpoint.snapshots && workers_per_host.size() == 1)
     bytes += Snapshotter::bytes_needed(parameters, options, outline.buffers);

@@ -10,8 +10,9 @@ namespace distbelief::train {
 // Throws Error(kUnavailable) when parallel.state_dir is no folder of this machine or has no room.
 void require_state_room(const PreparedJob& job);
 
-// Bytes of /dev/shm that the first host of a run needs: what its workers share, as much again for a standby,
-// and the snapshots, which there are on one host. `job.config` is resolved for these workers.
-std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host);
+// Bytes of /dev/shm that a host of a run needs: what its workers share, as much again for a standby, and the
+// snapshots, which there are on one host. `job.config` is resolved for these workers.
+std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host,
+                                 int host = 0);
 
 }  // namespace distbelief::train

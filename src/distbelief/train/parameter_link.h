@@ -77,10 +77,14 @@ class ParameterLink {
   virtual std::size_t slices(std::size_t) const { return 0; }
   virtual void read_answers(std::span<std::int64_t>) const {}
   virtual void acknowledge(std::span<const std::int64_t>) {}
-  // Rows of this replica's lanes, of which `empty` do not count; the mean over all lanes comes in
-  // (synchronous).
-  virtual void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
-                    std::span<float> mean) = 0;
+  // Rows of this replica's lanes, of which `empty` do not count; the mean over all lanes comes in, of the step
+  // that it gives (synchronous): a later one when the others have not waited.
+  virtual std::int64_t meet(std::int64_t step, std::span<const float> /*rows*/,
+                            const std::vector<std::int32_t>& /*empty*/, std::span<float> /*mean*/) {
+    return step;
+  }
+  // The others have not waited: what the servers have of its own elements by now (synchronous).
+  virtual void catch_up(std::span<float>) {}
   // The way to rows of tables; null: there are none. Before join() they are all zeros.
   virtual RowLink* rows() { return nullptr; }
   // Brings what the servers have of the whole model to where Start said, for a leader that trains a part of

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/safetensors.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/strategy/cuts.h"
@@ -277,7 +278,8 @@ std::string PipelineParallel::save_model(const std::filesystem::path& path) {
       own = tensors;
       text = heads_of(own, count).dump();
     }
-    const Json heads = Json::parse(train::broadcast_text(state.world.communicator(), text, owner));
+    const Json heads =
+        parse_json(train::broadcast_text(state.world.communicator(), text, owner), "the heads of tensors");
     for (std::size_t i = 0; i < heads.size(); ++i) {
       TensorView view = is_mine ? own[i] : view_of(heads[i]);
       if (is_mine && !is_root) send_to_root(state.world, view);

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/train/lane_gather.h"
 #include "distbelief/train/tensor_type.h"
 
@@ -56,16 +57,17 @@ struct PipelineTeam::Step {
 namespace {
 
 void send(comm::StreamSender& stream, const torch::Tensor& tensor, std::int64_t tag) {
-  const torch::Tensor values = tensor.detach().contiguous();
+  const torch::Tensor values = model::on_host(tensor.detach());
   stream.send({.tag = tag, .type = element_type(values, "an activation"), .shape = values.sizes().vec()},
-              values.data_ptr());
+              model::host_bytes(values).data());
 }
 
+// On the host.
 torch::Tensor receive(comm::StreamReceiver& stream, std::int64_t tag) {
   const comm::ArrayHead head = stream.next();
   DISTBELIEF_INVARIANT(head.tag == tag);  // both ends follow one schedule
   torch::Tensor tensor = torch::empty(head.shape, torch_type(head.type));
-  stream.receive(tensor.data_ptr());
+  stream.receive(model::host_bytes(tensor).data());
   return tensor;
 }
 
@@ -138,11 +140,19 @@ compute::BufferSet& PipelineTeam::buffers(int stage, int thread) {
 }
 
 StepOutcome PipelineTeam::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
+  const auto tell = [&](const char* reason) {
+    for (const auto& part : parts_) part->stage.group->abort().set(options_.world->rank(), reason);
+    options_.world->abort(reason);
+  };
   try {
     run_step(plan, wishes);
+  } catch (const Error& error) {
+    // Streams know who is silent and in what, but not the step.
+    const Error placed = error.at_step(plan.step);
+    tell(placed.what());
+    throw placed;
   } catch (const std::exception& error) {
-    for (const auto& part : parts_) part->stage.group->abort().set(options_.world->rank(), error.what());
-    options_.world->abort(error.what());
+    tell(error.what());
     throw;
   }
   const LaneNotes notes = steps_with_others() ? options_.served->mean_notes() : meet_notes();
@@ -174,7 +184,7 @@ void PipelineTeam::take_batch(Part& part, Flight& flight, std::uint64_t seed) {
   if (!is_first(part) && !is_last(part)) return;
   TensorBatch tensors = options_.next_batch();
   if (tensors.size == 0) return;
-  tensors = prepared_for_lane(*options_.task, std::move(tensors), seed);
+  tensors = prepared_for_lane(*options_.task, std::move(tensors), seed, part.stage.network->device());
   if (is_first(part)) flight.input = tensors.input.clone();
   if (is_last(part)) flight.target = tensors.target.clone();
 }
@@ -185,7 +195,8 @@ void PipelineTeam::forward(Part& part, Flight& flight, std::int64_t lane, const 
   if (step.plan.lane_samples[std::size_t(lane)] == 0) return;
   if (!is_first(part)) {
     const auto begin = clock_.start(Phase::kExchange);
-    flight.input = receive(*part.streams.activations_in, lane).set_requires_grad(true);
+    flight.input = model::on_device(receive(*part.streams.activations_in, lane), part.stage.network->device())
+                       .set_requires_grad(true);
     traced("wait: activations", part, lane, begin);
   }
   const auto begin = clock_.start(Phase::kForward);
@@ -231,13 +242,13 @@ void PipelineTeam::backward(Part& part, Flight flight, std::int64_t lane, const 
   torch::Tensor gradient;
   if (!is_last(part)) {
     const auto begin = clock_.start(Phase::kExchange);
-    gradient = receive(*part.streams.gradients_in, lane);
+    gradient = model::on_device(receive(*part.streams.gradients_in, lane), part.stage.network->device());
     traced("wait: gradients", part, lane, begin);
   }
   if (part.tied_parameter >= 0) {
     clock_.start(Phase::kExchange);
-    const torch::Tensor other = receive(*part.streams.tied_in, lane);
-    part.tied_gradient.assign(other.data_ptr<float>(), other.data_ptr<float>() + other.numel());
+    const model::HostValues<float> other(receive(*part.streams.tied_in, lane));
+    part.tied_gradient.assign(other.begin(), other.end());
   }
   const auto begin = clock_.start(Phase::kBackward);
   if (!flight.output.defined()) flight.output = run_blocks(part, flight, lane, step);
@@ -296,7 +307,8 @@ torch::Tensor PipelineTeam::tied_weight(const Part& part) {
   strategy::AllreduceGroup& group = *part.stage.group;
   const compute::Entry& entry = group.layout().entries()[std::size_t(part.tied_parameter)];
   torch::Tensor whole = torch::empty(part.tied.sizes(), torch::kFloat32);
-  group.read_everywhere({entry.offset, entry.offset + entry.count}, whole.data_ptr<float>());
+  group.read_everywhere({entry.offset, entry.offset + entry.count},
+                        model::host_elements<float>(whole).data());
   return whole;
 }
 
@@ -358,9 +370,11 @@ Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data
     TensorBatch tensors;
     if (is_first(*part) || is_last(*part)) {
       maker.eval_batch(range, batch);
-      tensors = prepared_for_test(*options_.task, as_tensors(batch));
+      tensors = prepared_for_test(*options_.task, as_tensors(batch), part->stage.network->device());
     }
-    if (!is_first(*part)) tensors.input = receive(*part->streams.activations_in, tag);
+    if (!is_first(*part))
+      tensors.input =
+          model::on_device(receive(*part->streams.activations_in, tag), part->stage.network->device());
     part->begin(strategy::Pass::kForward);
     torch::Tensor output;
     if (is_last(*part))

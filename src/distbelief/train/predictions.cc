@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "distbelief/model/device.h"
 #include "distbelief/report/picture.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/evaluation.h"
@@ -118,7 +119,7 @@ Json score_predictions(model::Network& network, const data::Source& samples, con
   network.eval();
   for (std::uint64_t first = 0; fits && first < count; first += kEvaluationChunk) {
     maker.eval_batch({first, std::min(count, first + kEvaluationChunk)}, batch);
-    const torch::Tensor output = network.forward(as_tensors(batch).input);
+    const torch::Tensor output = network.forward(model::on_device(as_tensors(batch).input, network.device()));
     fits = gives_one_class(spec, output);
     if (fits) add_batch(tally, output, batch, first);
     if (std::chrono::steady_clock::now() > end) break;

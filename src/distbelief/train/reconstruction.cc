@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/train/task_kinds.h"
 
 // Tasks whose targets are values or the input itself.
@@ -84,11 +85,10 @@ class Reconstruction final : public Task {
     Score score{std::vector<double>(score_shape().sums, -1.0), {}};
     score.sums[0] = loss_of(output, batch.target).item<double>();
     score.sums[1] = squares(output, batch.target).item<double>();
-    const torch::Tensor rows =
+    const model::HostValues<double> rows(
         torch::cat({output.narrow(1, elements_, code_), batch.target.narrow(1, elements_, 1)}, 1)
-            .to(torch::kFloat64)
-            .contiguous();
-    std::copy_n(rows.data_ptr<double>(), rows.numel(), score.sums.begin() + 2);
+            .to(torch::kFloat64));
+    std::copy(rows.begin(), rows.end(), score.sums.begin() + 2);
     return score;
   }
 

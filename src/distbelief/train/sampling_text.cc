@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "distbelief/base/random.h"
+#include "distbelief/model/device.h"
 
 namespace distbelief::train {
 namespace {
@@ -16,11 +17,9 @@ std::int64_t choose_token(torch::Tensor logits, const SampleOptions& options, Sp
     const torch::Tensor least = std::get<0>(logits.topk(options.top_k)).min();
     logits = logits.masked_fill(logits.lt(least), -std::numeric_limits<double>::infinity());
   }
-  const torch::Tensor sums = logits.softmax(0).cumsum(0);
-  const double* begin = sums.data_ptr<double>();
-  const double* end = begin + sums.numel();
-  const double* found = std::upper_bound(begin, end, random.uniform() * *(end - 1));
-  return std::min<std::int64_t>(found - begin, sums.numel() - 1);
+  const model::HostValues<double> sums(logits.softmax(0).cumsum(0));
+  const double* found = std::upper_bound(sums.begin(), sums.end(), random.uniform() * *(sums.end() - 1));
+  return std::min<std::int64_t>(found - sums.begin(), std::int64_t(sums.size()) - 1);
 }
 
 }  // namespace
@@ -36,7 +35,8 @@ std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<s
     const auto seen = std::min<std::int64_t>(options.context, std::int64_t(tokens.size()));
     const torch::Tensor input = torch::tensor(
         std::vector<std::int64_t>(tokens.end() - std::ptrdiff_t(seen), tokens.end()), torch::kInt64);
-    added.push_back(choose_token(network.forward(input.unsqueeze(0))[seen - 1], options, random));
+    const torch::Tensor logits = network.forward(model::on_device(input.unsqueeze(0), network.device()));
+    added.push_back(choose_token(logits[seen - 1], options, random));
     tokens.push_back(added.back());
   }
   return added;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/folders.h"
 #include "distbelief/compute/row_values.h"
 
@@ -95,13 +95,13 @@ Error damaged(const fs::path& path, const std::string& why) {
 
 // The pieces of one table, each checked.
 std::vector<checkpoint::SafetensorsFile> open_pieces(const fs::path& folder, const comm::TableSpec& spec) {
-  std::ifstream file(folder / kList);
-  const Json list = Json::parse(file, nullptr, false);
-  const auto entry = list.is_object() ? list.find(spec.name) : list.end();
-  if (!list.is_object() || entry == list.end() || entry->value("width", 0U) != spec.width)
-    throw damaged(folder / kList, fmt::format("no table '{}' of width {}", spec.name, spec.width));
+  const Json list = read_json(folder / kList);
+  const Json entry = list.is_object() ? list.value(spec.name, Json()) : Json();
+  const bool sound = entry.is_object() && entry.value("width", Json()) == spec.width &&
+                     entry.value("pieces", Json()).is_number_unsigned();
+  if (!sound) throw damaged(folder / kList, fmt::format("no table '{}' of width {}", spec.name, spec.width));
   std::vector<checkpoint::SafetensorsFile> pieces;
-  for (std::size_t piece = 0; piece < entry->value("pieces", std::size_t{0}); ++piece) {
+  for (std::size_t piece = 0; piece < entry.at("pieces").get<std::size_t>(); ++piece) {
     const fs::path path = piece_path(folder, spec.name, piece);
     pieces.emplace_back(path);
     const auto& found = pieces.back();

@@ -111,7 +111,15 @@ void ServedReplica::end_step(const strategy::StepPlan& plan) {
   if (is_first()) options_.link->acknowledge(window_.answers());
   if (is_first() && is_synchronous()) meet_lanes(plan);
   if (is_synchronous()) meet();
+  if (is_synchronous() && next_step() > plan.step + 1) catch_up();
   take_parameters();
+}
+
+// What came with the answer to its push may be older than the step that the others have come to meanwhile.
+void ServedReplica::catch_up() {
+  const compute::Span own = options_.link->own(layout_.size());
+  if (pushes()) options_.link->catch_up(parameters().subspan(own.begin, own.size()));
+  meet();
 }
 
 ParameterLink::Finished ServedReplica::finish() {
@@ -205,7 +213,7 @@ void ServedReplica::meet_lanes(const strategy::StepPlan& plan) {
       for (std::size_t i = 0; i < kNoteFloats; ++i) notes[i] += window_.notes(worker, lane - lanes.begin)[i];
     if (plan.lane_samples[std::size_t(lane)] == 0) empty.push_back(std::int32_t(lane));
   }
-  options_.link->meet(plan.step, window_.rows(), empty, window_.mean());
+  window_.step() = options_.link->meet(plan.step, window_.rows(), empty, window_.mean()) + 1;
 }
 
 void ServedReplica::read_mean(std::size_t stage, compute::BufferSet& buffers) {

@@ -31,6 +31,9 @@ class ServedReplica {
   std::int64_t join(ParameterLink::Start start);
   // When every group of this worker has added up the step: the parameters to go on with are there.
   void end_step(const strategy::StepPlan& plan);
+  // After that: the step to go on with (synchronous), a later one than the next when the others have not
+  // waited.
+  std::int64_t next_step() { return window_.step(); }
   // All work is done, by all replicas.
   ParameterLink::Finished finish();
   void meet() { window_.meet(); }
@@ -71,6 +74,7 @@ class ServedReplica {
   double loss(const strategy::StepPlan& plan) const;
   void exchange(const strategy::StepPlan& plan);
   void meet_lanes(const strategy::StepPlan& plan);
+  void catch_up();
 
   Options options_;
   compute::Layout layout_;  // of the whole network

@@ -1,5 +1,6 @@
 #include "distbelief/train/served_store.h"
 
+#include "distbelief/base/host_name.h"
 #include "distbelief/server/portion_deals.h"
 
 namespace distbelief::train {
@@ -27,6 +28,7 @@ void ServedStore::open(const Opening& opening) {
   client_ = std::make_unique<server::Client>(
       server::Client::Options{
           .servers = options_.servers,
+          .host = host_name(),
           .spec = spec,
           .replica = options_.replica,
           .incarnation = options_.incarnation,

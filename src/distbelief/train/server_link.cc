@@ -99,7 +99,7 @@ std::int64_t ServerLink::agree(std::int64_t version) {
   }
   // Some slices, or what lanes meet for, may be a step further than others: this replica was killed in the
   // middle of it. Unless the others go on without it, none can be two.
-  return parallel().spare_replicas > 0 ? version : std::min(version, client_->meeting_step());
+  return std::min(version, client_->meeting_step());
 }
 
 void ServerLink::begin(std::int64_t step, const Start& start) {
@@ -214,10 +214,10 @@ void ServerLink::exchange_alone(const Share& share, std::span<const float> gradi
     compute::sgd_plain(parameters.data(), gradient.data(), {.lr = float(share.lr)}, parameters.size());
 }
 
-void ServerLink::meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
-                      std::span<float> mean) {
+std::int64_t ServerLink::meet(std::int64_t step, std::span<const float> rows,
+                              const std::vector<std::int32_t>& empty, std::span<float> mean) {
   const TreeNode lanes = this->lanes();
-  client_->meet(step, lanes.begin, lanes.end, empty, rows, mean);
+  return client_->meet(step, lanes.begin, lanes.end, empty, rows, mean);
 }
 
 ParameterLink::Finished ServerLink::finish(std::span<float> parameters) {

@@ -53,8 +53,9 @@ class ServerLink final : public ParameterLink {
   std::size_t slices(std::size_t elements) const override;
   void read_answers(std::span<std::int64_t> versions) const override;
   void acknowledge(std::span<const std::int64_t> versions) override;
-  void meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
-            std::span<float> mean) override;
+  std::int64_t meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
+                    std::span<float> mean) override;
+  void catch_up(std::span<float> parameters) override { client_->pull(parameters); }
   RowLink* rows() override { return &rows_; }
   // A client of the servers for this run, or one of its sub-networks. `initial` null: another brings them.
   std::unique_ptr<server::Client> connect(const Start& start, const std::optional<SubNetwork>& sub_network,

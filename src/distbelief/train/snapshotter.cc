@@ -10,6 +10,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/optimizer.h"
 #include "distbelief/train/checkpointer.h"
@@ -88,7 +89,7 @@ std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& paramet
     std::memcpy(restored.buffers.data(), own->state + at, buffers * sizeof(float));
   world_.communicator().broadcast(comm::view(restored.buffers.data(), buffers), source);
   const nlohmann::json text =
-      nlohmann::json::parse(broadcast_text(world_.communicator(), is_source ? own->text : "", source));
+      parse_json(broadcast_text(world_.communicator(), is_source ? own->text : "", source), "the snapshot");
   restored.progress = run_progress_from_json(text.at("run"));
   restored.update_counts = text.at("update_counts").get<std::vector<std::int64_t>>();
   restored.build = text.at("build").get<std::string>();

@@ -9,6 +9,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/model/device.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/state_file.h"
 
@@ -201,7 +202,7 @@ std::size_t largest_array(std::span<const Stage> stages, const strategy::Mesh& m
     if (place.data == 0 && place.pipeline == s % mesh.pipeline) {  // all of a tensor group
       model::Network& network = *stages[std::size_t(s / mesh.pipeline)].network;
       network.eval();
-      const torch::Tensor output = network.forward(array);
+      const torch::Tensor output = network.forward(model::on_device(array, network.device()));
       network.train();
       sizes[0] = output.dim();
       sizes[1] = std::int64_t(output.scalar_type());

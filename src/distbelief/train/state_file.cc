@@ -18,9 +18,9 @@ std::vector<TensorView> views_of(const Items& items) {
   std::vector<TensorView> views;
   for (const auto& item : items) {
     const torch::Tensor& tensor = item.value();
-    if (!tensor.is_contiguous())
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("tensor '{}' is not contiguous and cannot be saved", item.key()));
+    if (!tensor.is_contiguous() || !tensor.is_cpu())
+      throw Error(ErrorCode::kBadInput, fmt::format("tensor '{}' is not {} and cannot be saved", item.key(),
+                                                    tensor.is_cpu() ? "contiguous" : "in host memory"));
     views.push_back({item.key(), element_type(tensor, fmt::format("tensor '{}'", item.key())),
                      tensor.sizes().vec(), static_cast<const std::byte*>(tensor.data_ptr()), nullptr});
   }

@@ -9,6 +9,7 @@
 #include "distbelief/base/random.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/data/loader.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/random.h"
 #include "distbelief/report/memory.h"
 #include "distbelief/train/job.h"
@@ -117,7 +118,8 @@ nlohmann::json bench_network(const StepBenchOptions& options) {
   data::Batch batch;
   data::BatchMaker(samples, {}).eval_batch({0, std::uint64_t(config.train.batch_size)}, batch);
   const std::unique_ptr<Task> task = make_task(config, samples.spec());
-  const auto network = model::build_model(config.model, shape, config.train.seed);
+  const auto network =
+      model::build_model(config.model, shape, config.train.seed, model::device_of(config.train.device));
   const compute::Layout layout(compute::trainable_parameters(*network), std::size_t{1} << 20);
   compute::Replica replica(network, layout, nullptr);
   const double items = double(config.train.batch_size * task->items_per_sample());
@@ -125,7 +127,7 @@ nlohmann::json bench_network(const StepBenchOptions& options) {
   if (options.when_built) options.when_built();
   const std::vector<double> seconds = timed(options.steps, [&](std::int64_t step) {
     const std::uint64_t seed = lane_seed(config.train.seed, step, 0);
-    const TensorBatch tensors = prepared_for_lane(*task, as_tensors(batch), seed);
+    const TensorBatch tensors = prepared_for_lane(*task, as_tensors(batch), seed, network->device());
     const model::GeneratorScope randomness(seed);
     for (std::size_t i = 0; i < task->backwards().size(); ++i) {
       const torch::Tensor loss = task->loss_sum(*network, tensors, i);
@@ -153,7 +155,8 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
   const std::unique_ptr<Task> task = make_task(config, source.spec());
   std::vector<std::shared_ptr<model::Network>> networks;
   for (std::int64_t t = 0; t < config.parallel.threads; ++t)
-    networks.push_back(model::build_model(config.model, shape, config.train.seed));
+    networks.push_back(
+        model::build_model(config.model, shape, config.train.seed, model::device_of(config.train.device)));
   auto group_settings = group_options(config);
   group_settings.lane_values = lane_values(*networks[0]);
   strategy::AllreduceGroup group(world, compute::trainable_parameters(*networks[0]), group_settings);

@@ -1,8 +1,10 @@
 #include "distbelief/train/sub_network_link.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 
 namespace distbelief::train {
 
@@ -95,9 +97,7 @@ void SubNetworkLink::hand_on(std::int64_t ticket) {
   if (!statistics_.empty()) own_.client().put_statistics(ticket + 1, statistics_);
   const auto next = others_.find(options_.index + 1);
   if (next == others_.end()) return;
-  const torch::Tensor& output = options_.traffic->output;
-  present(*next->second)
-      .put_input(ticket, std::as_bytes(std::span(output.data_ptr<float>(), std::size_t(output.numel()))));
+  present(*next->second).put_input(ticket, model::host_bytes(options_.traffic->output));
 }
 
 void SubNetworkLink::exchange(const Share& share, std::span<const float> gradient,
@@ -117,13 +117,19 @@ void SubNetworkLink::acknowledge(std::span<const std::int64_t> versions) try {
   cut_short_ = true;
 }
 
+// All or nothing: a server that is lost meanwhile leaves no mixture of two moments.
 void SubNetworkLink::fetch_whole() {
+  std::vector<float> fetched(whole_.begin(), whole_.end());
+  std::vector<float> statistics(whole_statistics_.begin(), whole_statistics_.end());
   for (std::size_t i = 0; i < options_.places.size(); ++i) {
     const SubNetworkPlace& place = options_.places[i];
     server::Client& client = present(*others_.at(int(i)));
-    client.pull(whole_.subspan(place.offset, place.layout.size()));
-    if (place.statistics > 0) client.statistics(statistics_of(int(i)));
+    client.pull(std::span(fetched).subspan(place.offset, place.layout.size()));
+    if (place.statistics > 0)
+      client.statistics(std::span(statistics).subspan(place.first_statistic, place.statistics));
   }
+  std::ranges::copy(fetched, whole_.begin());
+  std::ranges::copy(statistics, whole_statistics_.begin());
 }
 
 }  // namespace distbelief::train

@@ -37,8 +37,6 @@ class SubNetworkLink final : public ParameterLink {
   std::size_t slices(std::size_t elements) const override { return own_.slices(elements); }
   void read_answers(std::span<std::int64_t> versions) const override { own_.read_answers(versions); }
   void acknowledge(std::span<const std::int64_t> versions) override;
-  void meet(std::int64_t, std::span<const float>, const std::vector<std::int32_t>&,
-            std::span<float>) override {}
   void fetch_whole() override;
   bool is_cut_short() const override { return cut_short_; }
   Finished finish(std::span<float> parameters) override { return own_.finish(parameters); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/local_head.h"
 
 namespace distbelief::train {
@@ -32,7 +33,7 @@ class SubNetworkTask final : public Task {
       throw Error(ErrorCode::kInternal,
                   fmt::format("the sub-network before gave {} bytes for {} samples of {}", bytes.size(),
                               batch.size, to_string(site_.input)));
-    batch.input = torch::from_blob(bytes.data(), shape);
+    batch.input = model::borrow_host(bytes.data(), shape, torch::kFloat32);
     return whole_->prepared(std::move(batch));
   }
 
@@ -40,7 +41,7 @@ class SubNetworkTask final : public Task {
                          std::size_t backward) const override {
     torch::Tensor loss = whole_->loss_sum(network, batch, backward);
     const auto* head = dynamic_cast<model::LocalHead*>(&network.block(network.range().end - 1));
-    if (head != nullptr) site_.traffic->output = head->given().contiguous();
+    if (head != nullptr) site_.traffic->output = model::on_host(head->given());
     return loss;
   }
 

@@ -11,7 +11,7 @@ namespace distbelief::train {
 // What goes in and out of a sub-network in one step, for the thread that trains it.
 struct SubNetworkTraffic {
   std::vector<std::byte> input{};  // floats, from the sub-network before
-  torch::Tensor output{};          // for the next; none: it is the last
+  torch::Tensor output{};          // for the next, on the host; none: it is the last
 };
 
 // The task of a sub-network: that of the model, with the output of the sub-network before in place of the

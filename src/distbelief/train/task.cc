@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/random.h"
 #include "distbelief/model/requirements.h"
 #include "distbelief/train/task_kinds.h"
@@ -14,9 +15,8 @@ namespace {
 constexpr std::uint64_t kPreparation = ~std::uint64_t{0};  // a stream that no block has
 constexpr std::uint64_t kTestSeed = 0x74657374;
 
-torch::Tensor borrow(const Array& array) {
-  // from_blob wants mutable memory; networks do not write to their inputs.
-  return torch::from_blob(const_cast<std::byte*>(array.data()), array.shape(), torch_type(array.type()));
+torch::Tensor borrow(const Array& array) {  // networks do not write to their inputs
+  return model::borrow_host(array.data(), array.shape(), torch_type(array.type()));
 }
 
 }  // namespace
@@ -28,15 +28,19 @@ TensorBatch as_tensors(const data::Batch& batch) {
           .samples = batch.samples};
 }
 
-TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed) {
+TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed,
+                              const torch::Device& device) {
   const model::GeneratorScope randomness(lane_seed);
   model::begin_stream(kPreparation);
-  return task.prepared(std::move(batch));
+  batch = task.prepared(std::move(batch));
+  batch.input = model::on_device(std::move(batch.input), device);
+  batch.target = model::on_device(std::move(batch.target), device);
+  return batch;
 }
 
-TensorBatch prepared_for_test(const Task& task, TensorBatch batch) {
+TensorBatch prepared_for_test(const Task& task, TensorBatch batch, const torch::Device& device) {
   batch.samples = {};  // numbers of test samples: nothing that training knows by number is one of them
-  return prepared_for_lane(task, std::move(batch), kTestSeed);
+  return prepared_for_lane(task, std::move(batch), kTestSeed, device);
 }
 
 const std::vector<TaskEntry>& tasks() {

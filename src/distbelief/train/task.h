@@ -15,7 +15,7 @@
 
 namespace distbelief::train {
 
-// A batch as tensors; borrows the data batch's memory.
+// A batch as tensors. From as_tensors() it borrows the data batch's memory, and is on the host.
 struct TensorBatch {
   torch::Tensor input;
   torch::Tensor target;
@@ -25,10 +25,11 @@ struct TensorBatch {
 };
 TensorBatch as_tensors(const data::Batch& batch);
 
-// One backward of a step: the parameters that it moves, by how their names begin. What it gives to others is
-// dropped.
+// One backward of a step: the parameters that it moves, by how their names begin, and how many times the
+// step's learning rate they have. What it gives to others is dropped.
 struct Backward {
   std::string moves;  // empty: all
+  double lr_factor = 1;
 };
 
 // What a lane does in a step: the seam for every kind of learning. Stateless, so that all lane threads
@@ -38,8 +39,9 @@ class Task {
   virtual ~Task() = default;
   // How many items a sample counts for in the loss: 1, or its tokens, or its pixels.
   virtual std::int64_t items_per_sample() const = 0;
-  // What the network and the loss get in place of a batch, e.g. with tokens masked. Draws from
-  // model::current_generator(). Called by whoever has the first or the last block, with the same randomness.
+  // What the network and the loss get in place of a batch, e.g. with tokens masked. On the host, wherever the
+  // network is: draws from model::current_generator(). Called by whoever has the first or the last block,
+  // with the same randomness.
   virtual TensorBatch prepared(TensorBatch batch) const { return batch; }
   // Tables on parameter servers, by number, whose rows it gathers when it prepares a batch.
   virtual std::vector<comm::TableSpec> tables() const { return {}; }
@@ -56,10 +58,11 @@ class Task {
   virtual std::vector<Metric> metrics(const Tally& tally) const = 0;
 };
 
-// A batch as the task wants it: for a lane of a step, with the lane's seed; for test samples, with a seed
-// that is always the same.
-TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed);
-TensorBatch prepared_for_test(const Task& task, TensorBatch batch);
+// A batch of the host as the task wants it, brought to the network's device: for a lane of a step, with the
+// lane's seed; for test samples, with a seed that is always the same.
+TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed,
+                              const torch::Device& device);
+TensorBatch prepared_for_test(const Task& task, TensorBatch batch, const torch::Device& device);
 
 // What a task is made from.
 struct TaskSite {

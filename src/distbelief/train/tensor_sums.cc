@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "distbelief/model/device.h"
 #include "distbelief/train/tensor_type.h"
 
 namespace distbelief::train {
@@ -18,7 +19,7 @@ std::size_t signal_bytes(int parts) {
 
 // A run of a flat tensor's elements that lie elsewhere.
 torch::Tensor flat(void* data, std::size_t bytes, const torch::Tensor& like) {
-  return torch::from_blob(data, {std::int64_t(bytes / like.element_size())}, like.scalar_type());
+  return model::borrow_host(data, {std::int64_t(bytes / like.element_size())}, like.scalar_type());
 }
 
 // Of parts [first, first + count): in the tree that collectives between hosts add in too (base/tree.h).
@@ -49,7 +50,8 @@ std::byte* HostTensorGroup::slot(int part, std::uint64_t serial) const {
 std::size_t HostTensorGroup::pieces() const { return (values_.nbytes() + kPiece - 1) / kPiece; }
 
 void HostTensorGroup::start_sum(const torch::Tensor& values) {
-  values_ = values.contiguous();
+  device_ = values.device();
+  values_ = model::on_host(values);
   posted_ = 0;
   if (pieces() > 0) post(0);
 }
@@ -61,7 +63,7 @@ void HostTensorGroup::post(std::size_t piece) {
       waiter_.wait(left(p), std::uint32_t(serial - kSlots + 1),
                    {.rank = group_.name(p), .operation = "take part in a layer"});
   const std::size_t at = piece * kPiece;
-  std::memcpy(slot(part(), serial), static_cast<const std::byte*>(values_.data_ptr()) + at,
+  std::memcpy(slot(part(), serial), model::host_bytes(values_).data() + at,
               std::min(kPiece, values_.nbytes() - at));
   arrived(part()).raise(std::uint32_t(serial + 1));
   posted_ = piece + 1;
@@ -70,7 +72,7 @@ void HostTensorGroup::post(std::size_t piece) {
 void HostTensorGroup::add_up(std::size_t piece, torch::Tensor& sum) {
   const std::uint64_t serial = serial_ + piece;
   const std::size_t at = piece * kPiece, bytes = std::min(kPiece, values_.nbytes() - at);
-  torch::Tensor out = flat(static_cast<std::byte*>(sum.data_ptr()) + at, bytes, values_);
+  torch::Tensor out = flat(model::host_bytes(sum).data() + at, bytes, values_);
   for (int p = 0; p < parts(); ++p)
     if (p != part())
       waiter_.wait(arrived(p), std::uint32_t(serial + 1),
@@ -91,15 +93,17 @@ torch::Tensor HostTensorGroup::finish_sum() {
   }
   serial_ += all;
   values_.reset();
-  return sum;
+  return model::on_device(sum, device_);
 }
 
 torch::Tensor WorldTensorGroup::finish_sum() {
-  torch::Tensor sum = values_.detach().clone(torch::MemoryFormat::Contiguous);
+  const torch::Device device = values_.device();
+  torch::Tensor sum = model::on_device(values_.detach().clone(torch::MemoryFormat::Contiguous), torch::kCPU);
   group_.communicator().allreduce(
-      {sum.data_ptr(), std::size_t(sum.numel()), element_type(sum, "an activation")}, comm::ReduceOp::kSum);
+      {model::host_bytes(sum).data(), std::size_t(sum.numel()), element_type(sum, "an activation")},
+      comm::ReduceOp::kSum);
   values_.reset();
-  return sum;
+  return model::on_device(sum, device);
 }
 
 std::unique_ptr<model::TensorGroup> make_tensor_group(World& group, World& world,

@@ -34,9 +34,10 @@ class HostTensorGroup final : public model::TensorGroup {
   World& group_;
   const comm::Waiter& waiter_;
   comm::SharedSegment segment_;
-  torch::Tensor values_;      // of the sum that was started
-  std::uint64_t serial_ = 0;  // pieces of all sums before it
-  std::size_t posted_ = 0;    // of this one
+  torch::Tensor values_;                // of the sum that was started, on the host
+  torch::Device device_ = torch::kCPU;  // where they came from
+  std::uint64_t serial_ = 0;            // pieces of all sums before it
+  std::size_t posted_ = 0;              // of this one
 };
 
 // One over several hosts.

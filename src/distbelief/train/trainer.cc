@@ -91,11 +91,11 @@ void Trainer::write_model(const report::Summary& summary) {
 void Trainer::train() {
   const std::int64_t total = job_.total_steps();
   verify();
-  while (!stopped_early_ && has_next_step()) {
+  for (std::int64_t before = progress_.step; !stopped_early_ && has_next_step(); before = progress_.step) {
     const StepOutcome outcome = one_step();
     verify();  // before anything of this step is kept
-    const bool epoch_ended = progress_.step_in_epoch == 0;
     if (!takes_own_steps()) {
+      const bool epoch_ended = progress_.epoch > before / job_.steps_per_epoch();
       if (epoch_ended || progress_.step == total) end_epoch();
       if (stopped_early_ || progress_.step == total) break;
     }
@@ -114,7 +114,7 @@ void Trainer::train() {
       if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
       return;
     }
-    keep(outcome);
+    keep(outcome, before);
     if (balancer_) balance();
     if (outcome.lanes) follow_lane_order();
     if (outcome.pause) pause();
@@ -129,11 +129,11 @@ void Trainer::train() {
   if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
 }
 
-// Snapshots and checkpoints that are due.
-void Trainer::keep(const StepOutcome& outcome) {
+// Snapshots and checkpoints that are due. A replica may not take every step.
+void Trainer::keep(const StepOutcome& outcome, std::int64_t step_before) {
   if (outcome.snapshot && snapshotter_) take_snapshot();
   const std::int64_t every = job_.config.checkpoint.every_steps;
-  if (last_saved_step_ != progress_.step && (outcome.save || (every > 0 && progress_.step % every == 0)))
+  if (last_saved_step_ != progress_.step && (outcome.save || (every > 0 && progress_.step / every > step_before / every)))
     save(Checkpointer::Kind::kRegular);
 }
 
@@ -192,6 +192,7 @@ StepOutcome Trainer::one_step() {
   carries_ = whole;
   if (audit_) audit_->commit();
   finish_step(outcome, samples, lr);
+  if (served_ && served_->is_synchronous()) pass_over(served_->next_step());
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   busy_seconds_ =
       seconds - std::chrono::duration<double>(group().sharing(0).times().waiting - waited_before).count();

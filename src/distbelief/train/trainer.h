@@ -110,6 +110,8 @@ class Trainer {
   bool has_next_step();
   std::vector<std::int64_t> deal_steps();
   void follow(std::int64_t step);
+  std::int64_t samples_before(std::int64_t step) const;
+  void pass_over(std::int64_t next);
   void finish_served(std::int64_t total);
   bool takes_own_steps() const { return options_.link && !options_.link->is_synchronous(); }
   bool leads() const { return options_.link == nullptr || options_.link->leads(); }
@@ -120,7 +122,7 @@ class Trainer {
   bool wants_save() const;
   void note_saves();
   void note_unsaved(std::int64_t step, const std::string& reason);
-  void keep(const StepOutcome& outcome);
+  void keep(const StepOutcome& outcome, std::int64_t step_before);
   void take_snapshot();
   void pause();
   void verify();
@@ -185,6 +187,7 @@ class Trainer {
   std::string status_ = "done";
   bool stopped_early_ = false;        // a stopping rule took effect
   std::int64_t validated_epoch_ = 0;  // of a replica that takes steps of its own
+  std::int64_t passed_over_ = 0;      // steps that the others did not wait for it in
   bool carries_ = false;              // its last step left states of lanes to go on from
   bool all_steps_done_ = false;       // by all such replicas, in fewer steps or as many as there could be
   std::int64_t samples_before_ = 0;

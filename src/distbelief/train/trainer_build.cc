@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/train/lane_team.h"
 #include "distbelief/train/state_file.h"
 #include "distbelief/train/trainer.h"
@@ -45,6 +46,15 @@ std::int64_t newest_checkpoint(World& world, const std::filesystem::path& run_di
 
 data::BatchMaker::Options test_options(const Config& config) {
   return {.seed = config.train.seed, .normalize = config.data.normalize};
+}
+
+// Of each parameter, by the backward that moves it.
+std::vector<double> lr_factors(const Task& task, const std::vector<compute::Layout::Parameter>& parameters) {
+  std::vector<double> factors(parameters.size(), 1.0);
+  for (const Backward& backward : task.backwards())
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].name.starts_with(backward.moves)) factors[i] = backward.lr_factor;
+  return factors;
 }
 
 }  // namespace
@@ -99,13 +109,15 @@ void Trainer::warm_up() {
   if (options_.sub_network >= 0) return;  // its input comes from another
   if (is_cut()) return;  // its blocks have already run once, to find out what goes from stage to stage
   if (job_.config.parallel.zero == 3) return;  // there may be no room for a copy
-  const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed);
+  const auto network = model::build_model(job_.config.model, job_.shape, job_.config.train.seed,
+                                          model::device_of(job_.config.train.device));
   data::Batch batch;
   const std::uint64_t size = std::min<std::uint64_t>(plan_.lane_range(0, 0).size(), job_.data.train->size());
   train_batches_->eval_batch({0, std::max<std::uint64_t>(1, size)}, batch);
   for (int i = 0; i < 2; ++i)
     for (std::size_t b = 0; b < task_->backwards().size(); ++b)
-      task_->loss_sum(*network, prepared_for_test(*task_, as_tensors(batch)), b).backward();
+      task_->loss_sum(*network, prepared_for_test(*task_, as_tensors(batch), network->device()), b)
+          .backward();
 }
 
 void Trainer::open_recorder() {
@@ -182,6 +194,7 @@ strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) co
   strategy::AllreduceGroup::Options options = group_options(job_.config);
   options.lane_values = stage.outline->buffers + kNoteFloats;
   options.lanes_of_workers = lanes_of_workers_;
+  options.lr_factors = lr_factors(*task_, stage.parameters);
   if (options_.link) options.optimizer.name = compute::kCollectGradient;
   if (options_.link && options_.link->is_synchronous()) options.part = options_.link->lanes();
   return options;

@@ -2,6 +2,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/train/saved_tables.h"
@@ -32,6 +34,7 @@ void Trainer::join_servers() {
   if (!options_.link->is_synchronous() || step == 0) return;
   read_statistics();
   follow(step);
+  progress_.samples = samples_before(step);
   spdlog::info("the servers are at step {}", step);
 }
 
@@ -42,10 +45,28 @@ void Trainer::read_statistics() {
   }
 }
 
+// Of all replicas.
+std::int64_t Trainer::samples_before(std::int64_t step) const {
+  return std::int64_t(plan_.samples) * (step / job_.steps_per_epoch()) +
+         std::int64_t(plan_.step_range(0).size()) * (step % job_.steps_per_epoch());
+}
+
 void Trainer::follow(std::int64_t step) {
   progress_.step = step;
   progress_.epoch = step / job_.steps_per_epoch();
   progress_.step_in_epoch = step % job_.steps_per_epoch();
+}
+
+// The others have not waited for this replica (parallel.spare_replicas): it goes on where they are.
+void Trainer::pass_over(std::int64_t next) {
+  const std::int64_t steps = next - progress_.step;
+  if (steps <= 0) return;
+  for (const auto& loader : loaders_) loader->skip(std::uint64_t(steps));
+  follow(next);
+  progress_.samples = samples_before(next);
+  const std::int64_t before = std::exchange(passed_over_, passed_over_ + steps);
+  if (std::bit_width(std::uint64_t(before)) == std::bit_width(std::uint64_t(passed_over_))) return;
+  spdlog::info("this replica came too late for {} steps so far, and goes on at step {}", passed_over_, next);
 }
 
 // The replica's next step, -1 when all work is done, then those that come after it as far as they are known.
@@ -132,8 +153,7 @@ void Trainer::finish_served(std::int64_t total) {
   progress_.step = total;
   progress_.epoch = (total + job_.steps_per_epoch() - 1) / job_.steps_per_epoch();
   progress_.step_in_epoch = total % job_.steps_per_epoch();
-  progress_.samples = std::int64_t(plan_.samples) * (total / job_.steps_per_epoch()) +
-                      std::int64_t(plan_.step_range(0).size()) * progress_.step_in_epoch;
+  progress_.samples = samples_before(total);
   all_steps_done_ = true;
   last_saved_step_ = -1;  // what was saved at this step was so before others had done theirs
   if (leads()) end_epoch();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "distbelief/base/host_name.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/report/memory.h"
 #include "distbelief/train/state_file.h"
 #include "distbelief/train/trainer.h"
@@ -62,7 +63,8 @@ report::Summary Trainer::summarise(double wall_seconds) {
   const std::vector<std::string> workers = exchange_texts(world_.communicator(), worker_summary());
   report::Summary summary;
   for (const std::string& text : workers)
-    summary.per_worker.push_back(report::worker_summary_from_json(nlohmann::json::parse(text)));
+    summary.per_worker.push_back(
+        report::worker_summary_from_json(parse_json(text, "the summary of a worker")));
   summary.status = status_;
   summary.steps = progress_.step;
   summary.epochs = progress_.epoch;

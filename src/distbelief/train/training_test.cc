@@ -90,6 +90,16 @@ TEST(Job, OverlapWaitsForNormsWhereTheyAreNeeded) {
   EXPECT_EQ(clipped.parallel.overlap, "reduce");
 }
 
+TEST(Job, TwoLevelsAreDirectBetweenHosts) {
+  for (const std::string name : {"auto", "two_level", "direct"}) {
+    Config config;
+    config.parallel.algorithm = name;
+    resolve_for_workers(config, 4);
+    EXPECT_EQ(config.parallel.algorithm, name == "auto" ? "direct" : name);
+    EXPECT_EQ(algorithm_of(config), comm::Algorithm::kDirect) << name;
+  }
+}
+
 TEST(Job, WithoutEpochsRunsToMaxSteps) {
   Config config = small_job();
   config.train.epochs = 0;

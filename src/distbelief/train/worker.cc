@@ -171,18 +171,20 @@ void abandon_run(const WorkerOptions& options, std::int64_t fence) {
   if (!launcher) std::this_thread::sleep_for(kForTheOthers);
 }
 
-int train_in(World& world, const WorkerOptions& options) {
+void show(const World& world, const char* text) {
+  std::fprintf(stderr, "distbelief: worker %d: %s\n", world.rank(), text);
+  std::fflush(stderr);
+  spdlog::error("{}", text);
+}
+
+}  // namespace
+
+int run_worker(World& world, const WorkerOptions& options) {
   spdlog::set_default_logger(open_log(options.run_dir, fmt::format("worker-{}", world.rank())));
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
                world.hosts(), options.isa);
   require_same_build(world, options.isa);
-  if (world.size() != options.config.parallel.workers)
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format(
-            "the job is for {} workers, but MPI started {}; is this mpirun of the MPI that the program was "
-            "built with ({})?",
-            options.config.parallel.workers, world.size(), world.mpi_version()));
+  require_workers(world, options.config);
   Vitals vitals;
   Orders orders;
   std::atomic<std::int64_t> fence{0};  // 0: its turn has not come
@@ -216,19 +218,21 @@ int train_in(World& world, const WorkerOptions& options) {
   }
 }
 
-void show(const World& world, const char* text) {
-  std::fprintf(stderr, "distbelief: worker %d: %s\n", world.rank(), text);
-  std::fflush(stderr);
-  spdlog::error("{}", text);
-}
-
-}  // namespace
-
 World::Options world_options(const Config& config) {
   return {.algorithm = algorithm_of(config),
           .deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
               std::chrono::duration<double>(config.parallel.deadline_seconds)),
           .groups = rank_groups(config.parallel)};
+}
+
+void require_workers(const World& world, const Config& config) {
+  if (world.size() == config.parallel.workers) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format(
+          "the job is for {} workers, but MPI started {}; is this mpirun of the MPI that the program was "
+          "built with ({})?",
+          config.parallel.workers, world.size(), world.mpi_version()));
 }
 
 void require_same_build(World& world, const std::string& isa) {
@@ -263,7 +267,8 @@ int run_in_world(const World::Options& options, const std::function<int(World&)>
 }
 
 int run_worker(const WorkerOptions& options) {
-  return run_in_world(world_options(options.config), [&](World& world) { return train_in(world, options); });
+  return run_in_world(world_options(options.config),
+                      [&](World& world) { return run_worker(world, options); });
 }
 
 }  // namespace distbelief::train

@@ -42,8 +42,13 @@ int run_in_world(const World::Options& options, const std::function<int(World&)>
 // Trains; gives the exit code: 0, or 130 when a request stopped it. With a supervisor it builds everything,
 // waits for its turn, and ends with 0 too when the turn never comes or the next generation has taken over.
 int run_worker(const WorkerOptions& options);
+// The same in a world that it has joined already.
+int run_worker(World& world, const WorkerOptions& options);
 
 World::Options world_options(const Config& config);
+
+// Throws Error(kBadInput) when the job is for another number of workers.
+void require_workers(const World& world, const Config& config);
 
 // Throws Error(kBadInput) when workers disagree on something that decides the result's bits: the
 // instruction set, libtorch's version. Collective.

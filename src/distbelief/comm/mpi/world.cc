@@ -10,6 +10,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/comm/mpi/check.h"
 #include "distbelief/comm/mpi/link.h"
+#include "distbelief/comm/mpi/start_watch.h"
 #include "distbelief/comm/two_level.h"
 
 namespace distbelief {
@@ -35,6 +36,12 @@ struct World::State {
 };
 
 namespace {
+
+// A cold disk loads the libraries in tens of seconds, however impatient workers are with each other.
+std::chrono::nanoseconds start_deadline(const World::Options& options) {
+  constexpr std::chrono::minutes kShortest{1};
+  return std::max<std::chrono::nanoseconds>(options.deadline, kShortest);
+}
 
 std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, const World::Options& options,
                                              std::vector<int> names) {
@@ -77,14 +84,16 @@ void require_threads(int provided, int hosts) {
         "MPI_Init_thread(..., MPI_THREAD_SERIALIZED, ...) or let World::create() do it");
 }
 
-World make_world(MPI_Comm comm, World::Options options, bool owns_mpi, int first_name = 0,
-                 int name_stride = 1) {
+World make_world(MPI_Comm comm, comm::StartWatch& watch, World::Options options, bool owns_mpi,
+                 int first_name = 0, int name_stride = 1) {
   auto state = std::make_unique<World::State>();
   state->first_name = first_name;
   state->name_stride = name_stride;
   const auto name = [&](int rank) { return first_name + rank * name_stride; };
   state->options = options;
   state->owns_mpi = owns_mpi;
+  watch.set_rank(name(rank_in(comm)));
+  watch.enter("finding who shares a host");
   MPI_Comm same_host = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank_in(comm), MPI_INFO_NULL, &same_host),
             "MPI_Comm_split_type");
@@ -97,6 +106,7 @@ World make_world(MPI_Comm comm, World::Options options, bool owns_mpi, int first
   check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
   require_threads(provided, int(state->workers_per_host.size()));
 
+  watch.enter("making communicators");
   MPI_Comm ordered = split(comm, 0, state->host * size_of(comm) + state->local_rank);
   MPI_Comm leaders = split(ordered, state->local_rank == 0 ? 0 : MPI_UNDEFINED, rank_in(ordered));
   const std::vector<int>& counts = state->workers_per_host;
@@ -130,16 +140,21 @@ World make_world(MPI_Comm comm, World::Options options, bool owns_mpi, int first
 }  // namespace
 
 World World::create(Options options) {
+  comm::StartWatch watch(start_deadline(options));
   int initialised = 0;
   MPI_Initialized(&initialised);
   if (!initialised) {
+    watch.enter("MPI_Init_thread");
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   }
-  return make_world(MPI_COMM_WORLD, options, !initialised);
+  return make_world(MPI_COMM_WORLD, watch, options, !initialised);
 }
 
-World world_from(MPI_Comm comm, World::Options options) { return make_world(comm, options, false); }
+World world_from(MPI_Comm comm, World::Options options) {
+  comm::StartWatch watch(start_deadline(options));
+  return make_world(comm, watch, options, false);
+}
 
 World::World(std::unique_ptr<State> state) : state_(std::move(state)) {}
 World::World(World&&) noexcept = default;
@@ -177,13 +192,16 @@ comm::Link& World::link() { return state_->world->link(); }
 
 // A communicator of its own for each part: groups come and go with a generation, not with a step.
 World World::split(int color) {
+  comm::StartWatch watch(start_deadline(state_->options));
+  watch.set_rank(name(rank()));
+  watch.enter("splitting the world");
   MPI_Comm part = distbelief::split(state_->comm, color, rank());
   std::vector<int> names(std::size_t(size_of(part)));
   const int own = name(rank());
   check_mpi(MPI_Allgather(&own, 1, MPI_INT, names.data(), 1, MPI_INT, part), "MPI_Allgather");
   Options options = state_->options;
   options.groups = {};  // in the order of this world
-  return make_world(part, options, false, names[0], names.size() > 1 ? names[1] - names[0] : 1);
+  return make_world(part, watch, options, false, names[0], names.size() > 1 ? names[1] - names[0] : 1);
 }
 
 bool World::abort(const std::string& message) {

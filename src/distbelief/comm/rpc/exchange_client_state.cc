@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <proto/exchange.pb.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "distbelief/comm/rpc/exchange_greeting.h"
 #include "distbelief/comm/rpc/exchange_settings.h"
 #include "distbelief/comm/rpc/transport.h"
 
@@ -88,12 +88,8 @@ void ExchangeClient::State::connect() {
 }
 
 void ExchangeClient::State::greet() {
-  exchange::Hello hello;
-  hello.set_version(kExchangeVersion);
-  hello.set_role(options_.role);
-  hello.set_name(options_.name);
-  hello.set_shared_bytes(options_.shared_bytes);
-  const std::string header = hello.SerializeAsString();
+  const std::string header =
+      encode(Hello{.role = options_.role, .name = options_.name, .shared_bytes = options_.shared_bytes});
   const Frame frame{.kind = FrameKind::kHello, .header_bytes = std::uint32_t(header.size())};
   AddHold();  // sends come from other threads than gRPC's
   StartRead(&incoming_);
@@ -127,19 +123,15 @@ std::string ExchangeClient::State::accept(MessageReader& reader, const Frame& fr
     return "its certificate is not a server's";
   std::string header(frame.header_bytes, '\0');
   reader.read(std::as_writable_bytes(std::span(header)));
-  exchange::Welcome welcome;
-  if (!welcome.ParseFromString(header) || welcome.version() != kExchangeVersion || welcome.in_flight() == 0)
-    return "its welcome cannot be read";
-  if (welcome.shared_bytes() > 0) {
-    const SharedMemory::Place place{.pid = welcome.pid(),
-                                    .descriptor = welcome.file(),
-                                    .device = welcome.device(),
-                                    .inode = welcome.inode(),
-                                    .bytes = welcome.shared_bytes()};
-    memory_ = open_shared(place);
+  Welcome welcome;
+  try {
+    welcome = decode_welcome(header);
+  } catch (const Error& error) {
+    return "its welcome cannot be read: " + error.message();
   }
+  if (welcome.memory.bytes > 0) memory_ = open_shared(welcome.memory);
   const std::lock_guard lock(mutex_);
-  in_flight_ = std::max(1, std::min(options_.in_flight, int(std::min(welcome.in_flight(), 1u << 20))));
+  in_flight_ = std::max(1, std::min(options_.in_flight, welcome.in_flight));
   accepted_ = true;
   changed_.notify_all();
   return "";

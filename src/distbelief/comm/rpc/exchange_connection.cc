@@ -1,28 +1,17 @@
 #include "distbelief/comm/rpc/exchange_connection.h"
 
 #include <fmt/format.h>
-#include <proto/exchange.pb.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "distbelief/base/error.h"
 #include "distbelief/comm/rpc/exchange_hub.h"
 #include "distbelief/comm/rpc/transport.h"
 
 namespace distbelief::comm {
 namespace {
-
-constexpr std::size_t kMaxNameBytes = 64;
-
-// For logs: whatever a peer says of itself stays on its line.
-std::string printable(const std::string& name) {
-  std::string result = name.substr(0, kMaxNameBytes);
-  std::ranges::replace_if(
-      result, [](unsigned char letter) { return std::isprint(letter) == 0; }, '?');
-  return result;
-}
 
 std::string read_header(MessageReader& reader, const Frame& frame) {
   std::string header(frame.header_bytes, '\0');
@@ -97,39 +86,28 @@ std::string ExchangeConnection::take(MessageReader& reader, Frame& frame) {
 }
 
 std::string ExchangeConnection::greet(MessageReader& reader, const Frame& frame) {
-  exchange::Hello hello;
-  if (!hello.ParseFromString(read_header(reader, frame))) return "a greeting that cannot be read";
-  if (hello.version() != kExchangeVersion)
-    return fmt::format("version {} of the protocol, this server speaks {}", hello.version(),
-                       kExchangeVersion);
-  const std::string role = printable(hello.role());
+  Hello hello;
+  try {
+    hello = decode_hello(read_header(reader, frame));
+  } catch (const Error& error) {
+    return error.message();
+  }
   const ExchangeServer::Options& options = hub_.options();
-  const bool wanted = std::ranges::find(options.roles, role) != options.roles.end();
-  if (!wanted) return fmt::format("role '{}' may not connect here", role);
-  if (!options.insecure && !has_role(*context_.auth_context(), options.address, role))
-    return fmt::format("the certificate is not of role '{}'", role);
-  return welcome(role, printable(hello.name()), hello.shared_bytes());
+  const bool wanted = std::ranges::find(options.roles, hello.role) != options.roles.end();
+  if (!wanted) return fmt::format("role '{}' may not connect here", hello.role);
+  if (!options.insecure && !has_role(*context_.auth_context(), options.address, hello.role))
+    return fmt::format("the certificate is not of role '{}'", hello.role);
+  return welcome(hello);
 }
 
-std::string ExchangeConnection::welcome(const std::string& role, const std::string& name,
-                                        std::size_t shared_bytes) {
+std::string ExchangeConnection::welcome(const Hello& hello) {
   const bool same_host = !socket_path(hub_.options().address).empty();
-  memory_ = same_host ? hub_.share(shared_bytes) : nullptr;
-  peer_.role = role;
-  if (!name.empty()) peer_.name = name;
-  exchange::Welcome welcome;
-  welcome.set_version(kExchangeVersion);
-  welcome.set_connection(peer_.connection);
-  welcome.set_in_flight(std::uint32_t(hub_.options().in_flight));
-  if (memory_) {
-    const SharedMemory::Place place = memory_->place();
-    welcome.set_shared_bytes(place.bytes);
-    welcome.set_pid(place.pid);
-    welcome.set_file(place.descriptor);
-    welcome.set_device(place.device);
-    welcome.set_inode(place.inode);
-  }
-  const std::string header = welcome.SerializeAsString();
+  memory_ = same_host ? hub_.share(hello.shared_bytes) : nullptr;
+  peer_.role = hello.role;
+  if (!hello.name.empty()) peer_.name = hello.name;
+  const std::string header = encode(Welcome{.connection = peer_.connection,
+                                            .in_flight = hub_.options().in_flight,
+                                            .memory = memory_ ? memory_->place() : SharedMemory::Place{}});
   const Frame frame{.kind = FrameKind::kWelcome, .header_bytes = std::uint32_t(header.size())};
   hub_.count_accepted();
   const std::lock_guard lock(mutex_);

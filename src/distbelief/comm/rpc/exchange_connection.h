@@ -9,6 +9,7 @@
 #include <string>
 
 #include "distbelief/comm/rpc/exchange_bytes.h"
+#include "distbelief/comm/rpc/exchange_greeting.h"
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/shared_memory.h"
 
@@ -58,7 +59,7 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   Judgement judge(MessageReader& reader, Frame& frame);
   std::string take(MessageReader& reader, Frame& frame);
   std::string greet(MessageReader& reader, const Frame& frame);
-  std::string welcome(const std::string& role, const std::string& name, std::size_t shared_bytes);
+  std::string welcome(const Hello& hello);
   void pass_on(MessageReader& reader, const Frame& frame);
   std::string begin_request();
   // With mutex_ held.

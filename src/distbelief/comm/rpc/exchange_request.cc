@@ -45,6 +45,12 @@ void ExchangeServer::Request::own_payload() {
   frame.payload_shared = false;
 }
 
+void ExchangeServer::Request::drop_payload() {
+  content_->payload = {};
+  content_->frame.payload_shared = false;
+  content_->frame.payload_bytes = 0;
+}
+
 const Peer& ExchangeServer::Request::peer() const { return content_->source->peer(); }
 
 std::size_t ExchangeServer::Request::room() const { return content_->frame.room_bytes; }

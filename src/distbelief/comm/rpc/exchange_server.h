@@ -40,6 +40,8 @@ class ExchangeServer {
     std::span<const std::byte> payload() const;
     // Copies a payload in shared memory to where its client cannot change it any more.
     void own_payload();
+    // Lets go of the payload, of a request that has to wait for its refusal.
+    void drop_payload();
     const Peer& peer() const;
     std::size_t room() const;  // how large the answer's payload may be
 

@@ -20,6 +20,7 @@ class SharedMemory {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
     std::size_t bytes = 0;
+    bool operator==(const Place&) const = default;
   };
 
   // Throws Error(kUnavailable) when there is none to be had.

@@ -9,6 +9,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/data/slices/slice.h"
 
 namespace distbelief::data {
@@ -161,10 +162,9 @@ SliceIndex index_from(const std::string& name, const json& from) {
 }
 
 json parse_shallow(std::string_view text, const std::string& name) {
-  return json::parse(text, [&name](int depth, json::parse_event_t, json&) {
-    if (depth > kMostDepth) refuse_index(name, "it is nested too deeply");
-    return true;
-  });
+  if (const auto at = nests_deeper(text, kMostDepth))
+    refuse_index(name, fmt::format("it is nested too deeply at byte {}", *at));
+  return json::parse(text);
 }
 
 template <typename Parse>

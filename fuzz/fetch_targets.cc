@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/hash.h"
+#include "distbelief/base/scratch_folder.h"
+#include "distbelief/data/fetch.h"
+#include "distbelief/data/http.h"
+#include "memory_file.h"
+#include "targets.h"
+
+namespace distbelief::fuzz {
+namespace {
+
+constexpr std::size_t kTarHeader = 512, kSumAt = 148, kSumEnd = 156, kSizeAt = 124, kSizeDigits = 11;
+constexpr std::uint64_t kMostTarBytes = (std::uint64_t{1} << 33) - 1;  // that so many digits can say
+
+// Puts the checksum of each header right, or few mutations would be read any further.
+void put_headers_right(std::vector<std::uint8_t>& tar) {
+  for (std::size_t at = 0; at + kTarHeader <= tar.size() && tar[at] != 0;) {
+    unsigned sum = 0;
+    for (std::size_t i = 0; i < kTarHeader; ++i) sum += i >= kSumAt && i < kSumEnd ? ' ' : tar[at + i];
+    const std::string octal = fmt::format("{:06o}", sum);
+    std::ranges::copy(octal, tar.begin() + std::ptrdiff_t(at + kSumAt));
+    tar[at + kSumAt + octal.size()] = 0;
+    const std::string digits(text_of({tar.data() + at + kSizeAt, kSizeDigits}));
+    const std::uint64_t bytes = std::strtoull(digits.c_str(), nullptr, 8) & kMostTarBytes;
+    at += kTarHeader + (bytes + kTarHeader - 1) / kTarHeader * kTarHeader;
+  }
+}
+
+data::RemoteFile remote_file(const char* name, const std::string& content) {
+  Sha256 hash;
+  hash.update(content.data(), content.size());
+  return {.name = name, .bytes = content.size(), .sha256 = hash.hex()};
+}
+
+}  // namespace
+
+void unpack_tar(std::span<const std::uint8_t> input) {
+  static const ScratchFolder folder;
+  const std::vector<data::RemoteFile> wanted{remote_file("one.bin", "hello"), remote_file("two.bin", "two")};
+  std::vector<std::uint8_t> bytes(input.begin(), input.end());
+  const bool compressed = bytes.size() > 1 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+  if (!compressed) put_headers_right(bytes);
+  const MemoryFile file(bytes);
+  parse_or_refuse([&] {
+    data::unpack_tar(file.path(), wanted, folder.path());
+    DISTBELIEF_INVARIANT(read_text(folder.path() / "one.bin") == "hello");
+    DISTBELIEF_INVARIANT(folder.entries() == wanted.size());
+  });
+}
+
+// A set of one's own, and what a server says that it sends.
+void remote_set(std::span<const std::uint8_t> input) {
+  parse_or_refuse([&] {
+    const data::RemoteSet set = data::parse_remote_set(text_of(input), "set.json");
+    for (const data::RemoteFile& file : set.files)
+      DISTBELIEF_INVARIANT(!file.name.empty() && file.name.find('/') == std::string::npos &&
+                           file.sha256.size() == 64);
+  });
+  if (const auto range = data::parse_content_range(text_of(input)))
+    DISTBELIEF_INVARIANT(range->begin < range->end);
+}
+
+}  // namespace distbelief::fuzz

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "distbelief/cli/job_file.h"
+#include "distbelief/cluster/hosts.h"
+#include "distbelief/comm/world.h"
+
+// Everything that can be known to fail is found before there is a run folder: what is corrected is then
+// started with the same command.
+namespace distbelief::cli {
+
+// By the supervisor, before a process starts: this machine stands for all. Opens the data. Gives the job's
+// steps.
+std::int64_t check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts);
+
+// By each worker that mpirun or srun has started, for its own machine. Opens the data; collective.
+void check_launched(const Job& job, World& world);
+
+// What workers do together or not at all: `act` on each, and when one throws, none goes on. Each complaint is
+// shown once. Collective; gives the exit code of the first that complains, 0 when none does.
+int act_together(World& world, const std::function<void()>& act);
+
+}  // namespace distbelief::cli

@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "distbelief/base/error.h"
+#include "distbelief/server/client.h"
+#include "distbelief/server/client_connection.h"
+
+// The replica's end of the desk: what it is to do next, and what it has done.
+namespace distbelief::server {
+
+using comm::StoreAnswer;
+
+namespace {
+
+constexpr std::chrono::microseconds kLookForAnswers{50};
+
+}  // namespace
+
+Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
+  Part part{.message = message(Kind::kTake)};
+  part.message.done = done;
+  if (clock_ >= 0) clock_ += std::int64_t(done.size());
+  Asked asked;
+  asked.message_ = part.message;
+  try {
+    asked.pending_ = send(part);
+    asked.is_sent_ = true;
+  } catch (const Error& error) {  // asked again when it is waited for
+    if (!is_worth_another_try(error)) throw;
+  }
+  return asked;
+}
+
+void Client::ask_again(std::deque<Asked>& asked) {
+  if (std::ranges::all_of(asked, &Asked::is_sent_)) return;
+  if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
+  for (Asked& one : asked) {
+    if (one.is_sent_) continue;
+    Part part{.message = one.message_};
+    try {
+      one.pending_ = send(part);
+      one.is_sent_ = true;
+    } catch (const Error& error) {
+      if (!is_worth_another_try(error)) throw;
+    }
+  }
+}
+
+// However long the others take with what is left.
+std::optional<std::int64_t> Client::next_ticket(std::deque<Asked>& asked) {
+  for (;; std::this_thread::sleep_for(kLookForAnswers)) {
+    for (auto one = asked.begin(); one != asked.end(); ++one) {
+      if (!one->is_sent_ || !one->pending_.ready()) continue;
+      one->is_sent_ = false;
+      try {
+        const StoreAnswer answer = comm::decode_answer(one->pending_.wait(options_.deadline).header);
+        asked.erase(one);
+        if (clock_ < 0) clock_ = answer.clock;
+        return answer.outcome == StoreAnswer::Outcome::kEnd ? std::nullopt : std::optional(answer.ticket);
+      } catch (const Error& error) {
+        if (!is_worth_another_try(error)) throw;
+      }
+    }
+    ask_again(asked);
+    require_going_on();
+  }
+}
+
+void Client::begin_step(const std::vector<std::int64_t>& done) {
+  Part part{.message = message(Kind::kBegin)};
+  part.message.done = done;
+  if (clock_ >= 0) clock_ += std::int64_t(done.size());
+  exchange_one(std::move(part), kForEver);
+}
+
+void Client::leave(const std::vector<std::int64_t>& done) {
+  Part part{.message = message(Kind::kLeave)};
+  part.message.done = done;
+  exchange_one(std::move(part), options_.deadline);
+}
+
+}  // namespace distbelief::server

@@ -1,0 +1,193 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include "distbelief/base/error.h"
+#include "distbelief/server/client.h"
+#include "distbelief/server/map_plan.h"
+#include "distbelief/server/service.h"
+#include "distbelief/server/test_servers.h"
+#include "distbelief/server/test_tickets.h"
+
+// Servers that are lost, that come and go, and that do not follow.
+namespace distbelief::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_F(ServiceTest, ALostServerLosesNothingAndANewOneIsFilled) {
+  for (const char* const mode : {"async", "sync"}) {
+    TearDown();
+    SetUp();
+    addresses_.clear();
+    settled_ = 0;
+    serve(2);
+    comm::SpaceSpec one = spec(mode);
+    one.lanes = 1;
+    one.lane_values = 3;
+    one.optimizer.momentum = 0.9;
+    Client client = join(0, one);
+    std::vector<float> values(one.elements), gradient(one.elements, 0.01F), mean(3);
+    float expected = 1, velocity = 0;
+    const auto step = [&](std::int64_t ticket) {
+      const bool repeated = client.push_pull(
+          {.ticket = ticket, .lr = 1, .first_lane = 0, .end_lane = 1, .samples = 1, .step_samples = 1},
+          gradient, values);
+      EXPECT_FALSE(repeated) << ticket;
+      if (one.mode == "sync") client.meet(ticket, 0, 1, {}, std::vector<float>{1, 2, float(ticket)}, mean);
+      velocity = ticket == 0 ? 0.01F : 0.9F * velocity + 0.01F;
+      expected -= velocity;
+      EXPECT_FLOAT_EQ(values[0], expected) << mode << " " << ticket;
+      EXPECT_EQ(values.back(), values[0]);
+      EXPECT_EQ(client.versions(), std::vector<std::int64_t>(3, ticket + 1));
+    };
+    for (int i = 0; i < 3; ++i) step(i);
+    lose_server(0);
+    for (int i = 3; i < 6; ++i) step(i);
+    add_server();
+    publish(next_step(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}), {})->map);
+    for (int i = 6; i < 9; ++i) step(i);
+    await_settled(1);
+    publish(with_settled(map_));
+    for (int i = 9; i < 12; ++i) step(i);
+    lose_server(1);
+    for (int i = 12; i < 15; ++i) step(i);
+    EXPECT_EQ(client.map().servers.size(), 1U);
+    if (one.mode == "sync") {
+      EXPECT_EQ(mean, (std::vector<float>{1, 2, 14}));
+      addresses_ = {addresses_[2]};
+      Client again = join(0, one, 2);
+      EXPECT_EQ(again.meeting_step(), 15);
+      EXPECT_EQ(again.pull(values, 14), 14);
+    }
+  }
+}
+
+TEST_F(ServiceTest, ServersComeAndGoWhileReplicasPush) {
+  for (const char* mode : {"async", "sync"}) {
+    SetUp();
+    exchanges_.clear();
+    services_.clear();
+    addresses_.clear();
+    serve(1);
+    comm::SpaceSpec one = spec(mode);
+    one.elements = 5 * comm::kSliceElements;
+    one.parameters = {{.begin = 0, .count = one.elements}};
+    one.lanes = 1;
+    one.lane_values = 1;
+    Client client = join(0, one);
+    std::vector<float> values(one.elements), gradient(one.elements, 1.0F), mean(1);
+    std::int64_t ticket = 0;
+    const auto steps = [&] {
+      for (int i = 0; i < 3; ++i, ++ticket) {
+        EXPECT_FALSE(client.push_pull(
+            {.ticket = ticket, .lr = 1, .first_lane = 0, .end_lane = 1, .samples = 1, .step_samples = 1},
+            gradient, values));
+        if (one.mode == "sync") client.meet(ticket, 0, 1, {}, std::vector<float>{float(ticket)}, mean);
+        EXPECT_EQ(values, std::vector<float>(values.size(), float(-ticket))) << mode;
+      }
+    };
+    steps();
+    for (int id = 1; id <= 2; ++id) {
+      add_server();
+      publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
+      follow_plan({}, steps);
+      steps();
+    }
+    EXPECT_EQ(std::ranges::count(map_.parts, 2, &ServerMap::Part::primary), 21);
+    follow_plan({0}, steps);
+    EXPECT_FALSE(map_.has(0));
+    exchanges_[0].reset();
+    services_[0].reset();
+    steps();
+    lose_server(1);
+    steps();
+    EXPECT_EQ(client.map().servers.size(), 1U);
+    EXPECT_EQ(client.versions(), std::vector<std::int64_t>(5, ticket));
+  }
+}
+
+class Refuser final : public comm::ExchangeServer::Handler {
+ public:
+  void handle(comm::ExchangeServer::Request request) override {
+    request.refuse(ErrorCode::kInternal, "no space left on device");
+  }
+  void gone(std::uint64_t) override {}
+};
+
+// Both live: only they know that what one has the other has not.
+TEST_F(ServiceTest, ABackupThatDoesNotFollowIsTold) {
+  Refuser refuser;
+  const std::string other = "unix:" + (folder_ / "other").string();
+  const std::string target = "unix:" + (folder_ / "primary").string();
+  const comm::ExchangeServer backup({.address = {.target = other}}, refuser);
+  std::atomic<int> apart{-1};
+  Service service({.id = 0, .on_apart = [&](int server, std::int64_t) { apart = server; }});
+  comm::ExchangeServer exchange({.address = {.target = target}}, service);
+  service.set_map({.epoch = 1,
+                   .servers = {{.id = 0, .target = target}, {.id = 7, .target = other}},
+                   .parts = std::vector<ServerMap::Part>(kParts, {.primary = 0, .backup = 7})});
+  comm::ExchangeClient replica({.address = {.target = target}, .name = "replica 0"});
+  const std::string text = comm::encode(spec("async"));
+  replica
+      .send(comm::encode(comm::StoreRequest{.kind = comm::StoreRequest::Kind::kOpen}),
+            std::as_bytes(std::span(text)), {})
+      .wait(20s);
+  for (int i = 0; i < 500 && apart < 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(apart, 7);
+}
+
+// Nobody is left who would do work again that a desk which takes over did not know to be done.
+TEST_F(ServiceTest, ThatAllIsDoneIsNotLostWithTheDesk) {
+  for (int round = 0; round < 5; ++round) {
+    TearDown();
+    SetUp();
+    addresses_.clear();
+    settled_ = 0;
+    serve(2);
+    comm::SpaceSpec few = spec("async");
+    few.tickets = 20;
+    Client other = join(1, few);
+    {
+      Client last = join(0, few);
+      std::vector<std::int64_t> done;
+      for (;;) {
+        auto asked = last.ask_ticket(done);
+        const std::optional<std::int64_t> ticket = ticket_of(last, asked);
+        if (!ticket) break;
+        done = {*ticket};
+      }
+    }
+    lose_server(map_.desk().primary);
+    other.await_done();
+  }
+}
+
+// The first question was lost with the desk; the second went to who took over, and has the only ticket.
+TEST_F(ServiceTest, AQuestionThatWasLostDoesNotHideTheAnswerToALaterOne) {
+  serve(2);
+  comm::SpaceSpec one = spec("async");
+  one.tickets = 1;
+  Client other = join(0, one), replica = join(1, one);
+  Client::Asked held = other.ask_ticket({});
+  EXPECT_EQ(ticket_of(other, held), 0);
+  std::deque<Client::Asked> asked;
+  asked.push_back(replica.ask_ticket({}));
+  lose_server(map_.desk().primary);
+  std::vector<float> values(one.elements);
+  replica.pull(values);  // it hears of the new map
+  asked.push_back(replica.ask_ticket({}));
+  for (int i = 0; i < 500 && !asked.back().ready(); ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_TRUE(asked.back().ready()) << "the ticket is dealt again";
+  EXPECT_EQ(replica.next_ticket(asked), 0);
+  ASSERT_EQ(asked.size(), 1U);
+  asked.push_back(replica.ask_ticket({0}));
+  EXPECT_EQ(replica.next_ticket(asked), std::nullopt);
+}
+
+}  // namespace
+}  // namespace distbelief::server

@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include "distbelief/train/job.h"
+#include "distbelief/train/task.h"
+
+namespace distbelief::train {
+namespace {
+
+Config few_labels_job() {
+  Config config;
+  config.data.name = "synthetic";
+  config.data.options = {{"samples", std::int64_t{40}},
+                         {"test_samples", std::int64_t{8}},
+                         {"height", std::int64_t{8}},
+                         {"width", std::int64_t{8}}};
+  config.train.task = "few_labels";
+  config.train.labelled = 0.3;
+  return config;
+}
+
+class FewLabelsTask : public testing::Test {
+ protected:
+  FewLabelsTask() {
+    data::BatchMaker(*job_.data.train, {}).eval_batch({0, job_.data.train->size()}, batch_);
+    all_ = prepared_for_lane(*make_task(job_.config, job_.data.train->spec()), as_tensors(batch_), 1, torch::kCPU);
+    job_.config.train.unlabelled = false;
+    alone_ = make_task(job_.config, job_.data.train->spec());
+  }
+  PreparedJob job_ = prepare_job(few_labels_job());
+  data::Batch batch_;
+  TensorBatch all_;  // as it is without the key
+  std::unique_ptr<Task> alone_;
+};
+
+TEST_F(FewLabelsTask, LabelsAloneAreTheOnesThatCountAmongAll) {
+  const torch::Tensor rows = all_.target.ge(0).nonzero().flatten();
+  ASSERT_GT(rows.size(0), 0);
+  ASSERT_LT(rows.size(0), 40);
+  const TensorBatch some = prepared_for_lane(*alone_, as_tensors(batch_), 1, torch::kCPU);
+  EXPECT_EQ(some.size, rows.size(0));
+  EXPECT_TRUE(torch::equal(some.input, all_.input.index_select(0, rows)));
+  EXPECT_TRUE(torch::equal(some.target, all_.target.index_select(0, rows)));
+}
+
+TEST_F(FewLabelsTask, ALaneWithoutALabelMovesNothing) {
+  TensorBatch lane = as_tensors(batch_);
+  const auto unknown = std::size_t(all_.target.lt(0).nonzero()[0].item<std::int64_t>());
+  lane.input = lane.input.narrow(0, std::int64_t(unknown), 1);
+  lane.target = lane.target.narrow(0, std::int64_t(unknown), 1);
+  lane.samples = lane.samples.subspan(unknown, 1);
+  lane.size = 1;
+  const torch::Tensor loss = alone_->loss_sum(*job_.network, prepared_for_lane(*alone_, lane, 1, torch::kCPU));
+  loss.backward();
+  EXPECT_EQ(loss.item<float>(), 0.0F);
+  for (const torch::Tensor& parameter : job_.network->parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+}  // namespace
+}  // namespace distbelief::train
