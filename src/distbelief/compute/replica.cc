@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/placed_linear.h"
 
 namespace distbelief::compute {
 namespace {
@@ -93,15 +94,23 @@ class Replica::Hook final : public torch::autograd::FunctionPostHook {
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                             const torch::autograd::variable_list&) override {
     torch::Tensor& gradient = tensor_.mutable_grad();
-    if (route_->sink != nullptr && gradient.defined()) {
+    if (route_->sink == nullptr) return outputs;
+    if (float* const placed = route_->placed[std::size_t(parameter_)]) {
+      add_other_uses(placed, gradient);
+      (*route_->sink)(parameter_, placed);
+    } else if (gradient.defined()) {
       const torch::Tensor values = gradient.contiguous();
       (*route_->sink)(parameter_, values.data_ptr<float>());
-      gradient.reset();  // its memory serves the next layer's gradient while it is still in the cache
     }
+    gradient.reset();  // its memory serves the next layer's gradient while it is still in the cache
     return outputs;
   }
 
  private:
+  void add_other_uses(float* placed, const torch::Tensor& gradient) const {
+    if (gradient.defined()) torch::from_blob(placed, tensor_.sizes(), torch::kFloat32).add_(gradient);
+  }
+
   std::shared_ptr<const Route> route_;
   torch::Tensor tensor_;
   int parameter_;
@@ -118,6 +127,7 @@ Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout
     parameters_.push_back(tensor);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    numbers_[parameters_[i].unsafeGetTensorImpl()] = int(i);
     accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameters_[i]));
     accumulators_.back()->add_post_hook(std::make_unique<Hook>(route_, parameters_[i], int(i)));
   }
@@ -125,8 +135,30 @@ Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout
 
 Replica::~Replica() = default;
 
-void Replica::backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink) {
+// Those of the backward that runs now.
+class Replica::Places final : public model::GradientPlaces {
+ public:
+  Places(Replica& replica, const GradientPlace& place) : replica_(replica), place_(place) {}
+
+  float* take(const torch::Tensor& parameter) override {
+    const auto found = replica_.numbers_.find(parameter.unsafeGetTensorImpl());
+    if (!place_ || found == replica_.numbers_.end()) return nullptr;
+    float*& placed = replica_.route_->placed[std::size_t(found->second)];
+    if (placed != nullptr) return nullptr;  // a second use, which autograd adds to the first
+    return placed = place_(found->second);
+  }
+
+ private:
+  Replica& replica_;
+  const GradientPlace& place_;
+};
+
+void Replica::backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink,
+                       const GradientPlace& place) {
   route_->sink = &sink;
+  route_->placed.assign(parameters_.size(), nullptr);
+  Places places(*this, place);
+  const model::GradientPlacesScope scope(&places);
   try {
     output.backward(gradient);
   } catch (...) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "distbelief/compute/layout.h"
@@ -34,6 +35,8 @@ class Replica {
  public:
   // `values` are the gradient's elements in the parameter's own order; valid during the call.
   using GradientSink = std::function<void(int parameter, const float* values)>;
+  // Where the elements may be written at once, to be given to the sink there; null: nowhere.
+  using GradientPlace = std::function<float*(int parameter)>;
 
   // A null arena leaves the parameters where they are. Parameters that the layout does not name stay the
   // module's own, and get their gradients as torch does it.
@@ -45,20 +48,25 @@ class Replica {
   torch::nn::Module& module() { return *module_; }
   std::vector<torch::Tensor>& parameters() { return parameters_; }  // the trainable ones, in order
   // Runs backward from `output` with this gradient of it; every parameter that gets a gradient is given to
-  // `sink` once.
-  void backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink);
+  // `sink` once. Layers that can compute theirs in place do so where `place` has one.
+  void backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink,
+                const GradientPlace& place = {});
   // The same from `factor` * `loss`.
-  void backward(const torch::Tensor& loss, float factor, const GradientSink& sink) {
-    backward(loss, torch::full_like(loss, factor), sink);
+  void backward(const torch::Tensor& loss, float factor, const GradientSink& sink,
+                const GradientPlace& place = {}) {
+    backward(loss, torch::full_like(loss, factor), sink, place);
   }
 
  private:
   class Hook;
+  class Places;
   struct Route {
     const GradientSink* sink = nullptr;  // of the backward that runs now
+    std::vector<float*> placed;          // by parameter: where its gradient was computed in that one
   };
   std::shared_ptr<torch::nn::Module> module_;
   std::vector<torch::Tensor> parameters_;
+  std::unordered_map<const c10::TensorImpl*, int> numbers_;  // of the parameters
   // Gradient accumulators live only as long as somebody holds them.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::shared_ptr<Route> route_;  // shared with the hooks

@@ -6,6 +6,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/buffers.h"
+#include "distbelief/model/placed_linear.h"
 
 namespace distbelief::compute {
 namespace {
@@ -35,6 +36,21 @@ struct TiedImpl : torch::nn::Module {
     return torch::tanh(x.matmul(weight)).matmul(weight.t()).sum();
   }
   torch::Tensor weight;
+};
+
+// A layer that computes its gradient in its place, used once or twice.
+struct PlacedImpl : torch::nn::Module {
+  explicit PlacedImpl(int uses) : uses_(uses), fc(register_module("fc", torch::nn::Linear(4, 4))) {}
+  torch::Tensor forward(torch::Tensor x) {
+    for (int use = 0; use < uses_; ++use) x = torch::tanh(model::placed_linear(x, fc->weight, fc->bias));
+    return x.sum();
+  }
+
+ private:
+  int uses_;
+
+ public:
+  torch::nn::Linear fc;
 };
 
 template <typename Net>
@@ -67,6 +83,28 @@ struct InArena {
     return found;
   }
 };
+
+TEST(Replica, GivesGradientsThatWereComputedInTheirPlaceThere) {
+  torch::manual_seed(4);
+  for (const int uses : {1, 2}) {
+    const auto net = std::make_shared<PlacedImpl>(uses);
+    const torch::Tensor x = torch::randn({6, 4});
+    net->forward(x).backward();
+    const torch::Tensor wanted = net->fc->weight.grad().clone();
+    net->zero_grad(/*set_to_none=*/true);
+    InArena<PlacedImpl> in_arena(net);
+    std::vector<float> place(16, -1.0F);
+    std::vector<const float*> given(2, nullptr);
+    in_arena.replica.backward(
+        net->forward(x), 1.0F,
+        [&](int parameter, const float* values) { given[std::size_t(parameter)] = values; },
+        [&](int parameter) { return parameter == 0 ? place.data() : nullptr; });
+    EXPECT_EQ(given[0], place.data()) << uses;
+    EXPECT_NE(given[1], nullptr) << uses;
+    EXPECT_TRUE(torch::tensor(place).view_as(wanted).equal(wanted)) << uses;
+    EXPECT_FALSE(net->fc->weight.grad().defined());
+  }
+}
 
 TEST(Replica, GivesEachGradientOnceWithTorchsBits) {
   torch::manual_seed(3);

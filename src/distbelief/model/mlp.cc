@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "distbelief/model/layers.h"
+#include "distbelief/model/placed_linear.h"
 #include "distbelief/model/requirements.h"
 
 namespace distbelief::model {
@@ -64,7 +65,7 @@ class DenseBlock final : public Block {
   torch::Tensor linear(const torch::Tensor& input) {
     if (cut_ == Cut::kOutputs) return column_linear(*group_, input, fc_->weight, fc_->bias);
     if (cut_ == Cut::kInputs) return row_linear(*group_, input, fc_->weight, fc_->bias);
-    return fc_(input);
+    return placed_linear(input, fc_->weight, fc_->bias);
   }
 
   LayerOptions options_;

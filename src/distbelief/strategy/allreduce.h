@@ -64,6 +64,7 @@ class AllreduceSharing final : public Sharing {
   void begin_step(const StepPlan& plan) override;
   void begin_lane(std::int64_t lane) override;
   std::span<float> lane_buffers() override;
+  float* gradient_place(int parameter) override { return stack_ ? stack_->place(parameter) : nullptr; }
   void gradient(int parameter, const float* values) override;
   void end_lane() override;
   void end_step() override;

@@ -44,14 +44,21 @@ void GradientStack::put(int parameter, const float* values) {
   if (filled_ > before) options_.filled(filled_);
 }
 
+float* GradientStack::buffer(int slot, int parameter) const {
+  return options_.state->gradients(options_.carrier, slot) +
+         options_.layout->entries()[std::size_t(parameter)].offset;
+}
+
+float* GradientStack::place(int parameter) { return merges_ == 0 ? buffer(slot_, parameter) : nullptr; }
+
 void GradientStack::store(int parameter, const float* values) {
   const compute::Entry& entry = options_.layout->entries()[std::size_t(parameter)];
-  const auto buffer = [&](int at) { return options_.state->gradients(options_.carrier, at) + entry.offset; };
   if (merges_ == 0) {
-    if (values != nullptr)
-      std::memcpy(buffer(slot_), values, entry.count * sizeof(float));
-    else
-      std::memset(buffer(slot_), 0, entry.count * sizeof(float));
+    float* const target = buffer(slot_, parameter);
+    if (values == nullptr)
+      std::memset(target, 0, entry.count * sizeof(float));
+    else if (values != target)
+      std::memcpy(target, values, entry.count * sizeof(float));
     return;
   }
   static constexpr std::array<float, kBlock> kZeros{};
@@ -59,7 +66,7 @@ void GradientStack::store(int parameter, const float* values) {
     const std::size_t count = std::min(kBlock, entry.count - at);
     const float* right = values != nullptr ? values + at : kZeros.data();
     for (int merge = 1; merge <= merges_; ++merge) {
-      float* left = buffer(slot_ - merge) + at;
+      float* left = buffer(slot_ - merge, parameter) + at;
       float* out = merge == merges_ ? left : scratch_.data();
       add(out, left, right, count);
       right = out;

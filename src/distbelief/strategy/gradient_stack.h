@@ -28,6 +28,8 @@ class GradientStack {
 
   void begin_step();
   void begin_lane(std::int64_t lane);
+  // Where a gradient of the current lane may be written before it is put; null when it is to be merged.
+  float* place(int parameter);
   // A gradient of the current lane; null: it is zero.
   void put(int parameter, const float* values);
 
@@ -38,6 +40,7 @@ class GradientStack {
   void expect(int node, std::size_t at) const;
 
  private:
+  float* buffer(int slot, int parameter) const;
   void store(int parameter, const float* values);
   const Host& host() const { return options_.plan->hosts[std::size_t(options_.host)]; }
   const Carrier& carrier() const {

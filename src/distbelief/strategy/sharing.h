@@ -25,6 +25,9 @@ class Sharing {
   virtual void begin_lane(std::int64_t lane) = 0;
   // Where this lane's buffers (running statistics) go, after forward.
   virtual std::span<float> lane_buffers() = 0;
+  // Where the current lane's gradient may be written before it is given; null: it is copied from wherever it
+  // is.
+  virtual float* gradient_place(int parameter) = 0;
   virtual void gradient(int parameter, const float* values) = 0;
   virtual void end_lane() = 0;
   virtual void end_step() = 0;

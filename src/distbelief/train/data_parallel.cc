@@ -41,8 +41,9 @@ struct Exchange {
     sharing.begin_step({step, lr, samples});
     sharing.begin_lane(world.rank());
     buffers.read(sharing.lane_buffers());
-    replica.backward(loss, factor,
-                     [&](int parameter, const float* values) { sharing.gradient(parameter, values); });
+    replica.backward(
+        loss, factor, [&](int parameter, const float* values) { sharing.gradient(parameter, values); },
+        [&](int parameter) { return sharing.gradient_place(parameter); });
     sharing.end_lane();
   }
 

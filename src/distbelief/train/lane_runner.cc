@@ -36,6 +36,10 @@ LaneRunner::LaneRunner(Options options)
         if (!moved_[backward_][std::size_t(parameter)]) return;
         options_.sharing->gradient(parameter, values);
         if (options_.in_backward && !std::exchange(in_backward_, true)) options_.in_backward();
+      }),
+      place_([this](int parameter) {
+        return moved_[backward_][std::size_t(parameter)] ? options_.sharing->gradient_place(parameter)
+                                                         : nullptr;
       }) {}
 
 StepOutcome LaneRunner::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
@@ -101,7 +105,7 @@ void LaneRunner::run_backward(const TensorBatch& tensors, LaneNotes& notes, doub
   }
   const auto now = clock_.start(Phase::kBackward);
   traced("forward", begin, now);
-  replica_.backward(loss, float(1.0 / items), sink_);
+  replica_.backward(loss, float(1.0 / items), sink_, place_);
   if (options_.gather) options_.gather->finish();
   traced("backward", now, std::chrono::steady_clock::now());
 }

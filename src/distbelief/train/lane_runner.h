@@ -63,6 +63,7 @@ class LaneRunner {
   std::vector<std::vector<bool>> moved_;  // by backward of the task and parameter
   std::size_t backward_ = 0;              // that runs now
   compute::Replica::GradientSink sink_;
+  compute::Replica::GradientPlace place_;
   report::PhaseClock clock_;
   std::chrono::nanoseconds lane_time_{};  // of the last lane, without what was slow on purpose
 };
