@@ -90,21 +90,51 @@ class TwoLevel final : public Backend {
   std::unique_ptr<comm::TwoLevelCommunicator> communicator_;
 };
 
+// Messages as handles.
+class HandleLink final : public comm::Link {
+ public:
+  HandleLink(int rank, int size, comm::AsyncCommunicator& async) : Link(rank, size), async_(async) {}
+
+  Request start_send(const std::byte* data, std::size_t bytes, int to, int tag) override {
+    handles_.push_back(async_.send(comm::view(const_cast<std::byte*>(data), bytes), to, tag));
+    return {handles_.size() - 1, to, false};
+  }
+  Request start_receive(std::byte* data, std::size_t bytes, int from, int tag) override {
+    handles_.push_back(async_.receive(comm::view(data, bytes), from, tag));
+    return {handles_.size() - 1, from, true};
+  }
+  void wait(std::span<Request> requests, const char*) override {
+    for (const Request& request : requests) handles_[request.id].wait();
+  }
+  bool test(Request& request, const char*) override {
+    if (!handles_[request.id].done()) return false;
+    handles_[request.id].wait();
+    return true;
+  }
+
+ private:
+  comm::AsyncCommunicator& async_;
+  std::vector<comm::Handle> handles_;
+};
+
 // Every operation as a handle that is waited for: the same results through the communicator's thread.
 class ThroughHandles final : public Communicator {
  public:
-  explicit ThroughHandles(Communicator& below) : Communicator(below.rank(), below.size()), async_(below) {}
+  explicit ThroughHandles(Communicator& below)
+      : Communicator(below.rank(), below.size()),
+        async_(below),
+        messages_(below.rank(), below.size(), async_) {}
 
   void allreduce(View values, ReduceOp op) override { async_.allreduce(values, op).wait(); }
   void reduce_scatter(View values, ReduceOp op) override { async_.reduce_scatter(values, op).wait(); }
   void allgather(View values) override { async_.allgather(values).wait(); }
   void broadcast(View values, int root) override { async_.broadcast(values, root).wait(); }
   void barrier() override { async_.barrier().wait(); }
-  void send(View values, int to, int tag) override { async_.send(values, to, tag).wait(); }
-  void receive(View values, int from, int tag) override { async_.receive(values, from, tag).wait(); }
+  comm::Link& messages() override { return messages_; }
 
  private:
   comm::AsyncCommunicator async_;
+  HandleLink messages_;
 };
 
 class Async final : public Backend {
