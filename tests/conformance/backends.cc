@@ -1,9 +1,11 @@
 #include "conformance/backends.h"
 
+#include <fmt/format.h>
 #include <mpi.h>
 
 #include "distbelief/comm/async.h"
 #include "distbelief/comm/mpi/link.h"
+#include "distbelief/comm/mpi/world.h"
 #include "distbelief/comm/two_level.h"
 
 namespace distbelief::conformance {
@@ -63,7 +65,9 @@ class InWindow final : public Backend {
 // The ranks of one machine taken for two hosts, the first with one rank more when they are odd.
 class TwoLevel final : public Backend {
  public:
-  TwoLevel() : Backend("two_level"), world_(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline)) {
+  explicit TwoLevel(Algorithm algorithm)
+      : Backend(fmt::format("two_level_{}", to_string(algorithm))),
+        world_(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline)) {
     const int first_half = (world_->size() + 1) / 2;
     const int host = world_->rank() < first_half ? 0 : 1;
     MPI_Comm neighbours = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
@@ -73,7 +77,7 @@ class TwoLevel final : public Backend {
                    &leaders);
     host_ = std::make_unique<comm::HostCommunicator>(link_over(neighbours, Algorithm::kDirect, kDeadline),
                                                      kDeadline, first_rank);
-    if (leaders != MPI_COMM_NULL) leaders_ = link_over(leaders, Algorithm::kDirect, kDeadline);
+    if (leaders != MPI_COMM_NULL) leaders_ = link_over(leaders, algorithm, kDeadline);
     communicator_ = std::make_unique<comm::TwoLevelCommunicator>(
         comm::TwoLevelCommunicator::Options{.first_rank = first_rank,
                                             .ranks_per_host = {first_half, world_->size() - first_half},
@@ -88,6 +92,18 @@ class TwoLevel final : public Backend {
   std::unique_ptr<comm::HostCommunicator> host_;
   std::unique_ptr<comm::LinkCommunicator> leaders_;
   std::unique_ptr<comm::TwoLevelCommunicator> communicator_;
+};
+
+// The same between hosts that are some, which a world finds by itself.
+class OnHosts final : public Backend {
+ public:
+  explicit OnHosts(Algorithm algorithm)
+      : Backend(fmt::format("two_level_{}", to_string(algorithm))),
+        world_(world_from(MPI_COMM_WORLD, {.algorithm = algorithm, .deadline = kDeadline})) {}
+  Communicator& communicator() override { return world_.communicator(); }
+
+ private:
+  World world_;
 };
 
 // Messages as handles.
@@ -168,7 +184,10 @@ std::vector<std::unique_ptr<Backend>> make_backends(World& world) {
   if (world.hosts() == 1) {
     backends.push_back(std::make_unique<Borrowed>("host", world.host_group()));
     backends.push_back(std::make_unique<InWindow>(world.host_group()));
-    if (world.size() > 1) backends.push_back(std::make_unique<TwoLevel>());
+  }
+  for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect, Algorithm::kCentral}) {
+    if (world.hosts() > 1) backends.push_back(std::make_unique<OnHosts>(algorithm));
+    if (world.hosts() == 1 && world.size() > 1) backends.push_back(std::make_unique<TwoLevel>(algorithm));
   }
   for (std::size_t i = 0, blocking = backends.size(); i < blocking; ++i)
     backends.push_back(std::make_unique<Async>(*backends[i]));

@@ -20,7 +20,7 @@ class World {
   struct Options {
     comm::Algorithm algorithm = comm::Algorithm::kDirect;  // between hosts
     std::chrono::nanoseconds deadline = std::chrono::seconds(120);
-    RankGroups groups;
+    RankGroups groups{};
   };
 
   // All processes of this MPI job, or this process alone where no launcher started it. Initialises MPI
