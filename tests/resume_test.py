@@ -80,17 +80,17 @@ class SameBitsTest(ResumeTest):
         self.assertFalse((self.scratch / "nothing").exists())
 
 
-class FinishedTest(ResumeTest):
-    def contents(self, name):
-        return {path.relative_to(self.scratch): path.read_bytes()
-                for path in (self.scratch / name).rglob("*") if path.is_file()}
+def contents(folder):
+    """Of all files in it."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
 
     def test_a_finished_run_says_so_and_stays_as_it_is(self):
         self.train("run", MLP)
-        before = self.contents("run")
+        before = contents(self.scratch / "run")
         outcome = self.resume("run")
         self.assertIn("finished", outcome.out + outcome.err)
-        self.assertEqual(self.contents("run"), before)
+        self.assertEqual(contents(self.scratch / "run"), before)
 
     def test_more_epochs_go_on_from_the_end(self):
         job = {**MLP, "train.schedule": "constant"}
@@ -103,6 +103,35 @@ class FinishedTest(ResumeTest):
 
 
 class CheckpointsTest(ResumeTest):
+class LauncherTest(ResumeTest):
+    """Under mpirun, where no supervisor looks first."""
+
+    def resume(self, name, *arguments, **options):
+        return self.command(*program.mpirun(2), program.PROGRAM, "resume", self.scratch / name, *arguments, **options)
+
+    def test_a_finished_run_says_so_once_and_stays_as_it_is(self):
+        self.train("run", MLP, "--workers", 2)
+        before = contents(self.scratch / "run")
+        self.assertEqual(self.resume("run").out.count("is finished"), 1)
+        self.assertEqual(contents(self.scratch / "run"), before)
+
+    def test_no_whole_checkpoint_is_an_error(self):
+        self.train("run", MLP)
+        for state in (self.scratch / "run" / "checkpoints").glob("*/state.safetensors"):
+            state.write_bytes(b"")
+        summary = self.summary("run")
+        outcome = self.resume("run", "--set", "train.epochs=4", code=2)
+        self.assertEqual(outcome.err.count("no whole checkpoint"), 1, outcome.err)
+        self.assertEqual(self.summary("run"), summary)
+
+    def test_what_was_set_is_kept(self):
+        job = {**MLP, "train.schedule": "constant"}
+        self.train("run", job)
+        self.resume("run", "--set", "train.epochs=4")
+        self.assertEqual(self.summary("run")["steps"], 16)
+        self.assertIn("finished: 16 of 16 steps", self.distbelief("resume", self.scratch / "run").out)
+
+
     def test_every_few_steps_the_last_ones_and_the_best_are_kept(self):
         job = {**MLP, "train.epochs": 3, "checkpoint.every_steps": 1, "checkpoint.keep": 3,
                # The first validation is the best one: afterwards the weights are driven away.
