@@ -85,6 +85,7 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+class FinishedTest(ResumeTest):
     def test_a_finished_run_says_so_and_stays_as_it_is(self):
         self.train("run", MLP)
         before = contents(self.scratch / "run")
@@ -102,7 +103,6 @@ def contents(folder):
         self.assertEqual(resumed["weights_sha256"], longer["weights_sha256"])
 
 
-class CheckpointsTest(ResumeTest):
 class LauncherTest(ResumeTest):
     """Under mpirun, where no supervisor looks first."""
 
@@ -132,6 +132,7 @@ class LauncherTest(ResumeTest):
         self.assertIn("finished: 16 of 16 steps", self.distbelief("resume", self.scratch / "run").out)
 
 
+class CheckpointsTest(ResumeTest):
     def test_every_few_steps_the_last_ones_and_the_best_are_kept(self):
         job = {**MLP, "train.epochs": 3, "checkpoint.every_steps": 1, "checkpoint.keep": 3,
                # The first validation is the best one: afterwards the weights are driven away.
@@ -166,14 +167,27 @@ class LauncherTest(ResumeTest):
 
 class StoppingRulesTest(ResumeTest):
     def test_a_target_accuracy_ends_the_run(self):
-        summary = self.train("run", {**MLP, "train.epochs": 50, "train.target_accuracy": 0.2, "data.noise": 0.1})
+        summary = self.train("run", {**MLP, "train.epochs": 50, "train.target": 0.2, "data.noise": 0.1})
         self.assertEqual(summary["status"], "stopped early")
         self.assertGreaterEqual(summary["test_accuracy"], 0.2)
         self.assertLess(summary["epochs"], 50)
-        self.assertIn("target_accuracy", self.events("run", "stopped early")[0]["reason"])
+        self.assertIn("test accuracy", self.events("run", "stopped early")[0]["reason"])
         outcome = self.resume("run")
         self.assertIn("finished", outcome.out + outcome.err)
         self.assertEqual(self.summary("run"), summary)
+
+    def test_a_target_of_another_metric_ends_the_run_and_one_that_the_task_lacks_is_refused(self):
+        job = {**MLP, "data.name": "synthetic_table", "data.target": "value", "train.epochs": 200,
+               "train.optimizer": "adam", "train.lr": 0.01, "train.target": 0.9}
+        for key in ("data.height", "data.width"):
+            job.pop(key)
+        refused = self.distbelief("train", "--run-dir", self.scratch / "refused", *program.settings(job), code=2)
+        self.assertRegex(refused.err, "train.target_metric is .accuracy.*loss, rmse, mae")
+        self.assertFalse((self.scratch / "refused").exists())
+        summary = self.train("run", {**job, "train.target_metric": "rmse"})
+        self.assertEqual(summary["status"], "stopped early")
+        self.assertLessEqual(summary["test_metrics"]["rmse"], 0.9)
+        self.assertLess(summary["epochs"], 200)
 
     def test_no_better_loss_ends_the_run(self):
         # Without a learning rate to speak of, no validation after the first can be better by much.

@@ -73,13 +73,14 @@ struct TrainConfig {
   double label_smoothing = 0.0;
   double clip_norm = 0.0;  // 0: off
   bool reproducible = true;
-  std::int64_t early_stop_patience = 0;  // epochs without a better validation loss; 0: off
-  double target_accuracy = 0.0;          // stop when the test accuracy reaches it; 0: off
-  std::int64_t validate_every = 1;       // epochs; 0: only at the end
-  std::int64_t verify_every = 0;         // steps between comparisons of the replicas; 0: off
-  std::string device = "cpu";            // where networks compute
-  OptimizerConfig optimizer;             // train.optimizer = "sgd", train.lr, train.momentum, ...
-  ScheduleConfig schedule;               // train.schedule = "cosine", train.warmup_steps, ...
+  std::int64_t early_stop_patience = 0;    // epochs without a better validation loss; 0: off
+  std::string target_metric = "accuracy";  // of validation: its name
+  double target = 0.0;                     // stop when that metric is as good; 0: off
+  std::int64_t validate_every = 1;         // epochs; 0: only at the end
+  std::int64_t verify_every = 0;           // steps between comparisons of the replicas; 0: off
+  std::string device = "cpu";              // where networks compute
+  OptimizerConfig optimizer;               // train.optimizer = "sgd", train.lr, train.momentum, ...
+  ScheduleConfig schedule;                 // train.schedule = "cosine", train.warmup_steps, ...
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };

@@ -62,10 +62,9 @@ MaybeFault a_discriminator_to_have_a_rate(const Config& config) {
 
 MaybeFault stopping_needs_validation(const Config& config) {
   const TrainConfig& train = config.train;
-  const bool stops = train.early_stop_patience > 0 || train.target_accuracy > 0;
+  const bool stops = train.early_stop_patience > 0 || train.target != 0;
   if (!stops || train.validate_every > 0) return std::nullopt;
-  const std::string key =
-      train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target_accuracy";
+  const std::string key = train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target";
   return Fault{"train.validate_every",
                key + " needs validation during training, but train.validate_every is 0; set it to 1 or more"};
 }

@@ -140,8 +140,11 @@ std::vector<Key> train_keys() {
           "same bits for any number of workers; refuses what would break that"),
       key("train.early_stop_patience", at<&TrainConfig::early_stop_patience>(), kNotNegative,
           "end after so many epochs without a better validation loss; 0: off"),
-      key("train.target_accuracy", at<&TrainConfig::target_accuracy>(), kUnit,
-          "end when the test accuracy (a fraction) reaches it; 0: off"),
+      key("train.target", at<&TrainConfig::target>(),
+          "end when a validation finds `target_metric` as good as this: as high, or as low where lower is "
+          "better; 0: off"),
+      key("train.target_metric", at<&TrainConfig::target_metric>(),
+          "which of the task's metrics `target` is for: `loss`, or one of [these](models.md#metrics)"),
       key("train.validate_every", at<&TrainConfig::validate_every>(), kNotNegative,
           "epochs between validations on the test samples; 0: only at the end"),
       key("train.verify_every", at<&TrainConfig::verify_every>(), kNotNegative,

@@ -1,6 +1,7 @@
 #include "distbelief/train/job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -174,6 +175,16 @@ std::size_t backwards_of(const Config& config) {
   return task.empty() ? 1 : find_task(task).backwards;
 }
 
+// A target that no validation can ever find would never end the run.
+void require_target(const TrainConfig& train, const Task& task) {
+  if (train.target == 0) return;
+  const std::vector<std::string> names = metric_names(task);
+  if (std::ranges::find(names, train.target_metric) != names.end()) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("train.target_metric is \"{}\", but this task has no such metric; it has {}",
+                          train.target_metric, fmt::join(names, ", ")));
+}
+
 // What L-BFGS minimises is one loss, the same whenever it is asked for.
 void require_batch_method(const PreparedJob& job) {
   constexpr std::int64_t kMostPortions = 1024;
@@ -214,7 +225,8 @@ PreparedJob prepare_blueprint(const Config& config) {
     job.blueprint = begin_with_file(std::move(job.blueprint), config.model.name, config.train);
   require_layout_for(config, find_task(task_name(config, job.data.train->spec())));
   require_streams(config);
-  make_task(config, job.data.train->spec());  // refuses data that does not fit
+  require_target(config.train,
+                 *make_task(config, job.data.train->spec()));  // which refuses data that does not fit
   if (is_decomposed(config.parallel)) decompose(job);
   model::compute_on(model::device_of(config.train.device), job.blueprint);
   return job;
