@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <sstream>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
@@ -72,6 +73,38 @@ TEST(EpochSampler, GoesOnAtAnyBatchAndThenBeginsTheNextEpoch) {
   later.reset();
   EXPECT_EQ(later.next(0), whole.next(0));
   EXPECT_THROW(later.resume_at(0, 5), Error);
+}
+
+// Stands for a data set: samples are their numbers.
+struct Numbers : torch::data::Dataset<Numbers, std::size_t> {
+  std::size_t get(std::size_t index) override { return index; }
+  c10::optional<std::size_t> size() const override { return kSamples; }
+};
+
+TEST(EpochSampler, LoadedInTheMiddleOfAnEpochALoaderDealsOutTheRestOfIt) {
+  World world = World::create();
+  EpochSampler whole(world, kSamples, kBatch, 5);
+  whole.reset();
+  whole.next(0);
+  whole.next(0);
+  torch::serialize::OutputArchive saved;
+  whole.save(saved);
+  std::ostringstream bytes;
+  saved.save_to(bytes);
+  std::istringstream text(bytes.str());
+  torch::serialize::InputArchive archive;
+  archive.load_from(text);
+  EpochSampler loaded(world, kSamples, kBatch, 5);
+  loaded.load(archive);
+  auto loader = torch::data::make_data_loader(Numbers(), loaded, kBatch);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (const std::vector<std::size_t>& batch : *loader) EXPECT_EQ(batch, whole.next(0));
+    EXPECT_EQ(whole.next(0), c10::nullopt) << "epoch " << epoch;
+    whole.reset();
+  }
+  EpochSampler placed(world, kSamples, kBatch, 5);
+  placed.resume_at(0, 2);
+  EXPECT_EQ(loaded.next(0), placed.next(0)) << "without a loader it goes on there too";
 }
 
 TEST(EpochSampler, CannotGoOnBeforeALastBatchThatIsTooSmallForMoreWorkers) {
