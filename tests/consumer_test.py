@@ -27,10 +27,21 @@ class ConsumerTest(LibraryTest):
     def build(self):
         prefix, folder = self.scratch / "prefix", self.scratch / "build"
         self.command("cmake", "--install", BUILD, "--prefix", prefix)
+        self.assert_headers_are_whole(prefix / "include")
         self.command("cmake", "-S", SOURCE / "tests" / "consumer", "-B", folder, "-G", "Ninja",
                      f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=None")
         self.command("cmake", "--build", folder, within=240)
         return folder
+
+    def assert_headers_are_whole(self, folder):
+        """What an installed header includes is installed; none is for tests."""
+        headers = sorted(folder.rglob("*.h"))
+        self.assertIn(folder / "distbelief" / "distbelief.h", headers)
+        for header in headers:
+            text = header.read_text()
+            for included in re.findall(r'#include "(distbelief/[^"]+)"', text):
+                self.assertTrue((folder / included).exists(), f"{header} includes {included}")
+            self.assertNotRegex(text, "(?i)gtest|// for tests", header)
 
     def libraries(self, executable):
         return subprocess.run(["ldd", executable], capture_output=True, text=True, check=True, timeout=30).stdout
@@ -54,8 +65,17 @@ class ConsumerTest(LibraryTest):
         self.assertIn("jemalloc", self.libraries(program.PROGRAM), "our program has its own")
         self.assertNotIn("grpc", self.libraries(consumer), "only distbelief::elastic needs gRPC")
         self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
+        self.halves_train_apart(folder / "split_consumer")
         self.elastic_goes_on(folder / "elastic_consumer")
         self.own_model_trains(folder / "program_consumer")
+
+    def halves_train_apart(self, consumer):
+        output = self.under_mpi(4, consumer)
+        found = re.findall(r"half (\d): worker (\d) of 2, weights (\w+)", output)
+        self.assertEqual(sorted(row[:2] for row in found), [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")], output)
+        self.assertEqual([len({row[2] for row in found if row[0] == half}) for half in "01"], [1, 1])
+        self.assertEqual(len({row[2] for row in found}), 2)
+        self.assertEqual(output.count("refused: MPI has been ended"), 4, output)
 
     def own_model_trains(self, consumer):
         job = {**program.MLP, "model.name": "mine", "model.width": 24, "train.epochs": 4}
@@ -65,18 +85,9 @@ class ConsumerTest(LibraryTest):
             self.command(consumer, "train", *program.settings(job), "--workers", workers, "--run-dir", f"own{workers}")
             hashes.add(self.summary(f"own{workers}")["weights_sha256"])
         self.assertEqual(len(hashes), 1)
-        self.halves_train_apart(folder / "split_consumer")
         tensors, _ = read_safetensors.read(self.scratch / "own2" / "model.safetensors")
         self.assertEqual(sorted(tensors), ["first.bias", "first.weight", "last.bias", "last.weight", "scale"])
         self.assertEqual(tensors["first.weight"].shape, (24, 64))
-    def halves_train_apart(self, consumer):
-        output = self.under_mpi(4, consumer)
-        found = re.findall(r"half (\d): worker (\d) of 2, weights (\w+)", output)
-        self.assertEqual(sorted(row[:2] for row in found), [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")], output)
-        self.assertEqual([len({row[2] for row in found if row[0] == half}) for half in "01"], [1, 1])
-        self.assertEqual(len({row[2] for row in found}), 2)
-        self.assertEqual(output.count("refused: MPI has been ended"), 4, output)
-
         self.assertIn("mine", self.command(consumer, "models").out)
         self.command(consumer, "predict", "own2", "test:0")
         self.assertNotIn("jemalloc", self.libraries(consumer))
@@ -94,6 +105,21 @@ class ConsumerTest(LibraryTest):
 class OwnLoopTest(LibraryTest):
     def losses(self, output):
         return [float(value) for value in re.findall(r"epoch \d of 3, mean loss ([\d.]+)", output)]
+
+    def train(self, workers, *arguments):
+        """The mean loss of each epoch."""
+        command = [OWN_LOOP, *arguments]
+        output = self.command(*command).out if workers == 1 else self.under_mpi(workers, *command)
+        losses = self.losses(output)
+        self.assertEqual(len(losses), 3, output)
+        self.assertLess(losses[-1], 0.3, output)
+        self.assertLess(losses[-1], losses[0])
+        return losses
+
+    def assert_as_alone(self, alone, *arguments):
+        for workers in (2, 3):
+            for ours, wanted in zip(self.train(workers, *arguments), alone):
+                self.assertAlmostEqual(ours, wanted, delta=1e-3)
 
     def test_alone_and_with_2_and_3_workers(self):
         source = (SOURCE / "examples" / "own_loop.cc").read_text().splitlines()
@@ -121,21 +147,6 @@ class HostsLoopTest(LibraryTest):
                               HOSTS_LOOP).out
         for algorithm in ("ring", "direct", "central"):
             self.assertIn(f"{algorithm} on 2 hosts: fine", output)
-    def train(self, workers, *arguments):
-        """The mean loss of each epoch."""
-        command = [OWN_LOOP, *arguments]
-        output = self.command(*command).out if workers == 1 else self.under_mpi(workers, *command)
-        losses = self.losses(output)
-        self.assertEqual(len(losses), 3, output)
-        self.assertLess(losses[-1], 0.3, output)
-        self.assertLess(losses[-1], losses[0])
-        return losses
-
-    def assert_as_alone(self, alone, *arguments):
-        for workers in (2, 3):
-            for ours, wanted in zip(self.train(workers, *arguments), alone):
-                self.assertAlmostEqual(ours, wanted, delta=1e-3)
-
 
 
 class PipelineLoopTest(LibraryTest):
