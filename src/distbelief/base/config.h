@@ -114,7 +114,7 @@ struct ParallelConfig {
   std::int64_t window = 8;          // decomposed: outputs of a sub-network that wait for the next one
   bool staleness_aware = false;     // divide the learning rate by a gradient's delay
   std::string algorithm = "auto";   // between hosts: auto, two_level, direct, ring, central
-  std::string overlap = "auto";     // auto, update, reduce, off
+  std::string overlap = "auto";     // auto, update, reduce, off, check
   double bucket_mb = 4.0;
   double deadline_seconds = 120.0;  // how long a worker waits for another before it gives up
 

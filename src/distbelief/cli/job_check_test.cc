@@ -146,7 +146,12 @@ TEST(Validate, RefusesNamesThatDoNotExist) {
       "parallel.algorithm must be one of auto, two_level, direct, ring, central; found 'rings'; did you mean "
       "'ring'?");
   EXPECT_EQ(verdict({"parallel.overlap=on"}),
-            "parallel.overlap must be one of auto, update, reduce, off; found 'on'");
+            "parallel.overlap must be one of auto, update, reduce, off, check; found 'on'");
+  EXPECT_EQ(verdict({"parallel.overlap=check"}), "fine");
+  EXPECT_EQ(
+      verdict({"parallel.overlap=check", "parallel.zero=2"}),
+      "parallel.overlap = \"check\" watches parameters that are held whole; check with parallel.zero = 1, "
+      "found 2");
   EXPECT_EQ(verdict({"report.progress=bars"}),
             "report.progress must be one of auto, bar, plain, none; found 'bars'; did you mean 'bar'?");
   EXPECT_EQ(verdict({"data.augment=[flip,crop]"}),

@@ -214,6 +214,15 @@ MaybeFault early_update_needs_no_norms(const Config& config) {
                   reason)};
 }
 
+// Gradients that pass through a window are not whole when a bucket is.
+MaybeFault checks_whole_gradients(const Config& config) {
+  if (config.parallel.overlap != "check" || config.parallel.zero == 1) return std::nullopt;
+  return Fault{"parallel.overlap",
+               fmt::format("parallel.overlap = \"check\" watches parameters that are held whole; check with "
+                           "parallel.zero = 1, found {}",
+                           config.parallel.zero)};
+}
+
 MaybeFault ring_is_not_reproducible(const Config& config) {
   if (!config.train.reproducible || config.parallel.algorithm != "ring") return std::nullopt;
   return Fault{"parallel.algorithm",
@@ -294,6 +303,7 @@ std::vector<Fault> impossible_mixes(const Config& config) {
                     lanes_for_all_threads,
                     samples_for_all_lanes,
                     early_update_needs_no_norms,
+                    checks_whole_gradients,
                     ring_is_not_reproducible,
                     scaling_needs_snapshots,
                     min_below_max,

@@ -270,9 +270,12 @@ std::vector<Key> parallel_keys() {
           Choices{"auto", "two_level", "direct", "ring", "central"},
           "how gradients are summed between hosts, after shared memory has summed them inside each; "
           "`two_level` names that with `direct` between hosts, which `auto` takes"),
-      key("parallel.overlap", at<&ParallelConfig::overlap>(), Choices{"auto", "update", "reduce", "off"},
+      key("parallel.overlap", at<&ParallelConfig::overlap>(),
+          Choices{"auto", "update", "reduce", "off", "check"},
           "what runs while the backward pass still does: the exchange and the weights' `update`, the "
-          "`reduce` alone, or nothing; `auto`: as much as the job allows"),
+          "`reduce` alone, or nothing; `auto`: as much as the job allows; `check`: [finds "
+          "out](architecture.md#overlap) "
+          "whether `update` is right for a model"),
       key("parallel.bucket_mb", at<&ParallelConfig::bucket_mb>(), kMegabytes,
           "MiB of gradients exchanged together"),
       key("parallel.deadline_seconds", at<&ParallelConfig::deadline_seconds>(), kSeconds,

@@ -115,6 +115,31 @@ TEST(EpochSampler, CannotGoOnBeforeALastBatchThatIsTooSmallForMoreWorkers) {
   EXPECT_FALSE(sampler.can_resume_at(4));
 }
 
+// Its second weight is more than a bucket, so it is final long before backward comes to the first.
+struct LateReader : torch::nn::Module {
+  torch::Tensor first = register_parameter("first", torch::ones({2'000'000}));
+  torch::Tensor second = register_parameter("second", torch::ones({2'000'000}));
+  torch::Tensor forward(bool detached) {
+    const torch::Tensor other = detached ? second.detach() : second;
+    const torch::Tensor product = (first * other).mean();
+    return product + second.mean();  // recorded last, so backward begins here
+  }
+};
+
+TEST(DataParallel, ShowsAParameterThatIsReadTooLateWhenOverlapIsChecked) {
+  World world = World::create();
+  const auto trains = [&](strategy::Overlap overlap, bool detached) {
+    const auto net = std::make_shared<LateReader>();
+    DataParallel parallel(world, net, {.optimizer = {.name = "sgd", .lr = 0.1}, .overlap = overlap});
+    parallel.backward(net->forward(detached));
+    parallel.step();
+    return net->first.isfinite().all().item<bool>() && net->second.isfinite().all().item<bool>();
+  };
+  EXPECT_TRUE(trains(strategy::Overlap::kReduce, true));
+  EXPECT_TRUE(trains(strategy::Overlap::kCheck, false));
+  EXPECT_FALSE(trains(strategy::Overlap::kCheck, true));
+}
+
 TEST(Tracked, WithoutAFolderKeepsNothing) {
   const Loop first = run_loop("", 7), second = run_loop("", 7);
   EXPECT_EQ(first.batches.size(), 7U);

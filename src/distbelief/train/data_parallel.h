@@ -31,7 +31,8 @@ class DataParallel {
   struct Options {
     OptimizerConfig optimizer;
     double clip_norm = 0;
-    // kUpdate is faster, but wrong for a module that also uses a parameter detached from autograd.
+    // kUpdate is faster, but wrong for a module that also uses a parameter detached from autograd; kCheck
+    // shows it.
     strategy::Overlap overlap = strategy::Overlap::kReduce;
   };
   DataParallel(World& world, std::shared_ptr<torch::nn::Module> module, Options options);

@@ -141,9 +141,10 @@ void require_layout_for(const Config& config, const TaskEntry& task) {
   const bool several = task.backwards > 1;
   const std::string wanted = parallel.pipeline * parallel.tensor > 1
                                  ? "parallel.pipeline = parallel.tensor = 1"
-                             : several && parallel.zero == 3           ? "parallel.zero 1 or 2"
-                             : several && parallel.overlap == "update" ? "parallel.overlap = \"reduce\""
-                                                                       : "";
+                             : several && parallel.zero == 3 ? "parallel.zero 1 or 2"
+                             : several && (parallel.overlap == "update" || parallel.overlap == "check")
+                                 ? "parallel.overlap = \"reduce\""
+                                 : "";
   if (wanted.empty()) return;
   throw Error(ErrorCode::kBadInput, fmt::format("task '{}' runs {} wants {}", task.name,
                                                 several ? "several backwards a step, which"
@@ -337,6 +338,7 @@ strategy::AllreduceGroup::Options group_options(const Config& config) {
   options.clip_norm = config.train.clip_norm;
   options.overlap = config.parallel.overlap == "update"   ? Overlap::kUpdate
                     : config.parallel.overlap == "reduce" ? Overlap::kReduce
+                    : config.parallel.overlap == "check"  ? Overlap::kCheck
                                                           : Overlap::kOff;
   options.bucket_bytes = std::size_t(config.parallel.bucket_mb * 1024 * 1024);
   return options;
