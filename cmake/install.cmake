@@ -17,10 +17,19 @@ install(TARGETS distbelief_library distbelief_base distbelief_data distbelief_mo
     distbelief_worker distbelief_cli distbelief_program
   EXPORT DistBeliefTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT DistBeliefTargets NAMESPACE distbelief:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
-install(DIRECTORY src/distbelief DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "cluster" EXCLUDE PATTERN "rpc" EXCLUDE PATTERN "attendance.h" EXCLUDE PATTERN "worker*.h" EXCLUDE PATTERN "boundary.h" EXCLUDE PATTERN "state_archive.h" EXCLUDE PATTERN "state_keeper.h" EXCLUDE PATTERN "scratch_folder.h" EXCLUDE PATTERN "refusal.h" EXCLUDE PATTERN "sample_state.h" EXCLUDE PATTERN "file_size_limit.h" EXCLUDE
-    PATTERN "written_images.h" EXCLUDE PATTERN "sample_parts.h" EXCLUDE PATTERN "damage.h" EXCLUDE PATTERN "thread_link.h" EXCLUDE PATTERN "thread_training.h" EXCLUDE)
-install(FILES src/distbelief/cli/program.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/distbelief/cli)
+# What a program on the library includes, and all that this includes. Folders that only the program needs have but a few
+# such headers; those of tests have none.
+install(DIRECTORY src/distbelief DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
+  PATTERN "cli" EXCLUDE PATTERN "cluster" EXCLUDE PATTERN "rpc" EXCLUDE PATTERN "server" EXCLUDE PATTERN "train" EXCLUDE
+  PATTERN "elastic" EXCLUDE
+  PATTERN "damage.h" EXCLUDE PATTERN "file_size_limit.h" EXCLUDE PATTERN "image_set_fixture.h" EXCLUDE
+  PATTERN "refusal.h" EXCLUDE PATTERN "sample_parts.h" EXCLUDE PATTERN "sample_state.h" EXCLUDE
+  PATTERN "scratch_folder.h" EXCLUDE PATTERN "thread_link.h" EXCLUDE PATTERN "thread_training.h" EXCLUDE
+  PATTERN "written_images.h" EXCLUDE)
+foreach(header cli/program elastic/tracked train/data_parallel train/pipeline_parallel train/state_file)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES src/distbelief/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/distbelief/${folder})
+endforeach()
 configure_package_config_file(cmake/DistBeliefConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/DistBeliefConfigVersion.cmake COMPATIBILITY SameMinorVersion)

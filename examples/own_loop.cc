@@ -1,9 +1,11 @@
 // A libtorch training loop of one's own on many processes. Lines marked (n) are all that DistBelief adds.
 //
-//   ./own_loop                     alone
-//   mpirun -n 2 ./own_loop         with two workers: the same samples, shared out
+//   ./own_loop                            alone
+//   mpirun -n 2 ./own_loop                with two workers: the same samples, shared out
+//   mpirun -n 2 ./own_loop adam           with an optimizer of torch's own
+//   ./own_loop sgd own_loop.safetensors   begins with the weights of a file
 //
-// Expected output (the loss falls to almost nothing):
+// Expected output (the loss falls to almost nothing; its mean is that of all workers):
 //   epoch 1 of 3, mean loss 0.1..
 //   epoch 3 of 3, mean loss 0.0000
 //   saved own_loop.safetensors, weights 959e...
@@ -11,6 +13,8 @@
 #include <torch/torch.h>
 
 #include <cstdio>
+#include <optional>
+#include <string>
 
 struct Net : torch::nn::Module {
   Net()
@@ -30,26 +34,35 @@ struct Patterns : torch::data::Dataset<Patterns> {
   torch::optional<size_t> size() const override { return 4003; }
 };
 
-int main() {
+int main(int argc, char** argv) {
+  const bool own_optimizer = argc > 1 && std::string(argv[1]) == "adam";
   distbelief::World world = distbelief::World::create();  // (1) MPI, or alone
   torch::manual_seed(1);
   auto net = std::make_shared<Net>();
-  distbelief::DataParallel parallel(world, net,
-                                    {.optimizer = {.name = "sgd", .lr = 0.05, .momentum = 0.9}});  // (2)
+  if (argc > 2) distbelief::train::load_model(*net, argv[2]);
+  std::optional<distbelief::DataParallel> parallel;      // (2) trains the module, or
+  std::optional<distbelief::GradientAverager> averager;  //     averages gradients for
+  torch::optim::Adam adam(net->parameters(), 1e-3);      //     an optimizer of your own
+  if (own_optimizer)
+    averager.emplace(world, net);
+  else
+    parallel.emplace(world, net, distbelief::DataParallel::Options{.optimizer = {.name = "sgd", .lr = 0.05}});
 
   auto data = Patterns().map(torch::data::transforms::Stack<>());
-  const distbelief::EpochSampler sampler(world, 4003, 64,
-                                         1);  // every sample exactly once, whatever the workers
+  // Every sample exactly once per epoch, whatever the workers.
+  const distbelief::EpochSampler sampler(world, 4003, 64, 1);
   auto loader = torch::data::make_data_loader(data, sampler, 64);
   for (int epoch = 1; epoch <= 3; ++epoch) {
     double total = 0;
     size_t step = 0;
     for (auto& batch : *loader) {
       auto loss = torch::nn::functional::cross_entropy(net->forward(batch.data), batch.target);
-      parallel.backward(loss, sampler.share(step++));  // (3) instead of loss.backward(), optimizer.step()
-      parallel.step();
-      total += loss.item<double>();
+      const distbelief::BatchShare share = sampler.share(step++);
+      own_optimizer ? averager->backward(loss, share) : parallel->backward(loss, share);  // (3)
+      own_optimizer ? (void)adam.step() : parallel->step();
+      total += loss.item<double>() * double(share.samples) / double(share.global_samples);
     }
+    world.communicator().allreduce(distbelief::comm::view(&total, 1), distbelief::comm::ReduceOp::kSum);
     if (world.rank() == 0) std::printf("epoch %d of 3, mean loss %.4f\n", epoch, total / double(step));
   }
   if (world.rank() == 0) {

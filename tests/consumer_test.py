@@ -9,6 +9,7 @@ from program import SOURCE
 
 BUILD = os.environ.get("DISTBELIEF_BUILD_DIR", "")
 OWN_LOOP = os.environ.get("DISTBELIEF_OWN_LOOP", "")
+HOSTS_LOOP = os.environ.get("DISTBELIEF_HOSTS_LOOP", "")
 PIPELINE_LOOP = os.environ.get("DISTBELIEF_PIPELINE_LOOP", "")
 LINE = re.compile(r"epoch (\d) rank (\d) samples (\d+) loss ([\d.]+) weights (\w+)")
 
@@ -26,10 +27,21 @@ class ConsumerTest(LibraryTest):
     def build(self):
         prefix, folder = self.scratch / "prefix", self.scratch / "build"
         self.command("cmake", "--install", BUILD, "--prefix", prefix)
+        self.assert_headers_are_whole(prefix / "include")
         self.command("cmake", "-S", SOURCE / "tests" / "consumer", "-B", folder, "-G", "Ninja",
                      f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=None")
         self.command("cmake", "--build", folder, within=240)
         return folder
+
+    def assert_headers_are_whole(self, folder):
+        """What an installed header includes is installed; none is for tests."""
+        headers = sorted(folder.rglob("*.h"))
+        self.assertIn(folder / "distbelief" / "distbelief.h", headers)
+        for header in headers:
+            text = header.read_text()
+            for included in re.findall(r'#include "(distbelief/[^"]+)"', text):
+                self.assertTrue((folder / included).exists(), f"{header} includes {included}")
+            self.assertNotRegex(text, "(?i)gtest|// for tests", header)
 
     def libraries(self, executable):
         return subprocess.run(["ldd", executable], capture_output=True, text=True, check=True, timeout=30).stdout
@@ -53,8 +65,17 @@ class ConsumerTest(LibraryTest):
         self.assertIn("jemalloc", self.libraries(program.PROGRAM), "our program has its own")
         self.assertNotIn("grpc", self.libraries(consumer), "only distbelief::elastic needs gRPC")
         self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
+        self.halves_train_apart(folder / "split_consumer")
         self.elastic_goes_on(folder / "elastic_consumer")
         self.own_model_trains(folder / "program_consumer")
+
+    def halves_train_apart(self, consumer):
+        output = self.under_mpi(4, consumer)
+        found = re.findall(r"half (\d): worker (\d) of 2, weights (\w+)", output)
+        self.assertEqual(sorted(row[:2] for row in found), [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")], output)
+        self.assertEqual([len({row[2] for row in found if row[0] == half}) for half in "01"], [1, 1])
+        self.assertEqual(len({row[2] for row in found}), 2)
+        self.assertEqual(output.count("refused: MPI has been ended"), 4, output)
 
     def own_model_trains(self, consumer):
         job = {**program.MLP, "model.name": "mine", "model.width": 24, "train.epochs": 4}
@@ -85,17 +106,47 @@ class OwnLoopTest(LibraryTest):
     def losses(self, output):
         return [float(value) for value in re.findall(r"epoch \d of 3, mean loss ([\d.]+)", output)]
 
+    def train(self, workers, *arguments):
+        """The mean loss of each epoch."""
+        command = [OWN_LOOP, *arguments]
+        output = self.command(*command).out if workers == 1 else self.under_mpi(workers, *command)
+        losses = self.losses(output)
+        self.assertEqual(len(losses), 3, output)
+        self.assertLess(losses[-1], 0.3, output)
+        self.assertLess(losses[-1], losses[0])
+        return losses
+
+    def assert_as_alone(self, alone, *arguments):
+        for workers in (2, 3):
+            for ours, wanted in zip(self.train(workers, *arguments), alone):
+                self.assertAlmostEqual(ours, wanted, delta=1e-3)
+
     def test_alone_and_with_2_and_3_workers(self):
         source = (SOURCE / "examples" / "own_loop.cc").read_text().splitlines()
         self.assertLess(len(source), 80)
-        for workers in (1, 2, 3):
-            output = self.command(OWN_LOOP).out if workers == 1 else self.under_mpi(workers, OWN_LOOP)
-            losses = self.losses(output)
-            self.assertEqual(len(losses), 3, output)
-            self.assertLess(losses[-1], 0.3, output)
-            self.assertLess(losses[-1], losses[0])
-            self.assertTrue((self.scratch / "own_loop.safetensors").exists())
-            (self.scratch / "own_loop.safetensors").unlink()
+        alone = self.train(1)
+        self.assertTrue((self.scratch / "own_loop.safetensors").exists())
+        self.assert_as_alone(alone)
+
+    def test_with_an_optimizer_of_torchs_own(self):
+        self.assert_as_alone(self.train(1, "adam"), "adam")
+
+    def test_it_begins_with_the_weights_of_a_file(self):
+        first = self.train(2)
+        again = self.losses(self.under_mpi(2, OWN_LOOP, "sgd", self.scratch / "own_loop.safetensors"))
+        self.assertLess(again[0], 0.1 * first[0])
+
+
+class HostsLoopTest(LibraryTest):
+    def test_the_communicator_may_be_used_between_backward_and_step(self):
+        emulated_hosts = SOURCE / "tools" / "emulated_hosts"
+        check = self.finish(self.start([emulated_hosts, "check"]))
+        if check.code == 77:
+            program.cannot((check.out + check.err).strip().replace(program.EXCUSE, ""))
+        output = self.command(emulated_hosts, "run", 2, "--", program.MPIEXEC, "--bind-to", "none", "-H", "host0:2,host1:1",
+                              HOSTS_LOOP).out
+        for algorithm in ("ring", "direct", "central"):
+            self.assertIn(f"{algorithm} on 2 hosts: fine", output)
 
 
 class PipelineLoopTest(LibraryTest):

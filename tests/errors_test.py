@@ -188,6 +188,18 @@ class FullDiskTest(ErrorsTest):
                                "--run-dir", self.scratch / "disk" / "run", *settings(job), code=1)
         self.assertRegex(outcome.err, "(?i)no space|no room")
 
+    def test_one_that_is_full_before_the_start_keeps_nothing_so_the_same_command_works_later(self):
+        if os.geteuid() != 0:
+            program.cannot("mount a small file system without root")
+        # Taken up to the last byte, then made room on; what both commands print and exit with.
+        script = ('disk=$1; shift; mount -t tmpfs -o size=64m none "$disk" || exit 99; cat /dev/zero > "$disk/full"; '
+                  '"$@"; echo "first: $?, left: $(ls "$disk")"; rm "$disk/full"; exec "$@"')
+        (self.scratch / "disk").mkdir()
+        outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", self.scratch / "disk", PROGRAM, "train",
+                               "--run-dir", self.scratch / "disk" / "run", *settings(MLP))
+        self.assertRegex(outcome.err, "(?i)job.toml.*no space")
+        self.assertIn("first: 1, left: full\n", outcome.out)
+
 
 class SharedMemoryTest(ErrorsTest):
     def test_too_little_is_said_before_the_start_with_what_is_needed(self):

@@ -72,10 +72,10 @@ class MoreWorkersTest(LanesTest):
 
 
 class OverlapTest(LanesTest):
-    def test_update_reduce_and_off_agree(self):
+    def test_update_reduce_off_and_check_agree(self):
         job = {**AUGMENTED_RESNET, "parallel.bucket_mb": 1, "train.epochs": 1}
         reference = self.sha(job, 2, parallel__overlap="update")
-        for overlap in ("reduce", "off"):
+        for overlap in ("reduce", "off", "check"):
             self.assertEqual(self.sha(job, 2, parallel__overlap=overlap), reference, overlap)
 
     def test_the_size_of_buckets_does_not_matter(self):

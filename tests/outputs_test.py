@@ -145,6 +145,11 @@ class BenchTest(OutputsTest):
             self.assertGreater(answer[key], 0, key)
         self.assertLess(answer["peak_pss_bytes"], answer["peak_rss_bytes"])
 
+    def test_what_it_would_not_do_is_refused(self):
+        for setting in ("parallel.pipeline=2", "parallel.tensor=2", "parallel.sync=parameter_server", "parallel.mesh=auto"):
+            refused = self.distbelief("bench", "step", "--model", "mlp", "--steps", 5, "--set", setting, code=2)
+            self.assertIn(setting.split("=")[0], refused.err)
+
     def test_allreduce(self):
         rows = self.json("bench", "allreduce", "--workers", 2, "--sizes", "65536,1048576", "--repeats", 3)
         self.assertEqual([row["bytes"] for row in rows], [65536, 1048576])

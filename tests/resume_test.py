@@ -80,17 +80,18 @@ class SameBitsTest(ResumeTest):
         self.assertFalse((self.scratch / "nothing").exists())
 
 
-class FinishedTest(ResumeTest):
-    def contents(self, name):
-        return {path.relative_to(self.scratch): path.read_bytes()
-                for path in (self.scratch / name).rglob("*") if path.is_file()}
+def contents(folder):
+    """Of all files in it."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
+
+class FinishedTest(ResumeTest):
     def test_a_finished_run_says_so_and_stays_as_it_is(self):
         self.train("run", MLP)
-        before = self.contents("run")
+        before = contents(self.scratch / "run")
         outcome = self.resume("run")
         self.assertIn("finished", outcome.out + outcome.err)
-        self.assertEqual(self.contents("run"), before)
+        self.assertEqual(contents(self.scratch / "run"), before)
 
     def test_more_epochs_go_on_from_the_end(self):
         job = {**MLP, "train.schedule": "constant"}
@@ -100,6 +101,35 @@ class FinishedTest(ResumeTest):
         resumed = self.summary("run")
         self.assertEqual((resumed["steps"], resumed["status"]), (16, "done"))
         self.assertEqual(resumed["weights_sha256"], longer["weights_sha256"])
+
+
+class LauncherTest(ResumeTest):
+    """Under mpirun, where no supervisor looks first."""
+
+    def resume(self, name, *arguments, **options):
+        return self.command(*program.mpirun(2), program.PROGRAM, "resume", self.scratch / name, *arguments, **options)
+
+    def test_a_finished_run_says_so_once_and_stays_as_it_is(self):
+        self.train("run", MLP, "--workers", 2)
+        before = contents(self.scratch / "run")
+        self.assertEqual(self.resume("run").out.count("is finished"), 1)
+        self.assertEqual(contents(self.scratch / "run"), before)
+
+    def test_no_whole_checkpoint_is_an_error(self):
+        self.train("run", MLP)
+        for state in (self.scratch / "run" / "checkpoints").glob("*/state.safetensors"):
+            state.write_bytes(b"")
+        summary = self.summary("run")
+        outcome = self.resume("run", "--set", "train.epochs=4", code=2)
+        self.assertEqual(outcome.err.count("no whole checkpoint"), 1, outcome.err)
+        self.assertEqual(self.summary("run"), summary)
+
+    def test_what_was_set_is_kept(self):
+        job = {**MLP, "train.schedule": "constant"}
+        self.train("run", job)
+        self.resume("run", "--set", "train.epochs=4")
+        self.assertEqual(self.summary("run")["steps"], 16)
+        self.assertIn("finished: 16 of 16 steps", self.distbelief("resume", self.scratch / "run").out)
 
 
 class CheckpointsTest(ResumeTest):
@@ -137,14 +167,27 @@ class CheckpointsTest(ResumeTest):
 
 class StoppingRulesTest(ResumeTest):
     def test_a_target_accuracy_ends_the_run(self):
-        summary = self.train("run", {**MLP, "train.epochs": 50, "train.target_accuracy": 0.2, "data.noise": 0.1})
+        summary = self.train("run", {**MLP, "train.epochs": 50, "train.target": 0.2, "data.noise": 0.1})
         self.assertEqual(summary["status"], "stopped early")
         self.assertGreaterEqual(summary["test_accuracy"], 0.2)
         self.assertLess(summary["epochs"], 50)
-        self.assertIn("target_accuracy", self.events("run", "stopped early")[0]["reason"])
+        self.assertIn("test accuracy", self.events("run", "stopped early")[0]["reason"])
         outcome = self.resume("run")
         self.assertIn("finished", outcome.out + outcome.err)
         self.assertEqual(self.summary("run"), summary)
+
+    def test_a_target_of_another_metric_ends_the_run_and_one_that_the_task_lacks_is_refused(self):
+        job = {**MLP, "data.name": "synthetic_table", "data.target": "value", "train.epochs": 200,
+               "train.optimizer": "adam", "train.lr": 0.01, "train.target": 0.9}
+        for key in ("data.height", "data.width"):
+            job.pop(key)
+        refused = self.distbelief("train", "--run-dir", self.scratch / "refused", *program.settings(job), code=2)
+        self.assertRegex(refused.err, "train.target_metric is .accuracy.*loss, rmse, mae")
+        self.assertFalse((self.scratch / "refused").exists())
+        summary = self.train("run", {**job, "train.target_metric": "rmse"})
+        self.assertEqual(summary["status"], "stopped early")
+        self.assertLessEqual(summary["test_metrics"]["rmse"], 0.9)
+        self.assertLess(summary["epochs"], 200)
 
     def test_no_better_loss_ends_the_run(self):
         # Without a learning rate to speak of, no validation after the first can be better by much.

@@ -147,7 +147,7 @@ class RefusalTest(SandblasterTest):
         self.refused({**JOB, "data.augment": ["flip"]}, "data.augment")
         self.refused({**JOB, "train.clip_norm": 1.0}, "train.clip_norm")
         self.refused({**JOB, "train.max_steps": 7}, "train.max_steps", "train.epochs")
-        self.refused({**JOB, "train.target_accuracy": 0.9}, "train.target_accuracy")
+        self.refused({**JOB, "train.target": 0.9}, "train.target")
         self.refused({**JOB, "train.task": "few_labels"}, "train.task")
         self.refused({**JOB, "parallel.threads": 2, "parallel.lanes": 2}, "train.optimizer")
         self.refused({**JOB, **SERVED, "parallel.mode": "async"}, "parallel.mode", "sandblaster")

@@ -1,9 +1,11 @@
 #include "conformance/backends.h"
 
+#include <fmt/format.h>
 #include <mpi.h>
 
 #include "distbelief/comm/async.h"
 #include "distbelief/comm/mpi/link.h"
+#include "distbelief/comm/mpi/world.h"
 #include "distbelief/comm/two_level.h"
 
 namespace distbelief::conformance {
@@ -63,7 +65,9 @@ class InWindow final : public Backend {
 // The ranks of one machine taken for two hosts, the first with one rank more when they are odd.
 class TwoLevel final : public Backend {
  public:
-  TwoLevel() : Backend("two_level"), world_(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline)) {
+  explicit TwoLevel(Algorithm algorithm)
+      : Backend(fmt::format("two_level_{}", to_string(algorithm))),
+        world_(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline)) {
     const int first_half = (world_->size() + 1) / 2;
     const int host = world_->rank() < first_half ? 0 : 1;
     MPI_Comm neighbours = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
@@ -73,7 +77,7 @@ class TwoLevel final : public Backend {
                    &leaders);
     host_ = std::make_unique<comm::HostCommunicator>(link_over(neighbours, Algorithm::kDirect, kDeadline),
                                                      kDeadline, first_rank);
-    if (leaders != MPI_COMM_NULL) leaders_ = link_over(leaders, Algorithm::kDirect, kDeadline);
+    if (leaders != MPI_COMM_NULL) leaders_ = link_over(leaders, algorithm, kDeadline);
     communicator_ = std::make_unique<comm::TwoLevelCommunicator>(
         comm::TwoLevelCommunicator::Options{.first_rank = first_rank,
                                             .ranks_per_host = {first_half, world_->size() - first_half},
@@ -90,21 +94,63 @@ class TwoLevel final : public Backend {
   std::unique_ptr<comm::TwoLevelCommunicator> communicator_;
 };
 
+// The same between hosts that are some, which a world finds by itself.
+class OnHosts final : public Backend {
+ public:
+  explicit OnHosts(Algorithm algorithm)
+      : Backend(fmt::format("two_level_{}", to_string(algorithm))),
+        world_(world_from(MPI_COMM_WORLD, {.algorithm = algorithm, .deadline = kDeadline})) {}
+  Communicator& communicator() override { return world_.communicator(); }
+
+ private:
+  World world_;
+};
+
+// Messages as handles.
+class HandleLink final : public comm::Link {
+ public:
+  HandleLink(int rank, int size, comm::AsyncCommunicator& async) : Link(rank, size), async_(async) {}
+
+  Request start_send(const std::byte* data, std::size_t bytes, int to, int tag) override {
+    handles_.push_back(async_.send(comm::view(const_cast<std::byte*>(data), bytes), to, tag));
+    return {handles_.size() - 1, to, false};
+  }
+  Request start_receive(std::byte* data, std::size_t bytes, int from, int tag) override {
+    handles_.push_back(async_.receive(comm::view(data, bytes), from, tag));
+    return {handles_.size() - 1, from, true};
+  }
+  void wait(std::span<Request> requests, const char*) override {
+    for (const Request& request : requests) handles_[request.id].wait();
+  }
+  bool test(Request& request, const char*) override {
+    if (!handles_[request.id].done()) return false;
+    handles_[request.id].wait();
+    return true;
+  }
+
+ private:
+  comm::AsyncCommunicator& async_;
+  std::vector<comm::Handle> handles_;
+};
+
 // Every operation as a handle that is waited for: the same results through the communicator's thread.
 class ThroughHandles final : public Communicator {
  public:
-  explicit ThroughHandles(Communicator& below) : Communicator(below.rank(), below.size()), async_(below) {}
+  explicit ThroughHandles(Communicator& below)
+      : Communicator(below.rank(), below.size()),
+        async_(below),
+        messages_(below.rank(), below.size(), async_) {}
 
   void allreduce(View values, ReduceOp op) override { async_.allreduce(values, op).wait(); }
   void reduce_scatter(View values, ReduceOp op) override { async_.reduce_scatter(values, op).wait(); }
   void allgather(View values) override { async_.allgather(values).wait(); }
   void broadcast(View values, int root) override { async_.broadcast(values, root).wait(); }
   void barrier() override { async_.barrier().wait(); }
-  void send(View values, int to, int tag) override { async_.send(values, to, tag).wait(); }
-  void receive(View values, int from, int tag) override { async_.receive(values, from, tag).wait(); }
+  comm::Link& messages() override { return messages_; }
 
  private:
   comm::AsyncCommunicator async_;
+  HandleLink messages_;
 };
 
 class Async final : public Backend {
@@ -138,7 +184,10 @@ std::vector<std::unique_ptr<Backend>> make_backends(World& world) {
   if (world.hosts() == 1) {
     backends.push_back(std::make_unique<Borrowed>("host", world.host_group()));
     backends.push_back(std::make_unique<InWindow>(world.host_group()));
-    if (world.size() > 1) backends.push_back(std::make_unique<TwoLevel>());
+  }
+  for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect, Algorithm::kCentral}) {
+    if (world.hosts() > 1) backends.push_back(std::make_unique<OnHosts>(algorithm));
+    if (world.hosts() == 1 && world.size() > 1) backends.push_back(std::make_unique<TwoLevel>(algorithm));
   }
   for (std::size_t i = 0, blocking = backends.size(); i < blocking; ++i)
     backends.push_back(std::make_unique<Async>(*backends[i]));

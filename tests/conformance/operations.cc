@@ -165,6 +165,44 @@ void handles_run_in_the_order_given(Backend& backend) {
                 [&](std::size_t i) { return sum_at<float>(group.size(), i); });
 }
 
+// Each rank sends first, more than MPI sends without a receiver, and gives a barrier before it receives.
+void handles_of_messages_do_not_wait_for_each_other(Backend& backend) {
+  constexpr std::size_t kCount = (std::size_t{1} << 20) / sizeof(float);
+  Communicator& group = backend.communicator();
+  if (group.size() == 1) return;
+  comm::AsyncCommunicator async(group);
+  const int next = (group.rank() + 1) % group.size(),
+            previous = (group.rank() + group.size() - 1) % group.size();
+  for (int round = 0; round < 3; ++round) {
+    std::vector<float> out(kCount, float(group.rank() + round)), in(kCount, -1);
+    const comm::Handle sent = async.send(view(out.data(), kCount), next, round);
+    const comm::Handle met = async.barrier();
+    const comm::Handle received = async.receive(view(in.data(), kCount), previous, round);
+    sent.wait();
+    met.wait();
+    received.wait();
+    expect_values(in.data(), 0, kCount, 0, [&](std::size_t) { return float(previous + round); });
+  }
+}
+
+// The barrier of a rank that has sent is met only by those who have got it: messages go on meanwhile.
+void messages_go_on_beside_a_barrier(Backend& backend) {
+  constexpr std::size_t kCount = (std::size_t{1} << 20) / sizeof(float);
+  Communicator& group = backend.communicator();
+  if (group.size() == 1) return;
+  comm::AsyncCommunicator async(group);
+  std::vector<float> out(kCount, float(group.rank())), in(kCount, -1);
+  if (group.rank() == 0) {
+    const comm::Handle sent = async.send(view(out.data(), kCount), 1, 0);
+    async.barrier().wait();
+    sent.wait();
+  } else {
+    if (group.rank() == 1) async.receive(view(in.data(), kCount), 0, 0).wait();
+    async.barrier().wait();
+    EXPECT_EQ(in.back(), group.rank() == 1 ? 0 : -1);
+  }
+}
+
 // The first rank sends before it receives and the others the other way round: send may wait for its receiver.
 void messages_go_round_a_ring(Backend& backend) {
   Communicator& group = backend.communicator();
@@ -234,6 +272,8 @@ const std::vector<BackendTest>& backend_tests() {
       {"BroadcastCarriesBytes", broadcast_carries_bytes},
       {"BarriersMixWithOtherOperations", barriers_mix_with_other_operations},
       {"HandlesRunInTheOrderGiven", handles_run_in_the_order_given},
+      {"HandlesOfMessagesDoNotWaitForEachOther", handles_of_messages_do_not_wait_for_each_other},
+      {"MessagesGoOnBesideABarrier", messages_go_on_beside_a_barrier},
       {"MessagesGoRoundARing", messages_go_round_a_ring},
       {"ResultsAreTheSameBits", results_are_the_same_bits},
       {"SenselessTypesAreRefused", senseless_types_are_refused}};

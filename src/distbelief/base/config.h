@@ -73,13 +73,14 @@ struct TrainConfig {
   double label_smoothing = 0.0;
   double clip_norm = 0.0;  // 0: off
   bool reproducible = true;
-  std::int64_t early_stop_patience = 0;  // epochs without a better validation loss; 0: off
-  double target_accuracy = 0.0;          // stop when the test accuracy reaches it; 0: off
-  std::int64_t validate_every = 1;       // epochs; 0: only at the end
-  std::int64_t verify_every = 0;         // steps between comparisons of the replicas; 0: off
-  std::string device = "cpu";            // where networks compute
-  OptimizerConfig optimizer;             // train.optimizer = "sgd", train.lr, train.momentum, ...
-  ScheduleConfig schedule;               // train.schedule = "cosine", train.warmup_steps, ...
+  std::int64_t early_stop_patience = 0;    // epochs without a better validation loss; 0: off
+  std::string target_metric = "accuracy";  // of validation: its name
+  double target = 0.0;                     // stop when that metric is as good; 0: off
+  std::int64_t validate_every = 1;         // epochs; 0: only at the end
+  std::int64_t verify_every = 0;           // steps between comparisons of the replicas; 0: off
+  std::string device = "cpu";              // where networks compute
+  OptimizerConfig optimizer;               // train.optimizer = "sgd", train.lr, train.momentum, ...
+  ScheduleConfig schedule;                 // train.schedule = "cosine", train.warmup_steps, ...
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
@@ -113,7 +114,7 @@ struct ParallelConfig {
   std::int64_t window = 8;          // decomposed: outputs of a sub-network that wait for the next one
   bool staleness_aware = false;     // divide the learning rate by a gradient's delay
   std::string algorithm = "auto";   // between hosts: auto, two_level, direct, ring, central
-  std::string overlap = "auto";     // auto, update, reduce, off
+  std::string overlap = "auto";     // auto, update, reduce, off, check
   double bucket_mb = 4.0;
   double deadline_seconds = 120.0;  // how long a worker waits for another before it gives up
 

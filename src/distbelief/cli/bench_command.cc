@@ -54,6 +54,21 @@ int in_workers(const BenchFlags& flags, const Config& config, const Invocation& 
   });
 }
 
+// What is timed is a network that every worker holds whole, with allreduce.
+void refuse_other_layouts(const ParallelConfig& parallel) {
+  const std::string set = parallel.pipeline > 1          ? "parallel.pipeline"
+                          : parallel.tensor > 1          ? "parallel.tensor"
+                          : parallel.mesh != "given"     ? "parallel.mesh"
+                          : parallel.sync != "allreduce" ? "parallel.sync"
+                                                         : "";
+  if (!set.empty())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("bench times workers that each hold the whole network and take the mean of their "
+                            "gradients; leave "
+                            "{} out, and see summary.json of a distbelief train with it",
+                            set));
+}
+
 Job bench_job(const BenchFlags& flags, int workers) {
   Job job{default_job(), {}};
   job.config.model = {flags.model, {}};
@@ -61,6 +76,7 @@ Job bench_job(const BenchFlags& flags, int workers) {
   job.config.parallel.workers = workers;
   job.config.train.batch_size = flags.batch * workers;
   for (const std::string& assignment : flags.sets) apply_override(job, assignment);
+  refuse_other_layouts(job.config.parallel);
   validate(job);
   check_options(job, "model", "model '" + flags.model + "'", model::find_model(flags.model).options);
   train::resolve_for_workers(job.config, workers);

@@ -4,8 +4,8 @@
 #include <torch/torch.h>
 
 #include <cstring>
-#include <fstream>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/checkpoint/safetensors.h"
 #include "distbelief/cli/job_file.h"
@@ -74,12 +74,7 @@ void keep_found(const fs::path& run_dir, const Config& config) {
   const std::vector<model::FbnetLayer> layers = searched_layers(config);
   const std::vector<model::Candidate> found = model::likeliest_architecture(trained_theta(run_dir), layers);
   const fs::path path = run_dir / "found.toml";
-  std::ofstream file(path, std::ios::trunc);
-  file << to_toml(job_of_found(config, found));
-  file.close();
-  if (!file)
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("cannot write {}: no room, or no permission", path.string()));
+  write_durably(path, to_toml(job_of_found(config, found)));
   const model::LatencyTable table =
       model::latency_table(option<std::vector<std::int64_t>>(search_options(config), "latencies"), layers);
   fmt::print(

@@ -40,7 +40,6 @@ TEST(Validate, RefusesNumbersOutOfRange) {
   EXPECT_EQ(verdict({"train.label_smoothing=1"}),
             "train.label_smoothing must be 0 or more and below 1, found 1");
   EXPECT_EQ(verdict({"train.clip_norm=-1"}), "train.clip_norm must be 0 or more, found -1");
-  EXPECT_EQ(verdict({"train.target_accuracy=99"}), "train.target_accuracy must be from 0 to 1, found 99");
   EXPECT_EQ(verdict({"train.lr_step_epochs=0"}), "train.lr_step_epochs must be 1 or more, found 0");
   EXPECT_EQ(verdict({"train.lr_gamma=2"}), "train.lr_gamma must be greater than 0 and at most 1, found 2");
   EXPECT_EQ(verdict({"train.accumulate=0"}), "train.accumulate must be from 1 to 65536, found 0");
@@ -79,8 +78,8 @@ TEST(Validate, ADecomposedModelHasAReplicaForEachSubNetwork) {
        {"parallel.sub_networks=1", "parallel.warm_start=9", "parallel.push_every=2", "parallel.fetch_every=2",
         "train.accumulate=2", "parallel.data=2", "parallel.lanes=2", "parallel.pipeline=2",
         "parallel.tensor=2", "parallel.threads=2", "parallel.delay_compensation=0.1",
-        "train.init=model.safetensors", "train.optimizer=lbfgs", "train.optimizer=lamb",
-        "train.target_accuracy=0.9", "model.name=word2vec"})
+        "train.init=model.safetensors", "train.optimizer=lbfgs", "train.optimizer=lamb", "train.target=0.9",
+        "model.name=word2vec"})
     EXPECT_NE(decomposed({refused}), "fine") << refused;
   for (const char* refused : {"parallel.sub_networks=3", "parallel.window=2"}) {
     EXPECT_NE(verdict({refused}), "fine");
@@ -110,11 +109,11 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
         {"parallel.mode=sync", "train.clip_norm=1"},
         {"parallel.mode=sync", "parallel.push_every=2"},
         {"parallel.mode=sync", "parallel.spare_replicas=2"},
-        {"parallel.mode=sync", "parallel.spare_replicas=1", "train.target_accuracy=0.9"},
+        {"parallel.mode=sync", "parallel.spare_replicas=1", "train.target=0.9"},
         {"parallel.mode=sync", "parallel.spare_replicas=1", "data.order=streams"},
         {"parallel.spare_replicas=1"},
         {"train.optimizer=lamb"},
-        {"train.target_accuracy=0.9"},
+        {"train.target=0.9"},
         {"data.order=streams"},
         {"parallel.pipeline=2", "parallel.threads=2"},
         {"parallel.mode=sync", "parallel.workers=2", "parallel.pipeline=3"},
@@ -147,7 +146,12 @@ TEST(Validate, RefusesNamesThatDoNotExist) {
       "parallel.algorithm must be one of auto, two_level, direct, ring, central; found 'rings'; did you mean "
       "'ring'?");
   EXPECT_EQ(verdict({"parallel.overlap=on"}),
-            "parallel.overlap must be one of auto, update, reduce, off; found 'on'");
+            "parallel.overlap must be one of auto, update, reduce, off, check; found 'on'");
+  EXPECT_EQ(verdict({"parallel.overlap=check"}), "fine");
+  EXPECT_EQ(
+      verdict({"parallel.overlap=check", "parallel.zero=2"}),
+      "parallel.overlap = \"check\" watches parameters that are held whole; check with parallel.zero = 1, "
+      "found 2");
   EXPECT_EQ(verdict({"report.progress=bars"}),
             "report.progress must be one of auto, bar, plain, none; found 'bars'; did you mean 'bar'?");
   EXPECT_EQ(verdict({"data.augment=[flip,crop]"}),
@@ -240,8 +244,7 @@ TEST(Validate, StoppingEarlyNeedsValidation) {
       " needs validation during training, but train.validate_every is 0; set it to 1 or more";
   EXPECT_EQ(verdict({"train.validate_every=0", "train.early_stop_patience=2"}),
             "train.early_stop_patience" + trouble);
-  EXPECT_EQ(verdict({"train.validate_every=0", "train.target_accuracy=0.9"}),
-            "train.target_accuracy" + trouble);
+  EXPECT_EQ(verdict({"train.validate_every=0", "train.target=0.9"}), "train.target" + trouble);
 }
 
 TEST(Validate, AutomaticScalingNeedsSnapshots) {

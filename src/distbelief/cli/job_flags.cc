@@ -42,6 +42,8 @@ train::PreparedJob prepare_placed(const Job& job) {
   try {
     return train::prepare_job(job.config);
   } catch (const Error& error) {
+    for (const auto& [key, place] : job.places)
+      if (error.message().starts_with(key + " ")) rethrow_at(job, key, error);
     const std::string section = error.message().starts_with("model '") ? "model." : "data.";
     for (const auto& [key, place] : job.places)
       if (key.starts_with(section) &&

@@ -62,10 +62,9 @@ MaybeFault a_discriminator_to_have_a_rate(const Config& config) {
 
 MaybeFault stopping_needs_validation(const Config& config) {
   const TrainConfig& train = config.train;
-  const bool stops = train.early_stop_patience > 0 || train.target_accuracy > 0;
+  const bool stops = train.early_stop_patience > 0 || train.target != 0;
   if (!stops || train.validate_every > 0) return std::nullopt;
-  const std::string key =
-      train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target_accuracy";
+  const std::string key = train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target";
   return Fault{"train.validate_every",
                key + " needs validation during training, but train.validate_every is 0; set it to 1 or more"};
 }
@@ -215,6 +214,15 @@ MaybeFault early_update_needs_no_norms(const Config& config) {
                   reason)};
 }
 
+// Gradients that pass through a window are not whole when a bucket is.
+MaybeFault checks_whole_gradients(const Config& config) {
+  if (config.parallel.overlap != "check" || config.parallel.zero == 1) return std::nullopt;
+  return Fault{"parallel.overlap",
+               fmt::format("parallel.overlap = \"check\" watches parameters that are held whole; check with "
+                           "parallel.zero = 1, found {}",
+                           config.parallel.zero)};
+}
+
 MaybeFault ring_is_not_reproducible(const Config& config) {
   if (!config.train.reproducible || config.parallel.algorithm != "ring") return std::nullopt;
   return Fault{"parallel.algorithm",
@@ -295,6 +303,7 @@ std::vector<Fault> impossible_mixes(const Config& config) {
                     lanes_for_all_threads,
                     samples_for_all_lanes,
                     early_update_needs_no_norms,
+                    checks_whole_gradients,
                     ring_is_not_reproducible,
                     scaling_needs_snapshots,
                     min_below_max,

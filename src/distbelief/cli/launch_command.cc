@@ -13,6 +13,7 @@
 #include "distbelief/base/json_text.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cli/new_run_folder.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cluster/enrolment.h"
 #include "distbelief/cluster/supervisor.h"
@@ -115,12 +116,14 @@ int launch(LaunchFlags flags, const Invocation& invocation) {
   if (flags.workers == 0) flags.workers = kDefaultWorkers;
   settings(flags);  // refused before there is a folder
   flags.program[0] = absolute_program(flags.program[0]);
-  flags.run_dir = make_run_dir(flags.run_dir, fs::path(flags.program[0]).filename().string()).string();
-  report::write_json_atomically(fs::path(flags.run_dir) / kLaunchFile,
-                                {{"program", flags.program},
-                                 {"directory", fs::current_path().string()},
-                                 {"workers", flags.workers},
-                                 {"set", flags.sets}});
+  const auto fill = [&](const fs::path& folder) {
+    report::write_json_atomically(folder / kLaunchFile, {{"program", flags.program},
+                                                         {"directory", fs::current_path().string()},
+                                                         {"workers", flags.workers},
+                                                         {"set", flags.sets}});
+  };
+  const std::string name = fs::path(flags.program[0]).filename().string();
+  flags.run_dir = make_run_dir(flags.run_dir, name, fill).string();
   return supervise(flags, Beginning::kNew, invocation);
 }
 

@@ -59,8 +59,8 @@ std::optional<Fault> another_way_to_train(const Config& config) {
     return Fault{"train.clip_norm",
                  "a clipped gradient is not that of the loss, which L-BFGS needs; set "
                  "train.clip_norm to 0"};
-  if (train.early_stop_patience > 0 || train.target_accuracy > 0)
-    return Fault{train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target_accuracy",
+  if (train.early_stop_patience > 0 || train.target != 0)
+    return Fault{train.early_stop_patience > 0 ? "train.early_stop_patience" : "train.target",
                  "L-BFGS ends where the gradient is as small as train.eps; leave other stopping rules "
                  "out"};
   if (parallel.pipeline > 1 || parallel.tensor > 1 || parallel.threads > 1 || parallel.zero > 1 ||

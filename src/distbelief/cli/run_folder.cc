@@ -1,17 +1,16 @@
 #include "distbelief/cli/run_folder.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <cmath>
-#include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cli/new_run_folder.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/train/run_progress.h"
 
@@ -21,11 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path default_run_dir(const std::string& name) {
-  const std::time_t now = std::time(nullptr);
-  return fs::path("runs") / fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
-}
-
 nlohmann::json read_summary(const fs::path& run_dir) { return read_json(run_dir / "summary.json"); }
 
 }  // namespace
@@ -34,29 +28,8 @@ std::string run_name(const Config& config) { return config.model.name + "-" + co
 
 bool is_launched(const fs::path& run_dir) { return fs::exists(run_dir / kLaunchFile); }
 
-fs::path make_run_dir(const std::string& wanted, const std::string& name) {
-  fs::path folder = wanted.empty() ? default_run_dir(name) : fs::path(wanted);
-  if (fs::exists(folder / "job.toml") || is_launched(folder))
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("{} holds a run already; name another --run-dir, or go on with it: distbelief resume {}",
-                    folder.string(), folder.string()));
-  std::error_code error;
-  fs::create_directories(folder / "logs", error);
-  if (error)
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("cannot make the run folder {}: {}; name another with --run-dir", folder.string(),
-                            error.message()));
-  return folder;
-}
-
 void write_job(const fs::path& run_dir, const Config& config) {
-  std::ofstream file(run_dir / "job.toml", std::ios::trunc);
-  file << to_toml(config);
-  file.close();
-  if (!file)
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("cannot write {}: no room, or no permission", (run_dir / "job.toml").string()));
+  write_durably(run_dir / "job.toml", to_toml(config));
 }
 
 namespace {
@@ -70,6 +43,8 @@ void use_network_file(const fs::path& run_dir, Config& config) {
     config.model.options["file"] = fs::absolute(run_dir / kNetworkFile).lexically_normal().string();
 }
 
+namespace {
+
 void keep_network_file(const fs::path& run_dir, Config& config) {
   if (config.model.name != "torchscript") return;
   const std::string file = option<std::string>(config.model.options, "file");
@@ -79,6 +54,15 @@ void keep_network_file(const fs::path& run_dir, Config& config) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("cannot copy {} to {}: {}", file, run_dir.string(), error.message()));
   use_network_file(run_dir, config);
+}
+
+}  // namespace
+
+fs::path begin_run_dir(const std::string& wanted, Config& config) {
+  return make_run_dir(wanted, run_name(config), [&](const fs::path& folder) {
+    keep_network_file(folder, config);
+    write_job(folder, config);
+  });
 }
 
 void require_run_dir(const fs::path& run_dir) {
@@ -96,13 +80,19 @@ bool has_snapshots(const fs::path& run_dir) {
 
 }  // namespace
 
-bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps) {
+bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps, Saved saved) {
   const auto loaded = checkpoint::Store(run_dir / "checkpoints")
                           .load_latest([](const checkpoint::Entry& entry, const Error& error) {
                             fmt::print(stderr, "distbelief: checkpoint {} is damaged and passed over: {}\n",
                                        entry.folder.string(), error.message());
                           });
-  if (!loaded && has_snapshots(run_dir)) return false;
+  if (!loaded && has_snapshots(run_dir)) {
+    if (saved == Saved::kSnapshotsToo) return false;
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{0} has no whole checkpoint, only what its workers left in memory, which is not "
+                            "read under mpirun and srun; go on with: distbelief resume {0}",
+                            run_dir.string()));
+  }
   if (!loaded)
     throw Error(
         ErrorCode::kBadInput,

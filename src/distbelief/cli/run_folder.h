@@ -12,15 +12,14 @@
 // a program of the user's.
 namespace distbelief::cli {
 
-// Makes it; when none is wanted: runs/NAME-TIME. Throws Error when it holds a run already or cannot be made.
-std::filesystem::path make_run_dir(const std::string& wanted, const std::string& name);
+// Makes one with what the run is started with: the job and the network's file, which the job names from then
+// on.
+std::filesystem::path begin_run_dir(const std::string& wanted, Config& config);
 std::string run_name(const Config& config);  // MODEL-DATA
 // Writes the resolved job.
 void write_job(const std::filesystem::path& run_dir, const Config& config);
 // Of a network that was exported elsewhere the run keeps its own copy, network.pt: it is the code of the run,
-// and its origin may change. Copies it and names the copy in the job; other models have none.
-void keep_network_file(const std::filesystem::path& run_dir, Config& config);
-// Names the copy where the run folder is now.
+// and its origin may change. Names it where the run folder is now.
 void use_network_file(const std::filesystem::path& run_dir, Config& config);
 // Throws Error(kBadInput) when it is none.
 void require_run_dir(const std::filesystem::path& run_dir);
@@ -28,9 +27,12 @@ void require_run_dir(const std::filesystem::path& run_dir);
 bool is_launched(const std::filesystem::path& run_dir);
 inline constexpr const char* kLaunchFile = "launch.json";
 inline constexpr const char* kServersFile = "servers.json";  // of servers that stand: their settings
-// Whether there is nothing left to do, and says so. Names damaged checkpoints. Throws when there is no whole
-// one.
-bool is_finished(const std::filesystem::path& run_dir, const Config& config, std::int64_t total_steps);
+// What a run that is resumed may go on from.
+enum class Saved { kCheckpoints, kSnapshotsToo };
+// Whether there is nothing left to do, and says so. Names damaged checkpoints. Throws when there is nothing
+// to go on from.
+bool is_finished(const std::filesystem::path& run_dir, const Config& config, std::int64_t total_steps,
+                 Saved saved);
 // Step of the newest checkpoint on the disk, by its name; -1: there is none.
 std::int64_t newest_checkpoint(const std::filesystem::path& run_dir);
 // What to say at the end of an interrupted run: how to go on, if anything is there to go on from.

@@ -140,8 +140,11 @@ std::vector<Key> train_keys() {
           "same bits for any number of workers; refuses what would break that"),
       key("train.early_stop_patience", at<&TrainConfig::early_stop_patience>(), kNotNegative,
           "end after so many epochs without a better validation loss; 0: off"),
-      key("train.target_accuracy", at<&TrainConfig::target_accuracy>(), kUnit,
-          "end when the test accuracy (a fraction) reaches it; 0: off"),
+      key("train.target", at<&TrainConfig::target>(),
+          "end when a validation finds `target_metric` as good as this: as high, or as low where lower is "
+          "better; 0: off"),
+      key("train.target_metric", at<&TrainConfig::target_metric>(),
+          "which of the task's metrics `target` is for: `loss`, or one of [these](models.md#metrics)"),
       key("train.validate_every", at<&TrainConfig::validate_every>(), kNotNegative,
           "epochs between validations on the test samples; 0: only at the end"),
       key("train.verify_every", at<&TrainConfig::verify_every>(), kNotNegative,
@@ -267,9 +270,12 @@ std::vector<Key> parallel_keys() {
           Choices{"auto", "two_level", "direct", "ring", "central"},
           "how gradients are summed between hosts, after shared memory has summed them inside each; "
           "`two_level` names that with `direct` between hosts, which `auto` takes"),
-      key("parallel.overlap", at<&ParallelConfig::overlap>(), Choices{"auto", "update", "reduce", "off"},
+      key("parallel.overlap", at<&ParallelConfig::overlap>(),
+          Choices{"auto", "update", "reduce", "off", "check"},
           "what runs while the backward pass still does: the exchange and the weights' `update`, the "
-          "`reduce` alone, or nothing; `auto`: as much as the job allows"),
+          "`reduce` alone, or nothing; `auto`: as much as the job allows; `check`: [finds "
+          "out](architecture.md#overlap) "
+          "whether `update` is right for a model"),
       key("parallel.bucket_mb", at<&ParallelConfig::bucket_mb>(), kMegabytes,
           "MiB of gradients exchanged together"),
       key("parallel.deadline_seconds", at<&ParallelConfig::deadline_seconds>(), kSeconds,

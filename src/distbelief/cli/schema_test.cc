@@ -46,9 +46,9 @@ auto members(const ScheduleConfig& c) {
   return std::tie(a, b, d, e, f);
 }
 auto members(const TrainConfig& c) {
-  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, optimizer, schedule] = c;
-  return std::tuple_cat(std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u), members(optimizer),
-                        members(schedule));
+  const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, optimizer, schedule] = c;
+  return std::tuple_cat(std::tie(a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v),
+                        members(optimizer), members(schedule));
 }
 auto members(const ParallelConfig& c) {
   const auto& [a, b, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb, cc, dd, ee,

@@ -61,7 +61,7 @@ std::optional<Fault> with_tables(const Config& config) {
 // The key of one that is set; null: none is.
 const char* stopping_rule(const TrainConfig& train) {
   if (train.early_stop_patience > 0) return "train.early_stop_patience";
-  return train.target_accuracy > 0 ? "train.target_accuracy" : nullptr;
+  return train.target != 0 ? "train.target" : nullptr;
 }
 
 // A replica that comes too late passes over steps.

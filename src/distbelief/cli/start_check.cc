@@ -61,7 +61,7 @@ std::int64_t check_before_start(const Job& job, const std::vector<cluster::HostS
   return prepared.total_steps();
 }
 
-void check_launched(const Job& job, World& world) {
+std::int64_t check_launched(const Job& job, World& world) {
   train::require_workers(world, job.config);
   train::require_same_build(world, std::string(cluster::to_string(cluster::pinned_isa())));
   Job unsupervised = job;
@@ -72,6 +72,7 @@ void check_launched(const Job& job, World& world) {
                               fmt::format("{} with {} workers", job.config.model.name, world.local_size()));
   train::require_state_room(prepared);
   if (world.rank() == 0) show_init(prepared);
+  return prepared.total_steps();
 }
 
 int act_together(World& world, const std::function<void()>& act) {

@@ -17,7 +17,8 @@ namespace distbelief::cli {
 std::int64_t check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts);
 
 // By each worker that mpirun or srun has started, for its own machine. Opens the data; collective.
-void check_launched(const Job& job, World& world);
+// Gives the job's steps.
+std::int64_t check_launched(const Job& job, World& world);
 
 // What workers do together or not at all: `act` on each, and when one throws, none goes on. Each complaint is
 // shown once. Collective; gives the exit code of the first that complains, 0 when none does.

@@ -188,12 +188,6 @@ void leave_servers(const Config& config, const WorkerCommand& command) {
   }
 }
 
-void begin_run_dir(const fs::path& run_dir, Config& config) {
-  make_run_dir(run_dir.string(), run_name(config));
-  keep_network_file(run_dir, config);
-  write_job(run_dir, config);
-}
-
 void show_interrupted(const fs::path& run_dir) {
   fmt::print(stderr, "interrupted; what was measured is in {}; {}\n", run_dir.string(),
              advice_after_interrupt(run_dir));
@@ -258,19 +252,31 @@ int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const 
   pin_or_restart(invocation);
   const int workers = cluster::launcher_place().size;
   train::resolve_for_workers(job.config, workers);
-  if (!resume) {
+  const Config kept = job.config;
+  if (resume) {
+    job.config.train.init.clear();  // it goes on from what it has learnt
+  } else {
     check_named(job);
     train::require_mesh(job.config, workers);
   }
   std::optional<report::PageWriter> page;                       // of the first worker
   spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs
   const int code = train::run_in_world(train::world_options(job.config), [&](World& world) {
-    if (const int refused = act_together(world, [&] { check_launched(job, world); }); refused != 0)
-      return refused;
+    std::int64_t total_steps = 0, is_over = 0;
+    const auto check = [&] { total_steps = check_launched(job, world); };
+    if (const int refused = act_together(world, check); refused != 0) return refused;
     const auto begin = [&] {
-      if (!resume && world.rank() == 0) begin_run_dir(run_dir, job.config);
+      if (world.rank() != 0) return;
+      if (!resume)
+        begin_run_dir(run_dir.string(), job.config);
+      else if (is_finished(run_dir, job.config, total_steps, Saved::kCheckpoints))
+        is_over = 1;
+      else
+        write_job(run_dir, kept);
     };
     if (const int refused = act_together(world, begin); refused != 0) return refused;
+    world.communicator().broadcast(comm::view(&is_over, 1), 0);
+    if (is_over != 0) return 0;
     if (world.rank() == 0) page.emplace(page_options(job.config, run_dir));
     const int ended = train::run_worker(world, launched_options(job.config, run_dir, resume, invocation));
     if (page) page->finish();

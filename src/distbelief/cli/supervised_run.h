@@ -29,7 +29,8 @@ cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>&
 int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
               const WorkerCommand& command, const Invocation& invocation);
 
-// Under mpirun or srun: this process is a worker. Gives its exit code.
+// Under mpirun or srun: this process is a worker. Gives its exit code. A run that is resumed keeps the job's
+// train.init, and goes on without it.
 enum class Beginning { kNew, kResumed };
 int train_launched(Job job, const std::filesystem::path& run_dir, Beginning beginning,
                    const Invocation& invocation);

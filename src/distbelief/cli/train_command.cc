@@ -245,9 +245,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   const StandingServers standing = standing_servers(flags, job.config);
-  const fs::path run_dir = make_run_dir(flags.run_dir, run_name(job.config));
-  keep_network_file(run_dir, job.config);
-  write_job(run_dir, job.config);
+  const fs::path run_dir = begin_run_dir(flags.run_dir, job.config);
   keep_measured(run_dir, job.config, measured);
   return supervise(job.config, hosts, isa,
                    {.run_dir = run_dir,
@@ -298,6 +296,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
     job.config.parallel.workers = cluster::launcher_place().size;
     refuse_planning_under_launcher(job.config);
     validate(job);
+    job.config.train.init = init;
     return train_launched(std::move(job), run_dir, Beginning::kResumed, invocation);
   }
   validate(job);
@@ -305,7 +304,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   if (invocation.interrupted->load()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   const std::int64_t total_steps = check_before_start(job, hosts);
-  if (is_finished(run_dir, job.config, total_steps)) return 0;
+  if (is_finished(run_dir, job.config, total_steps, Saved::kSnapshotsToo)) return 0;
   const cluster::Isa isa = isa_of(job.config, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   const StandingServers standing = standing_servers(flags, job.config);

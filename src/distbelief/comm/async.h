@@ -4,6 +4,8 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <thread>
@@ -24,7 +26,8 @@ class [[nodiscard]] Handle {
 };
 
 // The same operations as handles: one thread of its own carries them out in the order given, so it is
-// the only one that uses the communicator meanwhile. Memory stays borrowed until the handle is done.
+// the only one that uses the communicator meanwhile. Messages are begun in that order and go on beside what
+// follows, so that all ranks may send first. Memory stays borrowed until the handle is done.
 // After a failure every later operation fails in the same way. The destructor lets what was started
 // finish (each operation has its deadline).
 class AsyncCommunicator {
@@ -41,13 +44,25 @@ class AsyncCommunicator {
   Handle receive(View values, int from, int tag);
 
  private:
+  using Promise = std::shared_ptr<std::promise<void>>;
+  struct Transfer {
+    Link::Request request;
+    const char* operation;
+    Promise done;
+  };
+
   Handle enqueue(std::function<void()> operation);
+  Handle enqueue_transfer(std::function<Link::Request()> start, const char* operation);
+  Handle push(std::function<void(const Promise&)> task);
+  bool test_transfers();
+  void fail(std::promise<void>& promise);
   void run(const std::stop_token& stop);
 
   Communicator& communicator_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
-  std::deque<std::packaged_task<void()>> queue_;
+  std::deque<std::function<void()>> queue_;
+  std::list<Transfer> transfers_;  // under way; the thread's alone, like the next
   std::exception_ptr failure_;
   std::jthread thread_;
 };

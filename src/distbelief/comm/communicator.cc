@@ -57,8 +57,34 @@ void accumulate(const View& out, const void* in) {
   DISTBELIEF_INVARIANT(!"bytes cannot be added");
 }
 
-void SelfCommunicator::refuse(int rank) {
-  throw Error(ErrorCode::kBadInput, fmt::format("a world of one has nobody to talk to at rank {}", rank));
+namespace {
+
+constexpr int kFirstUserTag = 1024;  // those below are the algorithms'
+
+}  // namespace
+
+Link::Request Communicator::start_send(View values, int to, int tag) {
+  return messages().start_send(static_cast<const std::byte*>(values.data), values.bytes(), to,
+                               kFirstUserTag + tag);
+}
+
+Link::Request Communicator::start_receive(View values, int from, int tag) {
+  return messages().start_receive(static_cast<std::byte*>(values.data), values.bytes(), from,
+                                  kFirstUserTag + tag);
+}
+
+void Communicator::send(View values, int to, int tag) {
+  Link::Request requests[] = {start_send(values, to, tag)};
+  messages().wait(requests, "send");
+}
+
+void Communicator::receive(View values, int from, int tag) {
+  Link::Request requests[] = {start_receive(values, from, tag)};
+  messages().wait(requests, "receive");
+}
+
+Link& SelfCommunicator::messages() {
+  throw Error(ErrorCode::kBadInput, "a world of one has nobody to send to or to receive from");
 }
 
 }  // namespace distbelief::comm

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "distbelief/base/array.h"
+#include "distbelief/comm/link.h"
 
 namespace distbelief::comm {
 
@@ -61,8 +62,14 @@ class Communicator {
   virtual void allgather(View values) = 0;
   virtual void broadcast(View values, int root) = 0;
   virtual void barrier() = 0;
-  virtual void send(View values, int to, int tag) = 0;
-  virtual void receive(View values, int from, int tag) = 0;
+  // What messages between two ranks go over.
+  virtual Link& messages() = 0;
+
+  void send(View values, int to, int tag);
+  void receive(View values, int from, int tag);
+  // The same, begun: messages() tells when they are done, and their memory stays borrowed until then.
+  [[nodiscard]] Link::Request start_send(View values, int to, int tag);
+  [[nodiscard]] Link::Request start_receive(View values, int from, int tag);
 
  private:
   int rank_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,6 +15,7 @@ class Link {
     std::uint64_t id = 0;
     int peer = -1;
     bool receiving = false;
+    std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   };
 
   Link(int rank, int size) : rank_(rank), size_(size) {}
@@ -29,6 +31,9 @@ class Link {
   [[nodiscard]] virtual Request start_receive(std::byte* data, std::size_t bytes, int from, int tag) = 0;
   // Blocks until all are done. Throws Error(kTimeout) naming `operation` and the silent rank.
   virtual void wait(std::span<Request> requests, const char* operation) = 0;
+  // Whether it is done; does not block. Once it is, the request is over. Throws as wait() does when the time
+  // since its start is up.
+  [[nodiscard]] virtual bool test(Request& request, const char* operation) = 0;
 
  private:
   int rank_;

@@ -3,11 +3,6 @@
 #include "distbelief/comm/algorithms.h"
 
 namespace distbelief::comm {
-namespace {
-
-constexpr int kFirstUserTag = 1024;
-
-}  // namespace
 
 LinkCommunicator::LinkCommunicator(std::unique_ptr<Link> link, Algorithm algorithm)
     : Communicator(link->rank(), link->size()),
@@ -50,17 +45,5 @@ void LinkCommunicator::allgather(View values) {
 void LinkCommunicator::broadcast(View values, int root) { comm::broadcast(*link_, values, root); }
 
 void LinkCommunicator::barrier() { comm::barrier(*link_); }
-
-void LinkCommunicator::send(View values, int to, int tag) {
-  Link::Request requests[] = {
-      link_->start_send(static_cast<const std::byte*>(values.data), values.bytes(), to, kFirstUserTag + tag)};
-  link_->wait(requests, "send");
-}
-
-void LinkCommunicator::receive(View values, int from, int tag) {
-  Link::Request requests[] = {
-      link_->start_receive(static_cast<std::byte*>(values.data), values.bytes(), from, kFirstUserTag + tag)};
-  link_->wait(requests, "receive");
-}
 
 }  // namespace distbelief::comm

@@ -17,8 +17,7 @@ class LinkCommunicator final : public Communicator {
   void allgather(View values) override;
   void broadcast(View values, int root) override;
   void barrier() override;
-  void send(View values, int to, int tag) override;
-  void receive(View values, int from, int tag) override;
+  Link& messages() override { return *link_; }
 
   Link& link() { return *link_; }
   Algorithm algorithm() const { return algorithm_; }

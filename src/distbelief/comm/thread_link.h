@@ -59,23 +59,21 @@ class ThreadLink final : public Link {
   }
 
   Request start_receive(std::byte* data, std::size_t bytes, int from, int tag) override {
-    receives_.push_back({data, bytes, tag});
-    return {receives_.size() - 1, from, true};
+    receives_[next_] = {data, bytes, tag};
+    return {next_++, from, true};
   }
 
   void wait(std::span<Request> requests, const char* operation) override {
     const auto until = std::chrono::steady_clock::now() + deadline_;
-    for (const Request& request : requests) {
-      if (!request.receiving) continue;
-      const Receive& receive = receives_[request.id];
-      ThreadHub::Message message;
-      if (!hub_.take({request.peer, rank(), receive.tag}, until, message))
-        throw Error(ErrorCode::kTimeout, fmt::format("rank {} did not send", request.peer),
-                    {.rank = request.peer, .operation = operation, .step = -1});
-      DISTBELIEF_INVARIANT(message.size() == receive.bytes);
-      if (receive.bytes > 0) std::memcpy(receive.data, message.data(), receive.bytes);
-    }
-    receives_.clear();
+    for (const Request& request : requests)
+      if (!came(request, until)) time_out(request, operation);
+  }
+
+  bool test(Request& request, const char* operation) override {
+    const auto now = std::chrono::steady_clock::now();
+    if (came(request, now)) return true;
+    if (now - request.begun > deadline_) time_out(request, operation);
+    return false;
   }
 
  private:
@@ -85,9 +83,26 @@ class ThreadLink final : public Link {
     int tag;
   };
 
+  bool came(const Request& request, std::chrono::steady_clock::time_point until) {
+    if (!request.receiving) return true;
+    const Receive receive = receives_.at(request.id);
+    ThreadHub::Message message;
+    if (!hub_.take({request.peer, rank(), receive.tag}, until, message)) return false;
+    DISTBELIEF_INVARIANT(message.size() == receive.bytes);
+    if (receive.bytes > 0) std::memcpy(receive.data, message.data(), receive.bytes);
+    receives_.erase(request.id);
+    return true;
+  }
+
+  [[noreturn]] static void time_out(const Request& request, const char* operation) {
+    throw Error(ErrorCode::kTimeout, fmt::format("rank {} did not send", request.peer),
+                {.rank = request.peer, .operation = operation, .step = -1});
+  }
+
   ThreadHub& hub_;
   std::chrono::nanoseconds deadline_;
-  std::vector<Receive> receives_;
+  std::map<std::uint64_t, Receive> receives_;  // by the id of their request
+  std::uint64_t next_ = 0;
 };
 
 }  // namespace distbelief::comm

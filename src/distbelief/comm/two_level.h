@@ -26,8 +26,7 @@ class TwoLevelCommunicator final : public Communicator {
   void allgather(View values) override;
   void broadcast(View values, int root) override;
   void barrier() override;
-  void send(View values, int to, int tag) override { options_.world->send(values, to, tag); }
-  void receive(View values, int from, int tag) override { options_.world->receive(values, from, tag); }
+  Link& messages() override { return options_.world->messages(); }
 
  private:
   int host_of(int rank) const;

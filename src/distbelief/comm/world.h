@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,16 +18,19 @@ namespace distbelief {
 // by one thread; outlives everything built on it.
 class World {
  public:
+  // When not all processes have come within the deadline, a minute at least: MPI's own start cannot be left,
+  // so it is said, and the process ends with 1, or waits for as long as MPI does.
+  enum class StuckStart { kEndsProcess, kWaits };
   struct Options {
     comm::Algorithm algorithm = comm::Algorithm::kDirect;  // between hosts
     std::chrono::nanoseconds deadline = std::chrono::seconds(120);
-    RankGroups groups;
+    RankGroups groups{};
+    StuckStart stuck_start = StuckStart::kEndsProcess;
   };
 
   // All processes of this MPI job, or this process alone where no launcher started it. Initialises MPI
-  // when nobody has, and then ends it in close(). comm/mpi/world.h makes one from an MPI_Comm of yours. When
-  // not all of them have come within the deadline, a minute at least, it says so and ends the process: MPI's
-  // own start cannot be left.
+  // when nobody has, and then ends it in close(). comm/mpi/world.h makes one from an MPI_Comm of yours.
+  // Throws Error(kBadInput) when MPI has been ended already.
   static World create(Options options);
   static World create() { return create(Options{}); }
 
@@ -50,6 +54,10 @@ class World {
   comm::Communicator& communicator();    // everyone: shared memory inside a host, MPI between hosts
   comm::HostCommunicator& host_group();  // the workers of this host
   comm::LinkCommunicator* leaders();     // one worker per host; null on all others
+  // The leaders once more, over a link that is the borrower's alone until it gives it back: it may then talk
+  // beside communicator(), from a thread of its own. All borrow and give back in the same order.
+  using Leaders = std::unique_ptr<comm::LinkCommunicator, std::function<void(comm::LinkCommunicator*)>>;
+  Leaders borrow_leaders();
 
   // Collective: the world of those who gave the same color, in the same order. Ends with this one.
   World split(int color);
@@ -61,7 +69,7 @@ class World {
   bool abort(const std::string& message);
   // Ends every process of the MPI job with this exit code; for a worker that cannot go on.
   [[noreturn]] void abort_job(int exit_code);
-  // Collective: meets all others, then ends MPI if create() began it.
+  // Collective: meets all others, then ends MPI if create() began it, or else gives MPI back what it took.
   void close();
 
   struct State;  // for comm/mpi

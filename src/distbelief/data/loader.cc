@@ -93,6 +93,7 @@ class Loader::Ring {
   void fill(std::uint64_t number, Batch& batch);
   std::uint64_t lanes() const;
   std::uint64_t step_of(std::uint64_t number);
+  std::uint64_t lane_of(std::uint64_t number) const;
   bool may_claim() const;
   const Batch& fill_alone(Slot& turn, std::unique_lock<std::mutex>& lock);
   void remember(std::chrono::nanoseconds took);
@@ -195,12 +196,15 @@ void Loader::Ring::await(const Slot& wanted, std::unique_lock<std::mutex>& lock)
   const bool arrived = ready_.wait_for(lock, options_.deadline, [&wanted] { return wanted.ready; });
   consumer_waits_ = false;
   if (arrived) return;
+  const std::uint64_t number = delivered_;
+  lock.unlock();
   throw Error(
       ErrorCode::kTimeout,
-      fmt::format("batch {} of this loader was not ready after {} ms: the data source did not answer; "
-                  "see whether its storage is reachable",
-                  delivered_, options_.deadline.count()),
-      {.rank = -1, .operation = "load batch", .step = -1});
+      fmt::format(
+          "the batch of lane {} was not ready after {} ms: the data source did not answer; see whether "
+          "its storage is reachable",
+          lane_of(number), options_.deadline.count()),
+      {.rank = options_.rank, .operation = "load batch", .step = std::int64_t(step_of(number))});
 }
 
 void Loader::Ring::work(const std::stop_token& stop) {
@@ -270,14 +274,18 @@ std::uint64_t Loader::Ring::step_of(std::uint64_t number) {
   return told_[index - told_before_];
 }
 
+std::uint64_t Loader::Ring::lane_of(std::uint64_t number) const {
+  const std::uint64_t index = number % lanes();
+  return options_.lanes.empty() ? options_.first_lane + index : options_.lanes[index];
+}
+
 void Loader::Ring::fill(std::uint64_t number, Batch& batch) {
   const EpochPlan& plan = options_.plan;
-  const bool chosen = !options_.lanes.empty();
   const std::uint64_t lanes = this->lanes();
   const std::uint64_t step = step_of(number);
   const std::uint64_t epoch = step / plan.steps();
   batch.step = step % plan.steps();
-  batch.lane = chosen ? options_.lanes[number % lanes] : options_.first_lane + number % lanes;
+  batch.lane = lane_of(number);
   // Made anew for each batch: it costs less than sharing one between threads.
   const Order order = options_.arrangement == Arrangement::kStreams
                           ? Order(Permutation::streams(plan.samples, plan.batch))

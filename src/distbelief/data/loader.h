@@ -36,6 +36,7 @@ class Loader {
     // every core computes, waking another thread costs more than the batch.
     std::chrono::nanoseconds own_below{0};
     std::chrono::milliseconds deadline{120'000};  // for one batch; then next() throws Error(kTimeout)
+    int rank = -1;                                // of the worker, for messages
   };
   // Throws Error(kBadInput) when there is nothing to deliver, or threads or prefetch make no sense.
   Loader(const BatchMaker& maker, Options options);

@@ -290,6 +290,9 @@ TEST(Loader, NamesTheWaitWhenTheDeadlinePasses) {
   const BatchMaker maker(source, {});
   Loader::Options options = one_by_one();
   options.deadline = 5ms;
+  options.epoch = 2;
+  options.step = 1;
+  options.rank = 3;
   Loader loader(maker, options);
   try {
     loader.next();
@@ -297,6 +300,9 @@ TEST(Loader, NamesTheWaitWhenTheDeadlinePasses) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
     EXPECT_EQ(error.where().operation, "load batch");
+    EXPECT_EQ(error.where().rank, 3);
+    EXPECT_EQ(error.where().step, std::int64_t(2 * options.plan.steps() + 1));
+    EXPECT_NE(error.message().find("lane 0"), std::string::npos) << error.message();
   }
   source.open();
   ASSERT_TRUE(source.wait_finished(1));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <sstream>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
@@ -74,12 +75,69 @@ TEST(EpochSampler, GoesOnAtAnyBatchAndThenBeginsTheNextEpoch) {
   EXPECT_THROW(later.resume_at(0, 5), Error);
 }
 
+// Stands for a data set: samples are their numbers.
+struct Numbers : torch::data::Dataset<Numbers, std::size_t> {
+  std::size_t get(std::size_t index) override { return index; }
+  c10::optional<std::size_t> size() const override { return kSamples; }
+};
+
+TEST(EpochSampler, LoadedInTheMiddleOfAnEpochALoaderDealsOutTheRestOfIt) {
+  World world = World::create();
+  EpochSampler whole(world, kSamples, kBatch, 5);
+  whole.reset();
+  whole.next(0);
+  whole.next(0);
+  torch::serialize::OutputArchive saved;
+  whole.save(saved);
+  std::ostringstream bytes;
+  saved.save_to(bytes);
+  std::istringstream text(bytes.str());
+  torch::serialize::InputArchive archive;
+  archive.load_from(text);
+  EpochSampler loaded(world, kSamples, kBatch, 5);
+  loaded.load(archive);
+  auto loader = torch::data::make_data_loader(Numbers(), loaded, kBatch);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (const std::vector<std::size_t>& batch : *loader) EXPECT_EQ(batch, whole.next(0));
+    EXPECT_EQ(whole.next(0), c10::nullopt) << "epoch " << epoch;
+    whole.reset();
+  }
+  EpochSampler placed(world, kSamples, kBatch, 5);
+  placed.resume_at(0, 2);
+  EXPECT_EQ(loaded.next(0), placed.next(0)) << "without a loader it goes on there too";
+}
+
 TEST(EpochSampler, CannotGoOnBeforeALastBatchThatIsTooSmallForMoreWorkers) {
   World world = World::create();
   const EpochSampler sampler(world, kSamples, kBatch, 5);
   ASSERT_EQ(sampler.steps_per_epoch(), 5U);
   for (const std::size_t step : {0, 1, 2, 3}) EXPECT_TRUE(sampler.can_resume_at(step)) << step;
   EXPECT_FALSE(sampler.can_resume_at(4));
+}
+
+// Its second weight is more than a bucket, so it is final long before backward comes to the first.
+struct LateReader : torch::nn::Module {
+  torch::Tensor first = register_parameter("first", torch::ones({2'000'000}));
+  torch::Tensor second = register_parameter("second", torch::ones({2'000'000}));
+  torch::Tensor forward(bool detached) {
+    const torch::Tensor other = detached ? second.detach() : second;
+    const torch::Tensor product = (first * other).mean();
+    return product + second.mean();  // recorded last, so backward begins here
+  }
+};
+
+TEST(DataParallel, ShowsAParameterThatIsReadTooLateWhenOverlapIsChecked) {
+  World world = World::create();
+  const auto trains = [&](strategy::Overlap overlap, bool detached) {
+    const auto net = std::make_shared<LateReader>();
+    DataParallel parallel(world, net, {.optimizer = {.name = "sgd", .lr = 0.1}, .overlap = overlap});
+    parallel.backward(net->forward(detached));
+    parallel.step();
+    return net->first.isfinite().all().item<bool>() && net->second.isfinite().all().item<bool>();
+  };
+  EXPECT_TRUE(trains(strategy::Overlap::kReduce, true));
+  EXPECT_TRUE(trains(strategy::Overlap::kCheck, false));
+  EXPECT_FALSE(trains(strategy::Overlap::kCheck, true));
 }
 
 TEST(Tracked, WithoutAFolderKeepsNothing) {

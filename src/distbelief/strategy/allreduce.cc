@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "distbelief/base/error.h"
@@ -23,8 +24,9 @@ int AllreduceSharing::norm_rounds(const compute::Optimizer& optimizer, double cl
 
 bool AllreduceSharing::keeps_sums(const Options& options) {
   // Through a window sums are made while backward runs: only an early update can use them at once.
-  const bool wait =
-      options.windowed ? options.overlap != Overlap::kUpdate : options.overlap == Overlap::kReduce;
+  const bool wait = options.windowed
+                        ? options.overlap != Overlap::kUpdate
+                        : options.overlap == Overlap::kReduce || options.overlap == Overlap::kCheck;
   return options.plan->hosts.size() > 1 || wait || norm_rounds(*options.optimizer, options.clip_norm) > 0;
 }
 
@@ -160,6 +162,7 @@ void AllreduceSharing::sum_up() {
   const auto begin = Clock::now();
   if (passes_) passes_->end();
   advance(Mode::kBlock);
+  restore_poisoned();
   settling_.reset();
   if (!fused_ && several_hosts())
     enter_host(&HostSignals::exchanged, count_of(buckets_), "exchange gradients", Mode::kBlock);
@@ -215,6 +218,7 @@ void AllreduceSharing::advance(Mode mode) {
   for (; reduced_ < buckets_; ++reduced_) {
     if (!enter(&CarrierSignals::ready, count_of(reduced_ + 1), "compute gradients", mode)) break;
     reduce_bucket(reduced_);
+    if (options_.overlap == Overlap::kCheck) poison(reduced_);
     own().reduced.raise(count_of(reduced_ + 1));
   }
   update_early(buckets_, mode);
@@ -280,6 +284,21 @@ void AllreduceSharing::update_bucket(int bucket) {
     }
     update_.update_block(at, stack_->sum(0, at));
   }
+}
+
+void AllreduceSharing::poison(int bucket) {
+  const Span slice = update_slice(bucket);
+  float* const values = options_.state->parameters() + slice.begin;
+  poisoned_.emplace_back(values, values + slice.size());
+  std::fill_n(values, slice.size(), std::numeric_limits<float>::quiet_NaN());
+}
+
+// All carriers of the host have handed over their last gradient.
+void AllreduceSharing::restore_poisoned() {
+  for (std::size_t b = 0; b < poisoned_.size(); ++b)
+    std::copy(poisoned_[b].begin(), poisoned_[b].end(),
+              options_.state->parameters() + update_slice(int(b)).begin);
+  poisoned_.clear();
 }
 
 // What this carrier updates of a bucket. Fused: there is no sum to keep.

@@ -25,7 +25,9 @@ namespace distbelief::strategy {
 
 // What may happen while backward still runs. kUpdate: a bucket that is final on all carriers is summed
 // and its parameters updated at once; kReduce: it is summed, and updated after backward; kOff: neither.
-enum class Overlap { kUpdate, kReduce, kOff };
+// kCheck finds out whether kUpdate would be right: as kReduce, but what kUpdate would write is not a number
+// until backward has ended, so that who reads it too late spoils the gradient for all to see.
+enum class Overlap { kUpdate, kReduce, kOff, kCheck };
 
 // Synchronous data parallelism (S3.1): all carriers compute gradients of their lanes, each carrier owns
 // a slice of every bucket, adds it up over all lanes in the fixed tree, applies the optimizer to it and
@@ -116,6 +118,8 @@ class AllreduceSharing final : public Sharing {
   bool enter_host(comm::Signal HostSignals::*signal, std::uint32_t wanted, const char* what, Mode mode);
   void reduce_bucket(int bucket);
   void update_bucket(int bucket);
+  void poison(int bucket);
+  void restore_poisoned();
   SummedSlice own_sum(int bucket) const;
   std::vector<SummedSlice> own_sums() const;
   void meet_measures(const char* what);
@@ -154,6 +158,7 @@ class AllreduceSharing final : public Sharing {
   std::int64_t lane_ = 0;
   std::vector<std::uint8_t> seen_;  // parameters with a gradient in this lane
   int reduced_ = 0, updated_ = 0;
+  std::vector<std::vector<float>> poisoned_;  // by bucket: what belongs there
   bool in_backward_ = false;
   std::uint32_t measures_ = 0;
   std::vector<double> squared_norms_;  // per parameter

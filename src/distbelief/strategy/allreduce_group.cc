@@ -110,13 +110,14 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
                                                     .rank_stride = world.name_stride(),
                                                     .deadline = world.options().deadline}));
   }
-  if (several_hosts && world.leaders() != nullptr)
+  if (several_hosts) leaders_ = world.borrow_leaders();
+  if (leaders_)
     exchange_ = std::make_unique<HostExchange>(HostExchange::Options{
         .layout = &layout_,
         .plan = &plan_,
         .state = state_.get(),
         .abort = &domains_[0]->abort(),
-        .leaders = world.leaders(),
+        .leaders = leaders_.get(),
         .first_rank = first_rank,
         .rank_stride = world.name_stride(),
         .threads = options_.threads,

@@ -114,6 +114,7 @@ class AllreduceGroup {
   std::unique_ptr<compute::Optimizer> optimizer_;
   std::unique_ptr<SharedState> state_;
   std::vector<std::unique_ptr<comm::HostDomain>> domains_;
+  World::Leaders leaders_;  // whose thread talks while others use the world's communicator
   std::unique_ptr<HostExchange> exchange_;
   std::vector<std::unique_ptr<AllreduceSharing>> sharings_;
 };

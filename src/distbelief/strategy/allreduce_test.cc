@@ -133,7 +133,8 @@ TEST_P(SameBits, WhenALaneIsEmptyAndAParameterGetsNoGradientFromSome) {
 
 INSTANTIATE_TEST_SUITE_P(Allreduce, SameBits,
                          testing::Combine(testing::ValuesIn(cases()),
-                                          testing::Values(Overlap::kUpdate, Overlap::kReduce, Overlap::kOff)),
+                                          testing::Values(Overlap::kUpdate, Overlap::kReduce, Overlap::kOff,
+                                                          Overlap::kCheck)),
                          [](const auto& info) {
                            return std::get<0>(info.param).name + "_overlap_" +
                                   to_string(std::get<1>(info.param));

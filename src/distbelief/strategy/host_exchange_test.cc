@@ -87,7 +87,8 @@ TEST_P(SeveralHosts, RingComesClose) {
 
 INSTANTIATE_TEST_SUITE_P(HostExchange, SeveralHosts,
                          testing::Combine(testing::Values("sgd", "adam", "lars", "lamb"),
-                                          testing::Values(Overlap::kUpdate, Overlap::kReduce, Overlap::kOff)),
+                                          testing::Values(Overlap::kUpdate, Overlap::kReduce, Overlap::kOff,
+                                                          Overlap::kCheck)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_overlap_" +
                                   to_string(std::get<1>(info.param));

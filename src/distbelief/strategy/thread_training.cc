@@ -220,6 +220,7 @@ std::string to_string(Overlap overlap) {
     case Overlap::kUpdate: return "update";
     case Overlap::kReduce: return "reduce";
     case Overlap::kOff: return "off";
+    case Overlap::kCheck: return "check";
   }
   return "unknown";
 }

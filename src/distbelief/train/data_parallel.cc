@@ -198,16 +198,18 @@ EpochSampler::EpochSampler(const World& world, std::size_t samples, std::size_t 
 void EpochSampler::reset(c10::optional<std::size_t> new_size) {
   if (new_size && *new_size != samples_)
     throw Error(ErrorCode::kBadInput, "an EpochSampler's number of samples is fixed; make a new one");
+  if (std::exchange(is_placed_, false)) return;
   ++epoch_;
-  step_ = std::exchange(first_step_, 0);
+  step_ = 0;
 }
 
 void EpochSampler::resume_at(std::int64_t epoch, std::size_t step) {
   if (epoch < 0 || step >= steps_)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("an epoch of {} batches cannot be gone on with at batch {}", steps_, step));
-  epoch_ = epoch - 1;
-  first_step_ = step;
+  epoch_ = epoch;
+  step_ = step;
+  is_placed_ = true;
 }
 
 bool EpochSampler::can_resume_at(std::size_t step) const {
@@ -228,6 +230,7 @@ BatchShare EpochSampler::share(std::size_t step) const {
 }
 
 c10::optional<std::vector<std::size_t>> EpochSampler::next(std::size_t) {
+  is_placed_ = false;
   if (step_ == steps_) return c10::nullopt;
   const data::Permutation order(samples_, seed_, std::uint64_t(std::max<std::int64_t>(0, epoch_)));
   const data::Range own = own_range(step_++);
@@ -243,8 +246,13 @@ void EpochSampler::save(torch::serialize::OutputArchive& archive) const {
 void EpochSampler::load(torch::serialize::InputArchive& archive) {
   torch::Tensor position = torch::empty({2}, torch::kInt64);
   archive.read("position", position, /*is_buffer=*/true);
-  epoch_ = position[0].item<std::int64_t>();
-  step_ = std::size_t(position[1].item<std::int64_t>());
+  const auto epoch = position[0].item<std::int64_t>();
+  const auto step = position[1].item<std::int64_t>();
+  const bool is_between_epochs = epoch < 0 || step == std::int64_t(steps_);
+  if (!is_between_epochs) return resume_at(epoch, std::size_t(step));
+  epoch_ = epoch;
+  step_ = std::size_t(step);
+  is_placed_ = false;
 }
 
 }  // namespace distbelief

@@ -31,7 +31,8 @@ class DataParallel {
   struct Options {
     OptimizerConfig optimizer;
     double clip_norm = 0;
-    // kUpdate is faster, but wrong for a module that also uses a parameter detached from autograd.
+    // kUpdate is faster, but wrong for a module that also uses a parameter detached from autograd; kCheck
+    // shows it.
     strategy::Overlap overlap = strategy::Overlap::kReduce;
   };
   DataParallel(World& world, std::shared_ptr<torch::nn::Module> module, Options options);
@@ -81,13 +82,14 @@ class EpochSampler : public torch::data::samplers::Sampler<> {
  public:
   EpochSampler(const World& world, std::size_t samples, std::size_t global_batch, std::uint64_t seed);
 
-  void reset(c10::optional<std::size_t> new_size = c10::nullopt) override;  // begins the next epoch
+  // Begins the next epoch; after load() or resume_at() goes on there instead.
+  void reset(c10::optional<std::size_t> new_size = c10::nullopt) override;
   c10::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
   std::size_t steps_per_epoch() const { return steps_; }
-  // The next reset() begins there instead: at batch `step` of an epoch. Before a loader copies the sampler.
+  // Goes on at batch `step` of an epoch. Before a loader copies the sampler.
   void resume_at(std::int64_t epoch, std::size_t step);
   // Whether any number of workers, from 1 to the size of a batch, can go on at batch `step` and deal out what
   // is left of the epoch: not when only a batch is left that is too small to go round more of them.
@@ -103,7 +105,7 @@ class EpochSampler : public torch::data::samplers::Sampler<> {
   std::uint64_t seed_;
   std::int64_t epoch_ = -1;
   std::size_t step_ = 0;
-  std::size_t first_step_ = 0;  // of the next epoch
+  bool is_placed_ = false;  // here, so that reset() stays
 };
 
 }  // namespace distbelief

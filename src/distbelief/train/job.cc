@@ -1,6 +1,7 @@
 #include "distbelief/train/job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -140,9 +141,10 @@ void require_layout_for(const Config& config, const TaskEntry& task) {
   const bool several = task.backwards > 1;
   const std::string wanted = parallel.pipeline * parallel.tensor > 1
                                  ? "parallel.pipeline = parallel.tensor = 1"
-                             : several && parallel.zero == 3           ? "parallel.zero 1 or 2"
-                             : several && parallel.overlap == "update" ? "parallel.overlap = \"reduce\""
-                                                                       : "";
+                             : several && parallel.zero == 3 ? "parallel.zero 1 or 2"
+                             : several && (parallel.overlap == "update" || parallel.overlap == "check")
+                                 ? "parallel.overlap = \"reduce\""
+                                 : "";
   if (wanted.empty()) return;
   throw Error(ErrorCode::kBadInput, fmt::format("task '{}' runs {} wants {}", task.name,
                                                 several ? "several backwards a step, which"
@@ -172,6 +174,16 @@ std::size_t backwards_of(const Config& config) {
   const std::string& task =
       config.train.task == "auto" ? model::find_model(config.model.name).task : config.train.task;
   return task.empty() ? 1 : find_task(task).backwards;
+}
+
+// A target that no validation can ever find would never end the run.
+void require_target(const TrainConfig& train, const Task& task) {
+  if (train.target == 0) return;
+  const std::vector<std::string> names = metric_names(task);
+  if (std::ranges::find(names, train.target_metric) != names.end()) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("train.target_metric is \"{}\", but this task has no such metric; it has {}",
+                          train.target_metric, fmt::join(names, ", ")));
 }
 
 // What L-BFGS minimises is one loss, the same whenever it is asked for.
@@ -214,7 +226,8 @@ PreparedJob prepare_blueprint(const Config& config) {
     job.blueprint = begin_with_file(std::move(job.blueprint), config.model.name, config.train);
   require_layout_for(config, find_task(task_name(config, job.data.train->spec())));
   require_streams(config);
-  make_task(config, job.data.train->spec());  // refuses data that does not fit
+  require_target(config.train,
+                 *make_task(config, job.data.train->spec()));  // which refuses data that does not fit
   if (is_decomposed(config.parallel)) decompose(job);
   model::compute_on(model::device_of(config.train.device), job.blueprint);
   return job;
@@ -325,6 +338,7 @@ strategy::AllreduceGroup::Options group_options(const Config& config) {
   options.clip_norm = config.train.clip_norm;
   options.overlap = config.parallel.overlap == "update"   ? Overlap::kUpdate
                     : config.parallel.overlap == "reduce" ? Overlap::kReduce
+                    : config.parallel.overlap == "check"  ? Overlap::kCheck
                                                           : Overlap::kOff;
   options.bucket_bytes = std::size_t(config.parallel.bucket_mb * 1024 * 1024);
   return options;

@@ -51,9 +51,12 @@ RunProgress run_progress_from_json(const nlohmann::json& value) try {
 
 std::string stop_reason(const TrainConfig& config, const RunProgress& progress) {
   if (!progress.evaluated) return "";
-  if (config.target_accuracy > 0 && progress.test_accuracy >= config.target_accuracy)
-    return fmt::format("test accuracy {:.4f} reached train.target_accuracy = {}", progress.test_accuracy,
-                       config.target_accuracy);
+  const double* const reached = config.target_metric == kLossMetric
+                                    ? &progress.test_loss
+                                    : find_metric(progress.test_metrics, config.target_metric);
+  if (config.target != 0 && reached && is_as_good(config.target_metric, *reached, config.target))
+    return fmt::format("test {} {:.4g} reached train.target = {}", config.target_metric, *reached,
+                       config.target);
   if (config.early_stop_patience > 0 && progress.epochs_without_gain >= config.early_stop_patience)
     return fmt::format("no better test loss for {} validations (train.early_stop_patience)",
                        progress.epochs_without_gain);

@@ -7,7 +7,9 @@
 namespace distbelief::train {
 namespace {
 
-Evaluation scored(double loss, double accuracy) { return {.loss = loss, .accuracy = accuracy, .items = 100}; }
+Evaluation scored(double loss, double accuracy) {
+  return {.loss = loss, .accuracy = accuracy, .items = 100, .metrics = {{"accuracy", accuracy}}};
+}
 
 TEST(RunProgress, SurvivesJson) {
   RunProgress progress;
@@ -35,12 +37,30 @@ TEST(Judge, CallsTheFirstAndEachBetterOneBest) {
   EXPECT_DOUBLE_EQ(progress.best_accuracy, 0.6);
 }
 
-TEST(Judge, StopsAtTheTargetAccuracy) {
+TEST(Judge, StopsAtTheTarget) {
   TrainConfig config;
-  config.target_accuracy = 0.9;
+  config.target = 0.9;
   RunProgress progress;
   EXPECT_TRUE(judge(config, scored(1.0, 0.89), progress).stop_reason.empty());
-  EXPECT_NE(judge(config, scored(1.0, 0.9), progress).stop_reason.find("target_accuracy"), std::string::npos);
+  EXPECT_NE(judge(config, scored(1.0, 0.9), progress).stop_reason.find("train.target"), std::string::npos);
+}
+
+TEST(Judge, KnowsOfWhichMetricsLowerIsBetter) {
+  const auto stops = [](const char* metric, double value) {
+    TrainConfig config;
+    config.target = 0.5;
+    config.target_metric = metric;
+    RunProgress progress;
+    return !judge(config, {.loss = 0.7, .items = 100, .metrics = {{"rmse", value}, {"mean_return", value}}},
+                  progress)
+                .stop_reason.empty();
+  };
+  EXPECT_TRUE(stops("rmse", 0.4));
+  EXPECT_FALSE(stops("rmse", 0.6));
+  EXPECT_FALSE(stops("mean_return", 0.4));
+  EXPECT_TRUE(stops("mean_return", 0.6));
+  EXPECT_FALSE(stops("loss", 0.4));
+  EXPECT_FALSE(stops("accuracy", 0.6));  // which there is none of
 }
 
 TEST(Judge, StopsAfterValidationsWithoutABetterLoss) {

@@ -112,6 +112,13 @@ const double* find_metric(std::span<const Metric> metrics, const std::string& na
   return nullptr;
 }
 
+bool is_as_good(const std::string& metric, double value, double wanted) {
+  for (const char* low :
+       {kLossMetric, "perplexity", "rmse", "mae", "label_error", "latency_share", "moment_distance"})
+    if (metric == low) return value <= wanted;
+  return value >= wanted;
+}
+
 double macro_f1(std::span<const double> counts) {
   return mean_over_classes(
       counts, [](double right, double given, double true_ones) { return 2 * right / (given + true_ones); });

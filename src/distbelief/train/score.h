@@ -37,6 +37,9 @@ struct Metric {
 };
 // Null when there is none of that name.
 const double* find_metric(std::span<const Metric> metrics, const std::string& name);
+inline constexpr const char* kLossMetric = "loss";  // what validations have of every task, beside its metrics
+// Whether the metric of that name is as good as wanted: of some a lower value is the better one.
+bool is_as_good(const std::string& metric, double value, double wanted);
 
 // Mean over the classes that occur, in truth or in answers, of 2 tp / (2 tp + fp + fn). `counts` holds for
 // each class: right answers, answers, true ones.

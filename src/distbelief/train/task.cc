@@ -28,6 +28,15 @@ TensorBatch as_tensors(const data::Batch& batch) {
           .samples = batch.samples};
 }
 
+std::vector<std::string> metric_names(const Task& task) {
+  const ScoreShape shape = task.score_shape();
+  const Tally nothing{
+      .chunks = {}, .sums = std::vector<double>(shape.sums), .counts = std::vector<double>(shape.counts)};
+  std::vector<std::string> names{kLossMetric};
+  for (const Metric& metric : task.metrics(nothing)) names.push_back(metric.name);
+  return names;
+}
+
 TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed,
                               const torch::Device& device) {
   const model::GeneratorScope randomness(lane_seed);

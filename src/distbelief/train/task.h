@@ -58,6 +58,9 @@ class Task {
   virtual std::vector<Metric> metrics(const Tally& tally) const = 0;
 };
 
+// What validations measure: the loss, and the task's metrics.
+std::vector<std::string> metric_names(const Task& task);
+
 // A batch of the host as the task wants it, brought to the network's device: for a lane of a step, with the
 // lane's seed; for test samples, with a seed that is always the same.
 TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed,

@@ -264,7 +264,8 @@ data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
           .prefetch = int(job_.config.data.prefetch),
           .is_told = takes_own_steps(),
           .own_below = data::own_below(world_.local_size() * group().threads()),
-          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * job_.config.parallel.deadline_seconds))}));
+          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * job_.config.parallel.deadline_seconds)),
+          .rank = world_.name(world_.rank())}));
   return *loaders_.back();
 }
 

@@ -54,8 +54,7 @@ class HostCommunicator final : public Communicator {
   void allgather(View values) override;
   void broadcast(View values, int root) override;
   void barrier() override;
-  void send(View values, int to, int tag) override { transport_->send(values, to, tag); }
-  void receive(View values, int from, int tag) override { transport_->receive(values, from, tag); }
+  Link& messages() override { return transport_->messages(); }
 
   HostDomain& domain() { return *domain_; }
   Communicator& transport() { return *transport_; }

@@ -37,6 +37,12 @@ MPI_Request unpack(std::uint64_t id) {
   return request;
 }
 
+// The caller's memory may be gone when the message comes after all.
+void give_up(MPI_Request& pending, const Link::Request& request) {
+  if (request.receiving) MPI_Cancel(&pending);
+  MPI_Request_free(&pending);
+}
+
 // An MPI count is an int: a larger message gets a datatype of exactly its size.
 class Bytes {
  public:
@@ -127,11 +133,20 @@ void MpiLink::wait(std::span<Request> requests, const char* operation) {
     MPI_Test(&pending[i], &done, MPI_STATUS_IGNORE);
     if (done) continue;
     if (late == nullptr) late = &requests[i];
-    // The caller's memory may be gone when the message comes after all.
-    if (requests[i].receiving) MPI_Cancel(&pending[i]);
-    MPI_Request_free(&pending[i]);
+    give_up(pending[i], requests[i]);
   }
   if (late != nullptr) time_out(*late, operation);
+}
+
+bool MpiLink::test(Request& request, const char* operation) {
+  const std::lock_guard lock(turn());
+  MPI_Request pending = unpack(request.id);
+  int done = 0;
+  check_mpi(MPI_Test(&pending, &done, MPI_STATUS_IGNORE), operation);
+  if (done) return true;
+  if (Clock::now() - request.begun <= deadline_) return false;
+  give_up(pending, request);
+  time_out(request, operation);
 }
 
 void MpiLink::time_out(const Request& request, const char* operation) const {

@@ -21,6 +21,7 @@ class MpiLink final : public Link {
   Request start_send(const std::byte* data, std::size_t bytes, int to, int tag) override;
   Request start_receive(std::byte* data, std::size_t bytes, int from, int tag) override;
   void wait(std::span<Request> requests, const char* operation) override;
+  bool test(Request& request, const char* operation) override;
 
   MPI_Comm comm() const { return comm_; }
 

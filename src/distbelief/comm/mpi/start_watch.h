@@ -13,6 +13,7 @@ namespace distbelief::comm {
 // and ends with 1, and its launcher ends the others.
 class StartWatch {
  public:
+  static constexpr std::chrono::nanoseconds kNever{0};
   explicit StartWatch(std::chrono::nanoseconds deadline);
 
   void enter(const char* phase) { phase_ = phase; }  // a literal

@@ -25,5 +25,10 @@ TEST(StartWatch, LeavesOneAloneThatGotThere) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
 }
 
+TEST(StartWatch, MayBeToldToWait) {
+  StartWatch watch(StartWatch::kNever);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
 }  // namespace
 }  // namespace distbelief::comm

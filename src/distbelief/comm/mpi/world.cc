@@ -29,10 +29,27 @@ struct World::State {
   std::vector<int> workers_per_host;
   int first_name = 0;   // of rank 0 in the world that this one was split from
   int name_stride = 1;  // and how far the next rank's is
+  std::vector<int> leader_names;
   std::unique_ptr<comm::LinkCommunicator> world;
   std::unique_ptr<comm::HostCommunicator> host_group;
   std::unique_ptr<comm::LinkCommunicator> leaders;
   std::unique_ptr<comm::Communicator> two_level;
+  std::vector<std::unique_ptr<comm::LinkCommunicator>> lent;  // all there ever were
+  std::vector<comm::LinkCommunicator*> idle;                  // of these, nobody's now
+  // Of this world and those split from it, in the order they were made; freed when the first is closed.
+  std::shared_ptr<std::vector<MPI_Comm>> made;
+  bool is_part = false;
+
+  MPI_Comm keep(MPI_Comm comm) {
+    if (comm != MPI_COMM_NULL) made->push_back(comm);
+    return comm;
+  }
+  // Over a copy of `comm`.
+  std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, std::vector<int> names) {
+    auto link = std::make_unique<comm::MpiLink>(comm, options.deadline, std::move(names));
+    keep(link->comm());
+    return std::make_unique<comm::LinkCommunicator>(std::move(link), options.algorithm);
+  }
 };
 
 namespace {
@@ -40,13 +57,8 @@ namespace {
 // A cold disk loads the libraries in tens of seconds, however impatient workers are with each other.
 std::chrono::nanoseconds start_deadline(const World::Options& options) {
   constexpr std::chrono::minutes kShortest{1};
+  if (options.stuck_start == World::StuckStart::kWaits) return comm::StartWatch::kNever;
   return std::max<std::chrono::nanoseconds>(options.deadline, kShortest);
-}
-
-std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, const World::Options& options,
-                                             std::vector<int> names) {
-  return std::make_unique<comm::LinkCommunicator>(
-      std::make_unique<comm::MpiLink>(comm, options.deadline, std::move(names)), options.algorithm);
 }
 
 MPI_Comm split(MPI_Comm comm, int color, int key) {
@@ -84,19 +96,33 @@ void require_threads(int provided, int hosts) {
         "MPI_Init_thread(..., MPI_THREAD_SERIALIZED, ...) or let World::create() do it");
 }
 
-World make_world(MPI_Comm comm, comm::StartWatch& watch, World::Options options, bool owns_mpi,
-                 int first_name = 0, int name_stride = 1) {
+void require_living_mpi() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized)
+    throw Error(
+        ErrorCode::kBadInput,
+        "MPI has been ended in this process and cannot begin again; make one World, and close() it when "
+        "all is done");
+}
+
+std::unique_ptr<World::State> state_with(const World::Options& options) {
   auto state = std::make_unique<World::State>();
-  state->first_name = first_name;
-  state->name_stride = name_stride;
-  const auto name = [&](int rank) { return first_name + rank * name_stride; };
   state->options = options;
-  state->owns_mpi = owns_mpi;
+  state->made = std::make_shared<std::vector<MPI_Comm>>();
+  return state;
+}
+
+World make_world(MPI_Comm comm, comm::StartWatch& watch, std::unique_ptr<World::State> state) {
+  const World::Options& options = state->options;
+  const int first_name = state->first_name, name_stride = state->name_stride;
+  const auto name = [&](int rank) { return first_name + rank * name_stride; };
   watch.set_rank(name(rank_in(comm)));
   watch.enter("finding who shares a host");
   MPI_Comm same_host = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank_in(comm), MPI_INFO_NULL, &same_host),
             "MPI_Comm_split_type");
+  state->keep(same_host);
   const std::vector<int> hosts = hosts_of_ranks(comm, same_host, options.groups);
   state->host = hosts[std::size_t(rank_in(comm))];
   state->local_rank = rank_in(same_host);
@@ -107,8 +133,9 @@ World make_world(MPI_Comm comm, comm::StartWatch& watch, World::Options options,
   require_threads(provided, int(state->workers_per_host.size()));
 
   watch.enter("making communicators");
-  MPI_Comm ordered = split(comm, 0, state->host * size_of(comm) + state->local_rank);
-  MPI_Comm leaders = split(ordered, state->local_rank == 0 ? 0 : MPI_UNDEFINED, rank_in(ordered));
+  MPI_Comm ordered = state->keep(split(comm, 0, state->host * size_of(comm) + state->local_rank));
+  MPI_Comm leaders =
+      state->keep(split(ordered, state->local_rank == 0 ? 0 : MPI_UNDEFINED, rank_in(ordered)));
   const std::vector<int>& counts = state->workers_per_host;
   std::vector<int> firsts(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), firsts.begin(), 0);
@@ -122,10 +149,11 @@ World make_world(MPI_Comm comm, comm::StartWatch& watch, World::Options options,
   const std::vector<int> neighbours(all.begin() + first,
                                     all.begin() + first + counts[static_cast<std::size_t>(state->host)]);
   state->comm = ordered;
-  state->world = over(ordered, options, names_of(all));
-  state->host_group = std::make_unique<comm::HostCommunicator>(over(same_host, options, names_of(neighbours)),
+  state->world = state->over(ordered, names_of(all));
+  state->host_group = std::make_unique<comm::HostCommunicator>(state->over(same_host, names_of(neighbours)),
                                                                options.deadline, name(first), name_stride);
-  if (leaders != MPI_COMM_NULL) state->leaders = over(leaders, options, names_of(firsts));
+  state->leader_names = names_of(firsts);
+  if (leaders != MPI_COMM_NULL) state->leaders = state->over(leaders, state->leader_names);
   if (state->workers_per_host.size() > 1) {
     state->two_level = std::make_unique<comm::TwoLevelCommunicator>(
         comm::TwoLevelCommunicator::Options{.first_rank = first,
@@ -140,6 +168,7 @@ World make_world(MPI_Comm comm, comm::StartWatch& watch, World::Options options,
 }  // namespace
 
 World World::create(Options options) {
+  require_living_mpi();
   comm::StartWatch watch(start_deadline(options));
   int initialised = 0;
   MPI_Initialized(&initialised);
@@ -148,12 +177,15 @@ World World::create(Options options) {
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   }
-  return make_world(MPI_COMM_WORLD, watch, options, !initialised);
+  auto state = state_with(options);
+  state->owns_mpi = !initialised;
+  return make_world(MPI_COMM_WORLD, watch, std::move(state));
 }
 
 World world_from(MPI_Comm comm, World::Options options) {
+  require_living_mpi();
   comm::StartWatch watch(start_deadline(options));
-  return make_world(comm, watch, options, false);
+  return make_world(comm, watch, state_with(options));
 }
 
 World::World(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -188,6 +220,22 @@ comm::Communicator& World::communicator() {
 comm::HostCommunicator& World::host_group() { return *state_->host_group; }
 comm::LinkCommunicator* World::leaders() { return state_->leaders.get(); }
 
+World::Leaders World::borrow_leaders() {
+  State* const state = state_.get();
+  if (!state->leaders) return {};
+  if (state->idle.empty()) {
+    comm::StartWatch watch(start_deadline(state->options));
+    watch.set_rank(name(rank()));
+    watch.enter("making a link between hosts");
+    const auto& link = static_cast<const comm::MpiLink&>(state->leaders->link());
+    state->lent.push_back(state->over(link.comm(), state->leader_names));
+    state->idle.push_back(state->lent.back().get());
+  }
+  comm::LinkCommunicator* const chosen = state->idle.back();
+  state->idle.pop_back();
+  return {chosen, [state](comm::LinkCommunicator* leaders) { state->idle.push_back(leaders); }};
+}
+
 comm::Link& World::link() { return state_->world->link(); }
 
 // A communicator of its own for each part: groups come and go with a generation, not with a step.
@@ -195,13 +243,18 @@ World World::split(int color) {
   comm::StartWatch watch(start_deadline(state_->options));
   watch.set_rank(name(rank()));
   watch.enter("splitting the world");
-  MPI_Comm part = distbelief::split(state_->comm, color, rank());
+  MPI_Comm part = state_->keep(distbelief::split(state_->comm, color, rank()));
   std::vector<int> names(std::size_t(size_of(part)));
   const int own = name(rank());
   check_mpi(MPI_Allgather(&own, 1, MPI_INT, names.data(), 1, MPI_INT, part), "MPI_Allgather");
   Options options = state_->options;
   options.groups = {};  // in the order of this world
-  return make_world(part, watch, options, false, names[0], names.size() > 1 ? names[1] - names[0] : 1);
+  auto state = state_with(options);
+  state->made = state_->made;
+  state->is_part = true;
+  state->first_name = names[0];
+  state->name_stride = names.size() > 1 ? names[1] - names[0] : 1;
+  return make_world(part, watch, std::move(state));
 }
 
 bool World::abort(const std::string& message) {
@@ -217,7 +270,12 @@ void World::close() {
   if (state_->closed) return;
   state_->closed = true;
   communicator().barrier();
-  if (state_->owns_mpi) check_mpi(MPI_Finalize(), "MPI_Finalize");
+  if (state_->owns_mpi) {
+    check_mpi(MPI_Finalize(), "MPI_Finalize");
+  } else if (!state_->is_part) {
+    for (MPI_Comm& comm : *state_->made) check_mpi(MPI_Comm_free(&comm), "MPI_Comm_free");
+    state_->made->clear();
+  }
 }
 
 }  // namespace distbelief

@@ -1,0 +1,85 @@
+#include "distbelief/cli/new_run_folder.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <vector>
+
+#include "distbelief/base/error.h"
+#include "distbelief/cli/run_folder.h"
+
+namespace distbelief::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Folders that were made, the outermost first.
+class MadeFolders {
+ public:
+  // Whether it was not there before; its parents are made too.
+  bool make(const fs::path& folder) {
+    if (folder.has_parent_path() && !fs::exists(folder.parent_path())) make(folder.parent_path());
+    std::error_code error;
+    const bool made = fs::create_directory(folder, error);
+    if (error && !fs::is_directory(folder))
+      throw Error(ErrorCode::kUnavailable,
+                  fmt::format("cannot make the run folder {}: {}; name another with --run-dir",
+                              folder.string(), error.message()));
+    if (made) made_.push_back(folder);
+    return made;
+  }
+
+  // Others may have come to a parent meanwhile: only what is empty goes, apart from `own`.
+  void remove(const fs::path& own) const {
+    std::error_code ignored;
+    for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder)
+      *folder == own ? void(fs::remove_all(*folder, ignored)) : void(fs::remove(*folder, ignored));
+  }
+
+ private:
+  std::vector<fs::path> made_;
+};
+
+void refuse_used(const fs::path& folder) {
+  if (!fs::exists(folder / "job.toml") && !fs::exists(folder / kLaunchFile)) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("{} holds a run already; name another --run-dir, or go on with it: distbelief resume {}",
+                  folder.string(), folder.string()));
+}
+
+// Runs that begin in the same second have names of their own.
+fs::path make_default(MadeFolders& made, const std::string& name) {
+  const fs::path folder =
+      fs::path("runs") / fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
+  fs::path free = folder;
+  for (int i = 2; !made.make(free); ++i) free = fmt::format("{}-{}", folder.string(), i);
+  return free;
+}
+
+fs::path make_wanted(MadeFolders& made, const fs::path& folder) {
+  refuse_used(folder);
+  made.make(folder);
+  return folder;
+}
+
+}  // namespace
+
+fs::path make_run_dir(const std::string& wanted, const std::string& name,
+                      const std::function<void(const fs::path&)>& fill) {
+  MadeFolders made;
+  fs::path folder;
+  try {
+    folder =
+        wanted.empty() ? make_default(made, name) : make_wanted(made, fs::path(wanted + "/").parent_path());
+    made.make(folder / "logs");
+    fill(folder);
+  } catch (...) {
+    made.remove(folder);
+    throw;
+  }
+  return folder;
+}
+
+}  // namespace distbelief::cli

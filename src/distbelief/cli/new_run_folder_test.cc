@@ -1,0 +1,61 @@
+#include "distbelief/cli/new_run_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "distbelief/base/error.h"
+#include "distbelief/base/scratch_folder.h"
+
+namespace distbelief::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class NewRunFolder : public testing::Test {
+ protected:
+  NewRunFolder() { fs::current_path(scratch_.path()); }
+  ~NewRunFolder() override { fs::current_path(before_); }
+
+  static void write_job(const fs::path& folder) { write_text(folder / "job.toml", "[train]\n"); }
+  static void fail(const fs::path& folder) {
+    write_text(folder / "half", "of it");
+    throw Error(ErrorCode::kUnavailable, "no room");
+  }
+
+  fs::path before_ = fs::current_path();
+  ScratchFolder scratch_;
+};
+
+TEST_F(NewRunFolder, HasANameOfItsOwnAlsoInTheSameSecond) {
+  std::set<fs::path> made;
+  for (int i = 0; i < 4; ++i) made.insert(make_run_dir("", "mlp-mnist", write_job));
+  EXPECT_EQ(made.size(), 4);
+  for (const fs::path& folder : made) EXPECT_TRUE(fs::exists(folder / "job.toml")) << folder;
+}
+
+TEST_F(NewRunFolder, GoesAgainWhenItCannotBeFilled) {
+  EXPECT_THROW(make_run_dir("", "mlp-mnist", fail), Error);
+  EXPECT_THROW(make_run_dir("a/b/", "mlp-mnist", fail), Error);
+  EXPECT_EQ(scratch_.entries(), 0);
+  EXPECT_EQ(make_run_dir("a/b/", "mlp-mnist", write_job), fs::path("a/b"));
+}
+
+TEST_F(NewRunFolder, LeavesAFolderThatWasThere) {
+  fs::create_directory("mine");
+  write_text("mine/notes", "keep");
+  EXPECT_THROW(make_run_dir("mine", "mlp-mnist", fail), Error);
+  EXPECT_TRUE(fs::exists("mine/notes"));
+  EXPECT_FALSE(fs::exists("mine/logs"));
+}
+
+TEST_F(NewRunFolder, RefusesOneThatHoldsARunAndOneThatCannotBeMade) {
+  make_run_dir("mine", "mlp-mnist", write_job);
+  EXPECT_THROW(make_run_dir("mine", "mlp-mnist", write_job), Error);
+  write_text("file", "");
+  EXPECT_THROW(make_run_dir("file", "mlp-mnist", write_job), Error);
+  EXPECT_THROW(make_run_dir("file/run", "mlp-mnist", write_job), Error);
+}
+
+}  // namespace
+}  // namespace distbelief::cli
