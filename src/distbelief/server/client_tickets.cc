@@ -24,7 +24,7 @@ Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
   Asked asked;
   asked.message_ = part.message;
   try {
-    asked.pending_ = send(part);
+    asked.pending_ = send(part).pending;
     asked.is_sent_ = true;
   } catch (const Error& error) {  // asked again when it is waited for
     if (!is_worth_another_try(error)) throw;
@@ -39,7 +39,7 @@ void Client::ask_again(std::deque<Asked>& asked) {
     if (one.is_sent_) continue;
     Part part{.message = one.message_};
     try {
-      one.pending_ = send(part);
+      one.pending_ = send(part).pending;
       one.is_sent_ = true;
     } catch (const Error& error) {
       if (!is_worth_another_try(error)) throw;
@@ -49,12 +49,13 @@ void Client::ask_again(std::deque<Asked>& asked) {
 
 // However long the others take with what is left.
 std::optional<std::int64_t> Client::next_ticket(std::deque<Asked>& asked) {
+  heard_ = Clock::now();
   for (;; std::this_thread::sleep_for(kLookForAnswers)) {
     for (auto one = asked.begin(); one != asked.end(); ++one) {
       if (!one->is_sent_ || !one->pending_.ready()) continue;
       one->is_sent_ = false;
       try {
-        const StoreAnswer answer = comm::decode_answer(one->pending_.wait(options_.deadline).header);
+        const StoreAnswer answer = comm::decode_answer(await(one->pending_, options_.deadline).header);
         asked.erase(one);
         if (clock_ < 0) clock_ = answer.clock;
         return answer.outcome == StoreAnswer::Outcome::kEnd ? std::nullopt : std::optional(answer.ticket);
