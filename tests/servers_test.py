@@ -150,6 +150,31 @@ class OwnStepsTest(ServersTest):
         self.assert_each_ticket_once("killed", steps)
         self.assertEqual(len(self.events("killed", "replica lost")), 2)
 
+    def test_a_paused_replica_holds_nobody_up(self):
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "bounded", "parallel.staleness": 1, "train.epochs": 10_000_000}
+        run = self.start_training("paused", job, "--workers", 3)
+
+        def begins():
+            lines = [line for log in self.logs("paused").values() for line in log if "begin" in line]
+            return [sum(line["begin"] == replica for line in lines) for replica in range(3)]
+        self.wait_until(lambda: min(begins()) > 5, "all of them train")
+        self.control("pause", "paused", "--worker", 2)
+        self.wait_until(lambda: any(worker["replica"] == 2 and worker["state"] == "paused"
+                                    for worker in self.status("paused")["workers"]), "it pauses")
+        self.wait_until(lambda: any(line.get("left") == 2 for log in self.logs("paused").values() for line in log),
+                        "it has left the desk")
+        before = begins()
+        self.wait_until(lambda: min(begins()[:2]) > max(before) + 20, "the others go on")
+        self.assertEqual(begins()[2], before[2])
+        self.control("resume", "paused", "--worker", 2)
+        self.wait_until(lambda: begins()[2] > before[2] + 5, "it is back")
+        self.control("stop", "paused")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("paused")
+        done = {line["ticket"] for line in self.updates("paused")}
+        under_way = 3 * 4  # when the run was stopped
+        self.assertEqual(set(range(max(done) - under_way)) - done, set(), "work that the paused one had")
+
 
 class SpareTest(ServersTest):
     """Synchronous steps that do not wait for the slowest replica."""

@@ -109,7 +109,9 @@ class Client {
                     std::span<float> mean);
   // The mean of a step that is over (sync), for a replica that comes again; or of a later one, as above.
   void meet_again(std::int64_t step, std::span<float> mean);
-  void leave(const std::vector<std::int64_t>& done);
+  // Done with these tickets; takes no more part until it asks for another: those that it has, and that it has
+  // asked for, go to others, and nobody waits for it. Then it is where the slowest is.
+  void rest(std::vector<std::int64_t> done, std::deque<Asked>& asked);
 
   // Sandblaster (client_vectors.cc). A command, done on every slice where it lives; gives its numbers over
   // all of them.

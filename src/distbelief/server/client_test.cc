@@ -8,6 +8,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/server/client_handle.h"
 #include "distbelief/server/test_servers.h"
+#include "distbelief/server/update_log.h"
 
 // Pushes and pulls under way, and waits that end.
 namespace distbelief::server {
@@ -104,6 +105,81 @@ TEST_F(ServiceTest, AHandleThatIsDroppedLeavesTheClientUsable) {
   }
   EXPECT_EQ(client.pull(values), 0);
   EXPECT_EQ(values, std::vector<float>(values.size(), 1.0F));
+}
+
+// What a replica that pauses has and has asked for goes to others, who do not wait for it.
+class RestTest : public ServiceTest {
+ protected:
+  static comm::SpaceSpec bounded() {
+    comm::SpaceSpec one = spec("bounded");
+    one.staleness = 1;
+    one.tickets = 6;
+    return one;
+  }
+  static std::optional<std::int64_t> take(Client& client, const std::vector<std::int64_t>& done = {}) {
+    std::deque<Client::Asked> asked;
+    asked.push_back(client.ask_ticket(done));
+    return client.next_ticket(asked);
+  }
+};
+
+TEST_F(RestTest, OthersGetItsTicketsAndDoNotWaitForIt) {
+  serve(1);
+  Client one = join(0, bounded()), other = join(1, bounded());
+  EXPECT_EQ(take(one), 0);
+  EXPECT_EQ(take(other), 1);
+  std::deque<Client::Asked> asked;
+  for (int i = 0; i < 2; ++i) asked.push_back(other.ask_ticket({}));  // 2 and 3, in their order or not
+  other.rest({}, asked);
+  EXPECT_TRUE(asked.empty());
+  std::vector<std::int64_t> done;
+  std::int64_t ticket = 0;
+  for (int i = 0; i < 5; ++i) {  // alone, and further than the bound
+    one.begin_step({});
+    done.push_back(ticket);
+    ticket = *take(one, {ticket});
+  }
+  EXPECT_EQ(done, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  std::deque<Client::Asked> again;
+  again.push_back(other.ask_ticket({}));
+  EXPECT_EQ(take(one, {ticket}), std::nullopt);
+  EXPECT_EQ(other.next_ticket(again), std::nullopt);
+  int left = 0;
+  std::vector<std::int64_t> joined;  // clocks
+  for (const LogLine& line : read_log(folder_ / "logs" / "0-server0.jsonl")) {
+    left += line.kind == LogLine::Kind::kLeft ? 1 : 0;
+    if (line.kind == LogLine::Kind::kJoined && line.update.replica == 1) joined.push_back(line.clock);
+  }
+  EXPECT_GE(left, 1);
+  ASSERT_GE(joined.size(), 2U);
+  EXPECT_EQ(joined.back(), 5);  // where the slowest is
+}
+
+TEST_F(RestTest, ADeskThatTakesOverDoesNotWaitForItEither) {
+  serve(2);
+  Client one = join(0, bounded()), other = join(1, bounded());
+  EXPECT_EQ(take(one), 0);
+  EXPECT_EQ(take(other), 1);
+  std::deque<Client::Asked> asked;
+  other.rest({}, asked);
+  lose_server(map_.desk().primary);
+  std::int64_t ticket = 0;
+  for (int i = 0; i < 4; ++i) {
+    one.begin_step({});
+    ticket = *take(one, {ticket});
+  }
+}
+
+TEST_F(RestTest, AQuestionThatWaitsIsAnswered) {
+  serve(1);
+  comm::SpaceSpec few = bounded();
+  few.tickets = 1;
+  Client one = join(0, few), other = join(1, few);
+  EXPECT_EQ(take(one), 0);
+  std::deque<Client::Asked> asked;
+  asked.push_back(other.ask_ticket({}));
+  other.rest({}, asked);  // would not end before the question is answered
+  EXPECT_EQ(take(one, {0}), std::nullopt);
 }
 
 class DeadlineTest : public ServiceTest {

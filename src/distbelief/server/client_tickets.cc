@@ -75,10 +75,20 @@ void Client::begin_step(const std::vector<std::int64_t>& done) {
   exchange_one(std::move(part), kForEver);
 }
 
-void Client::leave(const std::vector<std::int64_t>& done) {
-  Part part{.message = message(Kind::kLeave)};
-  part.message.done = done;
-  exchange_one(std::move(part), options_.deadline);
+// Messages of one connection are seen in any order: a question that comes after this would take a seat again.
+// So it is said once more when all questions are answered, with a ticket or that there is none.
+void Client::rest(std::vector<std::int64_t> done, std::deque<Asked>& asked) {
+  for (const Asked& one : asked) done.insert(done.end(), one.message_.done.begin(), one.message_.done.end());
+  const auto is_open = [](const Asked& one) { return one.is_sent_ && !one.pending_.ready(); };
+  for (bool last = false; !last;) {
+    last = std::ranges::none_of(asked, is_open);
+    Part part{.message = message(Kind::kLeave)};
+    part.message.done = done;
+    exchange_one(std::move(part), options_.deadline);
+    if (!last) std::this_thread::sleep_for(kLookForAnswers);
+  }
+  asked.clear();
+  clock_ = -1;
 }
 
 }  // namespace distbelief::server
