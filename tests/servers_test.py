@@ -70,6 +70,22 @@ class ServersTest(program.ProgramTest):
         return found[0]["step"]
 
 
+    def settled_server(self, name, index):
+        """One of those that serve, when every parameter has two copies."""
+        def serving():
+            return [server for server in self.status(name)["servers"] if server["state"] == "serving"
+                    and server["primary"] + server["backup"] > 0]
+        self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
+        return serving()[index]
+
+    def strike_server(self, name, index, signal_=signal.SIGKILL):
+        """Waits until every parameter has two copies, kills or stops a server, and waits until it is replaced."""
+        server = self.settled_server(name, index)
+        os.kill(server["pid"], signal_)
+        self.wait_until(lambda: all(other["pid"] != server["pid"] for other in self.status(name)["servers"]),
+                        "the supervisor knows")
+
+
 class SameBitsTest(ServersTest):
     def test_synchronous_steps_have_the_bits_of_allreduce(self):
         for label, job in {"mlp": JOB, "resnet": RESNET}.items():
@@ -150,6 +166,7 @@ class OwnStepsTest(ServersTest):
         self.assert_each_ticket_once("killed", steps)
         self.assertEqual(len(self.events("killed", "replica lost")), 2)
 
+
     def test_a_paused_replica_holds_nobody_up(self):
         job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "bounded", "parallel.staleness": 1, "train.epochs": 10_000_000}
         run = self.start_training("paused", job, "--workers", 3)
@@ -174,6 +191,39 @@ class OwnStepsTest(ServersTest):
         done = {line["ticket"] for line in self.updates("paused")}
         under_way = 3 * 4  # when the run was stopped
         self.assertEqual(set(range(max(done) - under_way)) - done, set(), "work that the paused one had")
+
+
+class HungTest(ServersTest):
+    """Processes that are stopped: they live, and neither work nor answer."""
+    ENDLESS_STEPS = {**ENDLESS, **OWN_STEPS, "parallel.mode": "bounded", "parallel.staleness": 1,
+                     "train.epochs": 10_000_000, "parallel.deadline_seconds": 6}
+
+    def goes_on(self, name):
+        before = len(self.updates(name))
+        self.wait_until(lambda: len(self.updates(name)) > before + 50, "updates")
+
+    def test_a_stopped_replica_is_started_again(self):
+        run = self.start_training("hung", self.ENDLESS_STEPS, "--workers", 2)
+        self.goes_on("hung")
+        worker = next(worker for worker in self.status("hung")["workers"] if worker["replica"] == 1)
+        os.kill(worker["pid"], signal.SIGSTOP)
+        self.wait_until(lambda: len(self.events("hung", "replica recovered")) > 0, "it is back")
+        self.assertIn("nothing heard of it", self.events("hung", "replica lost")[0]["reason"])
+        self.goes_on("hung")
+        self.control("stop", "hung")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("hung")
+
+    def test_a_stopped_server_is_replaced(self):
+        run = self.start_training("hung", self.ENDLESS_STEPS, "--workers", 2)
+        self.goes_on("hung")
+        self.strike_server("hung", 0, signal.SIGSTOP)
+        self.goes_on("hung")
+        self.control("stop", "hung")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("hung")
+        self.assertEqual(len(self.events("hung", "server silent")), 1)
+        self.assertEqual(self.events("hung", "replica lost"), [])
 
 
 class SpareTest(ServersTest):
@@ -275,23 +325,12 @@ class EndTest(ServersTest):
 
 
 class LostServerTest(ServersTest):
-    def kill_server(self, name, index):
-        """Waits until every parameter has two copies, and kills a server."""
-        def serving():
-            return [server for server in self.status(name)["servers"] if server["state"] == "serving"
-                    and server["primary"] + server["backup"] > 0]
-        self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
-        server = serving()[index]
-        os.kill(server["pid"], signal.SIGKILL)
-        self.wait_until(lambda: all(other["pid"] != server["pid"] for other in self.status(name)["servers"]),
-                        "the supervisor knows")
-
     def test_synchronous_steps_keep_their_bits(self):
         # However long the kills take: it goes on until it is stopped.
         job = {**ENDLESS, **JOB, "train.epochs": 10_000_000, "train.schedule": "constant"}
         run = self.start_training("killed", {**job, **SERVED, "parallel.mode": "sync"}, "--workers", 2)
-        self.kill_server("killed", 0)
-        self.kill_server("killed", 0)
+        self.strike_server("killed", 0)
+        self.strike_server("killed", 0)
         self.kill("killed", 1, 20)
         self.wait_until(lambda: len(self.events("killed", "replica recovered")) > 0, "it is back")
         self.control("stop", "killed")
@@ -306,7 +345,9 @@ class LostServerTest(ServersTest):
         job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
         run = self.start_training("killed", job, "--workers", 2)
         for index in (0, 1, 0):
-            self.kill_server("killed", index)
+            self.strike_server("killed", index)
+        # What a server does not have yet or any more is asked for elsewhere: no offence.
+        self.assertEqual({server["refused"] for server in self.status("killed")["servers"]}, {0})
         self.control("stop", "killed")
         self.assertEqual(self.finish(run).code, 130)
         self.assert_proven("killed")

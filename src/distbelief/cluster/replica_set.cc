@@ -30,6 +30,22 @@ void ReplicaSet::lost(int launch, int rank) {
     }
 }
 
+void ReplicaSet::excuse(Clock::duration absence) {
+  for (Replica& replica : replicas_)
+    if (replica.cohort) replica.cohort->excuse(absence, Clock::now());
+}
+
+// A worker that hangs or was stopped holds up those who wait for it, and looks to its launcher as if it
+// lived. Whether it makes progress is not asked: it may have to wait for others.
+void ReplicaSet::look_for_silence(Replica& replica) {
+  const auto now = Clock::now();
+  if (const std::optional<int> rank = replica.cohort->silent(now, options_.silence))
+    replica.cohort->give_up(*rank,
+                            fmt::format("nothing heard of it for {:.1f} s",
+                                        std::chrono::duration<double>(options_.silence).count()),
+                            now);
+}
+
 void ReplicaSet::start(std::size_t index, const std::vector<std::string>& servers) {
   Replica& replica = replicas_[index];
   const int launch = dispatch_.next_launch();
@@ -171,6 +187,7 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const std::ve
       replica.cohort->child().signal_group(SIGKILL);
     return std::nullopt;
   }
+  look_for_silence(replica);
   if (!replica.told_to_go && replica.cohort->is_ready()) begin(index);
   note_recovery(index);
   return std::nullopt;

@@ -169,9 +169,10 @@ void Service::handle(comm::ExchangeServer::Request request) {
 // What another server has now is asked there, and what is not there yet is asked again: no offence. Who is
 // refused all the time does not fill the log as well.
 void Service::refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why) {
-  if (code != ErrorCode::kAborted) ++refused_;
+  const bool is_offence = code != ErrorCode::kAborted && code != ErrorCode::kUnavailable;
+  if (is_offence) ++refused_;
   if (!request.is_open()) return spdlog::error("a request that was kept: {}", why);
-  if (code == ErrorCode::kAborted || code == ErrorCode::kUnavailable) return request.refuse(code, why);
+  if (!is_offence) return request.refuse(code, why);
   const comm::Peer peer = request.peer();
   const std::int64_t count = refusals_.add(std::move(request), code, why);
   if (std::has_single_bit(std::uint64_t(count)))
