@@ -419,6 +419,10 @@ class StandingTest(ServersTest):
                         and self.status("standing")["state"] == "serving", "the servers stand")
         return servers
 
+    def stop_servers(self, servers):
+        self.control("stop", "standing")
+        self.assertEqual(servers.wait(20), 0)
+
     def start_beside(self, name, job, *arguments):
         with open(self.scratch / f"{name}.err", "wb") as err:
             child = subprocess.Popen([program.PROGRAM, "train", "--run-dir", name, *program.settings(job),
@@ -446,10 +450,30 @@ class StandingTest(ServersTest):
         for name, run in runs.items():
             self.assertEqual(run.wait(90), 0, (self.scratch / f"{name}.err").read_text())
             self.assertEqual(self.summary(name)["weights_sha256"], expected[name]["weights_sha256"])
+            self.assertEqual(self.assert_proven(name)["updates"], self.summary(name)["steps"])  # of one slice
         again = self.start_beside("four", {**JOB, **served}, "--workers", 1)
         self.assertEqual(again.wait(60), 0, "the first two left no room")
-        self.control("stop", "standing")
-        self.assertEqual(servers.wait(20), 0)
+        self.stop_servers(servers)
+        servers = self.start_servers()
+        self.assertTrue((self.scratch / "standing" / "servers-1").exists(), "earlier logs were not put aside")
+        self.stop_servers(servers)
+
+    def test_replaced_servers_are_found_by_a_replica_that_comes_again_and_when_the_job_is_over(self):
+        servers = self.start_servers("--servers", 2, "--jobs", 1)
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
+        run = self.start_beside("one", job, "--workers", 2)
+        self.wait_until(lambda: program.lines_of(self.scratch / "one" / "metrics.jsonl"), "steps")
+        for _ in range(2):
+            self.strike_server("standing", 0)
+        self.settled_server("standing", 0)
+        self.kill("one", 1, 0)
+        self.wait_until(lambda: len(self.events("one", "replica recovered")) > 0, "it is back")
+        self.control("stop", "one")
+        self.assertEqual(run.wait(60), 130, (self.scratch / "one.err").read_text())
+        self.assert_proven("one")
+        again = self.start_beside("two", {**JOB, **SERVED, "parallel.mode": "sync"}, "--workers", 1)
+        self.assertEqual(again.wait(60), 0, "the first left no room")
+        self.stop_servers(servers)
 
     def test_servers_that_are_not_there_are_named(self):
         outcome = self.distbelief("train", "--servers-at", "nowhere", *program.settings({**JOB, **SERVED}), code=2)

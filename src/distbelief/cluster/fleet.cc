@@ -69,7 +69,7 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                  .resume = options.resume,
                  .silence = options.deadline / 2},
                 dispatch_) {
-  if (!options.servers_at.empty()) return;
+  if (options.find_servers) return;
   servers_.emplace(
       ServerSet::Options{.servers = options.servers,
                          .hosts = options.hosts,
@@ -123,8 +123,8 @@ std::optional<int> Fleet::look() {
     return std::nullopt;
   }
   if (is_wanted_to_stop() && !std::exchange(told_to_stop_, true)) replicas_.stop();
-  if (const auto failure = replicas_.look(servers_ ? servers_->targets() : options_.servers_at))
-    return fail(*failure);
+  const auto targets = [this] { return servers_ ? servers_->targets() : options_.find_servers(); };
+  if (const auto failure = replicas_.look(targets)) return fail(*failure);
   if (options_.replicas.empty()) return is_wanted_to_stop() ? std::optional(0) : std::nullopt;
   if (!replicas_.are_all_over()) return std::nullopt;
   return is_wanted_to_stop() ? 130 : 0;

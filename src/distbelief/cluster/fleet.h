@@ -35,7 +35,8 @@ struct FleetOptions {
   std::filesystem::path certs{};   // for the wires between hosts; empty: the run makes its own
   std::chrono::milliseconds silence{5000};
   int servers = 1;  // spread over the hosts
-  std::vector<std::string> servers_at{};  // of others, where there are some: none is started
+  // Where servers of others listen now, where there are some: none is started then.
+  std::function<std::vector<std::string>()> find_servers{};
   std::vector<ReplicaPlace> replicas{};  // none: the servers stand until they are told to stop
   RankGroups groups{};                   // of a replica's ranks
   bool stops_together = false;           // a replica that is given up ends the run (sync, decomposed)

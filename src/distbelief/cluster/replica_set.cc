@@ -46,7 +46,7 @@ void ReplicaSet::look_for_silence(Replica& replica) {
                             now);
 }
 
-void ReplicaSet::start(std::size_t index, const std::vector<std::string>& servers) {
+void ReplicaSet::start(std::size_t index, const FindServers& servers) {
   Replica& replica = replicas_[index];
   const int launch = dispatch_.next_launch();
   const FleetProcess process{.index = int(index),
@@ -54,7 +54,7 @@ void ReplicaSet::start(std::size_t index, const std::vector<std::string>& server
                              .control = dispatch_.control(),
                              .workers = replica.place.workers,
                              .replicas = size(),
-                             .servers = servers};
+                             .servers = servers()};
   Placement placement{.hosts = {}, .workers = replica.place.workers};
   if (!replica.place.host.empty()) placement.hosts = {{replica.place.host, replica.place.workers}};
   replica.cohort = std::make_unique<Cohort>(launch, placement, 1,
@@ -171,7 +171,7 @@ void ReplicaSet::begin(std::size_t index) {
   if (is_paused() || replica.rests) order(replica, {.kind = "pause"});
 }
 
-std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const std::vector<std::string>& servers) {
+std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const FindServers& servers) {
   Replica& replica = replicas_[index];
   if (replica.done || replica.given_up) return std::nullopt;
   if (!replica.cohort) {
@@ -193,7 +193,7 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const std::ve
   return std::nullopt;
 }
 
-std::optional<FleetFailure> ReplicaSet::look(const std::vector<std::string>& servers) {
+std::optional<FleetFailure> ReplicaSet::look(const FindServers& servers) {
   for (std::size_t i = 0; i < replicas_.size(); ++i)
     if (const auto failure = look_at(i, servers)) return failure;
   return std::nullopt;

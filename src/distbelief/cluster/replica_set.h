@@ -32,8 +32,9 @@ class ReplicaSet {
   void lost(int launch, int rank);
   // Nobody could be heard for so long: the supervisor did not run.
   void excuse(Clock::duration absence);
-  // Starts and replaces what is to be; `servers`: where these listen now.
-  std::optional<FleetFailure> look(const std::vector<std::string>& servers);
+  // Starts and replaces what is to be; `servers` says where these listen now, to one that is started.
+  using FindServers = std::function<std::vector<std::string>()>;
+  std::optional<FleetFailure> look(const FindServers& servers);
   bool are_all_over() const;
 
   void stop();  // all save and end, and none is started any more
@@ -68,9 +69,9 @@ class ReplicaSet {
     std::optional<Clock::time_point> lost_at{};
     Clock::time_point not_before{};
   };
-  void start(std::size_t index, const std::vector<std::string>& servers);
+  void start(std::size_t index, const FindServers& servers);
   void begin(std::size_t index);
-  std::optional<FleetFailure> look_at(std::size_t index, const std::vector<std::string>& servers);
+  std::optional<FleetFailure> look_at(std::size_t index, const FindServers& servers);
   std::optional<FleetFailure> end_of(std::size_t index);
   void look_for_silence(Replica& replica);
   void note_recovery(std::size_t index);

@@ -243,6 +243,7 @@ void Service::close(const comm::StoreRequest& message, comm::ExchangeServer::Req
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = by_job_.find(message.job); found != by_job_.end()) {
+      spaces_.at(found->second)->note_over();
       spaces_.erase(found->second);
       by_job_.erase(found);
       closed_.push_back(message.job);
@@ -279,6 +280,7 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
   const std::filesystem::path log = options_.logs.empty()
                                         ? std::filesystem::path()
                                         : options_.logs / log_name(jobs_seen_, options_.id, spec.sub_network);
+  if (!log.empty()) UpdateLog(log).append_job(job_mark(spec.job));
   auto space = std::make_shared<Space>(
       Space::Options{.spec = spec, .log = log, .table_bytes = options_.job_limit}, roles_);
   spaces_[id] = space;
