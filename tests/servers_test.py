@@ -70,6 +70,22 @@ class ServersTest(program.ProgramTest):
         return found[0]["step"]
 
 
+    def settled_server(self, name, index):
+        """One of those that serve, when every parameter has two copies."""
+        def serving():
+            return [server for server in self.status(name)["servers"] if server["state"] == "serving"
+                    and server["primary"] + server["backup"] > 0]
+        self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
+        return serving()[index]
+
+    def strike_server(self, name, index, signal_=signal.SIGKILL):
+        """Waits until every parameter has two copies, kills or stops a server, and waits until it is replaced."""
+        server = self.settled_server(name, index)
+        os.kill(server["pid"], signal_)
+        self.wait_until(lambda: all(other["pid"] != server["pid"] for other in self.status(name)["servers"]),
+                        "the supervisor knows")
+
+
 class SameBitsTest(ServersTest):
     def test_synchronous_steps_have_the_bits_of_allreduce(self):
         for label, job in {"mlp": JOB, "resnet": RESNET}.items():
@@ -149,6 +165,65 @@ class OwnStepsTest(ServersTest):
         steps = self.summary("killed")["steps"]
         self.assert_each_ticket_once("killed", steps)
         self.assertEqual(len(self.events("killed", "replica lost")), 2)
+
+
+    def test_a_paused_replica_holds_nobody_up(self):
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "bounded", "parallel.staleness": 1, "train.epochs": 10_000_000}
+        run = self.start_training("paused", job, "--workers", 3)
+
+        def begins():
+            lines = [line for log in self.logs("paused").values() for line in log if "begin" in line]
+            return [sum(line["begin"] == replica for line in lines) for replica in range(3)]
+        self.wait_until(lambda: min(begins()) > 5, "all of them train")
+        self.control("pause", "paused", "--worker", 2)
+        self.wait_until(lambda: any(worker["replica"] == 2 and worker["state"] == "paused"
+                                    for worker in self.status("paused")["workers"]), "it pauses")
+        self.wait_until(lambda: any(line.get("left") == 2 for log in self.logs("paused").values() for line in log),
+                        "it has left the desk")
+        before = begins()
+        self.wait_until(lambda: min(begins()[:2]) > max(before) + 20, "the others go on")
+        self.assertEqual(begins()[2], before[2])
+        self.control("resume", "paused", "--worker", 2)
+        self.wait_until(lambda: begins()[2] > before[2] + 5, "it is back")
+        self.control("stop", "paused")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("paused")
+        done = {line["ticket"] for line in self.updates("paused")}
+        under_way = 3 * 4  # when the run was stopped
+        self.assertEqual(set(range(max(done) - under_way)) - done, set(), "work that the paused one had")
+
+
+class HungTest(ServersTest):
+    """Processes that are stopped: they live, and neither work nor answer."""
+    ENDLESS_STEPS = {**ENDLESS, **OWN_STEPS, "parallel.mode": "bounded", "parallel.staleness": 1,
+                     "train.epochs": 10_000_000, "parallel.deadline_seconds": 6}
+
+    def goes_on(self, name):
+        before = len(self.updates(name))
+        self.wait_until(lambda: len(self.updates(name)) > before + 50, "updates")
+
+    def test_a_stopped_replica_is_started_again(self):
+        run = self.start_training("hung", self.ENDLESS_STEPS, "--workers", 2)
+        self.goes_on("hung")
+        worker = next(worker for worker in self.status("hung")["workers"] if worker["replica"] == 1)
+        os.kill(worker["pid"], signal.SIGSTOP)
+        self.wait_until(lambda: len(self.events("hung", "replica recovered")) > 0, "it is back")
+        self.assertIn("nothing heard of it", self.events("hung", "replica lost")[0]["reason"])
+        self.goes_on("hung")
+        self.control("stop", "hung")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("hung")
+
+    def test_a_stopped_server_is_replaced(self):
+        run = self.start_training("hung", self.ENDLESS_STEPS, "--workers", 2)
+        self.goes_on("hung")
+        self.strike_server("hung", 0, signal.SIGSTOP)
+        self.goes_on("hung")
+        self.control("stop", "hung")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("hung")
+        self.assertEqual(len(self.events("hung", "server silent")), 1)
+        self.assertEqual(self.events("hung", "replica lost"), [])
 
 
 class SpareTest(ServersTest):
@@ -250,23 +325,12 @@ class EndTest(ServersTest):
 
 
 class LostServerTest(ServersTest):
-    def kill_server(self, name, index):
-        """Waits until every parameter has two copies, and kills a server."""
-        def serving():
-            return [server for server in self.status(name)["servers"] if server["state"] == "serving"
-                    and server["primary"] + server["backup"] > 0]
-        self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
-        server = serving()[index]
-        os.kill(server["pid"], signal.SIGKILL)
-        self.wait_until(lambda: all(other["pid"] != server["pid"] for other in self.status(name)["servers"]),
-                        "the supervisor knows")
-
     def test_synchronous_steps_keep_their_bits(self):
         # However long the kills take: it goes on until it is stopped.
         job = {**ENDLESS, **JOB, "train.epochs": 10_000_000, "train.schedule": "constant"}
         run = self.start_training("killed", {**job, **SERVED, "parallel.mode": "sync"}, "--workers", 2)
-        self.kill_server("killed", 0)
-        self.kill_server("killed", 0)
+        self.strike_server("killed", 0)
+        self.strike_server("killed", 0)
         self.kill("killed", 1, 20)
         self.wait_until(lambda: len(self.events("killed", "replica recovered")) > 0, "it is back")
         self.control("stop", "killed")
@@ -281,7 +345,9 @@ class LostServerTest(ServersTest):
         job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
         run = self.start_training("killed", job, "--workers", 2)
         for index in (0, 1, 0):
-            self.kill_server("killed", index)
+            self.strike_server("killed", index)
+        # What a server does not have yet or any more is asked for elsewhere: no offence.
+        self.assertEqual({server["refused"] for server in self.status("killed")["servers"]}, {0})
         self.control("stop", "killed")
         self.assertEqual(self.finish(run).code, 130)
         self.assert_proven("killed")
@@ -353,6 +419,10 @@ class StandingTest(ServersTest):
                         and self.status("standing")["state"] == "serving", "the servers stand")
         return servers
 
+    def stop_servers(self, servers):
+        self.control("stop", "standing")
+        self.assertEqual(servers.wait(20), 0)
+
     def start_beside(self, name, job, *arguments):
         with open(self.scratch / f"{name}.err", "wb") as err:
             child = subprocess.Popen([program.PROGRAM, "train", "--run-dir", name, *program.settings(job),
@@ -380,10 +450,30 @@ class StandingTest(ServersTest):
         for name, run in runs.items():
             self.assertEqual(run.wait(90), 0, (self.scratch / f"{name}.err").read_text())
             self.assertEqual(self.summary(name)["weights_sha256"], expected[name]["weights_sha256"])
+            self.assertEqual(self.assert_proven(name)["updates"], self.summary(name)["steps"])  # of one slice
         again = self.start_beside("four", {**JOB, **served}, "--workers", 1)
         self.assertEqual(again.wait(60), 0, "the first two left no room")
-        self.control("stop", "standing")
-        self.assertEqual(servers.wait(20), 0)
+        self.stop_servers(servers)
+        servers = self.start_servers()
+        self.assertTrue((self.scratch / "standing" / "servers-1").exists(), "earlier logs were not put aside")
+        self.stop_servers(servers)
+
+    def test_replaced_servers_are_found_by_a_replica_that_comes_again_and_when_the_job_is_over(self):
+        servers = self.start_servers("--servers", 2, "--jobs", 1)
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
+        run = self.start_beside("one", job, "--workers", 2)
+        self.wait_until(lambda: program.lines_of(self.scratch / "one" / "metrics.jsonl"), "steps")
+        for _ in range(2):
+            self.strike_server("standing", 0)
+        self.settled_server("standing", 0)
+        self.kill("one", 1, 0)
+        self.wait_until(lambda: len(self.events("one", "replica recovered")) > 0, "it is back")
+        self.control("stop", "one")
+        self.assertEqual(run.wait(60), 130, (self.scratch / "one.err").read_text())
+        self.assert_proven("one")
+        again = self.start_beside("two", {**JOB, **SERVED, "parallel.mode": "sync"}, "--workers", 1)
+        self.assertEqual(again.wait(60), 0, "the first left no room")
+        self.stop_servers(servers)
 
     def test_servers_that_are_not_there_are_named(self):
         outcome = self.distbelief("train", "--servers-at", "nowhere", *program.settings({**JOB, **SERVED}), code=2)

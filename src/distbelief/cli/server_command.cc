@@ -115,6 +115,8 @@ class Ends {
   std::string far_target_;
 };
 
+constexpr std::chrono::milliseconds kReportLife{250};
+
 void take_map(server::Service& service, const std::string& text) {
   try {
     service.set_map(server::map_from_text(text));
@@ -133,28 +135,29 @@ int serve(const ServerFlags& flags) {
   const comm::ControlAddress identity = identity_of(flags);
   const SocketFolder folder(flags.listen);
   const std::uint64_t memory = memory_limit();
-  server::Service service({.id = flags.launch,
-                           .identity = identity,
-                           .host = host_name(),
-                           .logs = fs::path(flags.run_dir) / "servers",
-                           .memory_limit = memory > 0 ? std::min<std::size_t>(memory, flags.memory_limit)
-                                                      : flags.memory_limit,
-                           .job_limit = flags.job_limit,
-                           .jobs_limit = flags.jobs_limit,
-                           .on_settled = [&tie, report](std::int64_t epoch) {
-                             comm::WorkerReport settled = report;
-                             settled.state = "settled";
-                             settled.step = epoch;
-                             if (comm::ControlClient* const client = tie) client->report(settled);
-                           },
-                           .on_apart =
-                               [&tie, report](int other, std::int64_t epoch) {
-                                 comm::WorkerReport apart = report;
-                                 apart.state = "apart";
-                                 apart.step = epoch;
-                                 apart.message = std::to_string(other);
-                                 if (comm::ControlClient* const client = tie) client->report(apart);
-                               }});
+  server::Service service(
+      {.id = flags.launch,
+       .identity = identity,
+       .host = host_name(),
+       .logs = fs::path(flags.run_dir) / "servers",
+       .memory_limit = memory > 0 ? std::min<std::size_t>(memory, flags.memory_limit) : flags.memory_limit,
+       .job_limit = flags.job_limit,
+       .jobs_limit = flags.jobs_limit,
+       .on_settled =
+           [&tie, report](std::int64_t epoch) {
+             comm::WorkerReport settled = report;
+             settled.state = "settled";
+             settled.step = epoch;
+             if (comm::ControlClient* const client = tie) client->report(settled);
+           },
+       .on_apart =
+           [&tie, report](int other, std::int64_t epoch) {
+             comm::WorkerReport apart = report;
+             apart.state = "apart";
+             apart.step = epoch;
+             apart.message = std::to_string(other);
+             if (comm::ControlClient* const client = tie) client->report(apart);
+           }});
   Ends exchange(flags, identity, service);
   std::mutex mutex;
   std::condition_variable changed;
@@ -175,9 +178,11 @@ int serve(const ServerFlags& flags) {
   report.host = host_name();
   report.message = server::to_text(exchange.place());
   control.report(report);
-  {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return ends; });
+  report.state = "serving";
+  report.message.clear();
+  for (std::unique_lock lock(mutex); !changed.wait_for(lock, kReportLife, [&] { return ends; });) {
+    report.step = service.refused();
+    control.report(report);
   }
   tie = nullptr;
   exchange.close();

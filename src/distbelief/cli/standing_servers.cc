@@ -1,6 +1,7 @@
 #include "distbelief/cli/standing_servers.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -14,10 +15,12 @@
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/supervised_run.h"
+#include "distbelief/cli/worker_command.h"
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/comm/rpc/control_client.h"
 #include "distbelief/report/summary.h"
+#include "distbelief/server/close_job.h"
 
 namespace distbelief::cli {
 namespace {
@@ -67,6 +70,11 @@ int serve_standing(const StandingFlags& flags, const Invocation& invocation) {
   if (fs::exists(folder / "job.toml") || is_launched(folder))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is the folder of a run; give the servers one of their own", folder.string()));
+  if (is_living(folder))
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("servers stand at {0} already; stop them with: distbelief stop {0}", flags.folder));
+  put_earlier_logs_aside(folder / "servers");
   fs::create_directories(folder / "logs");
   report::write_json_atomically(folder / kServersFile, {{"servers", flags.servers},
                                                         {"hosts", flags.hosts},
@@ -124,6 +132,22 @@ std::vector<std::string> targets_of_standing(const std::string& place) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("the servers at {} are not ready yet; try again", place));
   return targets;
+}
+
+std::vector<std::string> present_targets(const Config& config, const std::string& place,
+                                         const std::vector<std::string>& known) {
+  try {
+    if (fs::is_directory(place)) return targets_of_standing(place);
+    std::vector<comm::ControlAddress> servers;
+    for (const std::string& target : known) servers.push_back(server_address(config, target));
+    std::vector<std::string> targets;
+    for (const server::ServerMap::Server& server : server::find_map(servers).servers)
+      targets.push_back(server.target);
+    return targets;
+  } catch (const Error& error) {
+    spdlog::warn("{}", error.what());
+    return known;
+  }
 }
 
 std::string draw_job_name(const std::string& run) {

@@ -17,11 +17,14 @@
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/run_folder.h"
+#include "distbelief/cli/standing_servers.h"
 #include "distbelief/cli/start_check.h"
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/report/page_writer.h"
+#include "distbelief/report/summary.h"
 #include "distbelief/server/close_job.h"
+#include "distbelief/server/log_check.h"
 #include "distbelief/train/job.h"
 
 namespace distbelief::cli {
@@ -94,14 +97,6 @@ fs::path folder_of(const fs::path& run_dir, int replica) {
   return replica == 0 ? run_dir : run_dir / "replicas" / std::to_string(replica);
 }
 
-// Versions and tickets of a run that is resumed begin anew.
-void put_earlier_logs_aside(const fs::path& logs) {
-  if (!fs::exists(logs)) return;
-  int number = 1;
-  while (fs::exists(fmt::format("{}-{}", logs.string(), number))) ++number;
-  fs::rename(logs, fmt::format("{}-{}", logs.string(), number));
-}
-
 std::vector<cluster::ReplicaPlace> replica_places(const ParallelConfig& parallel,
                                                   const std::vector<cluster::HostSlots>& hosts) {
   const auto workers = int(workers_per_replica(parallel));
@@ -112,6 +107,13 @@ std::vector<cluster::ReplicaPlace> replica_places(const ParallelConfig& parallel
 }
 
 }  // namespace
+
+void put_earlier_logs_aside(const fs::path& logs) {
+  if (!fs::exists(logs)) return;
+  int number = 1;
+  while (fs::exists(fmt::format("{}-{}", logs.string(), number))) ++number;
+  fs::rename(logs, fmt::format("{}-{}", logs.string(), number));
+}
 
 std::vector<std::string> server_command(const fs::path& run_dir, const Config& config,
                                         const cluster::FleetProcess& process) {
@@ -144,7 +146,9 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .certs = config.elastic.certs,
           .silence = milliseconds(config.elastic.silence_seconds),
           .servers = int(config.parallel.servers),
-          .servers_at = command.servers_at,
+          .find_servers = command.servers_at.empty()
+                              ? std::function<std::vector<std::string>()>()
+                              : [=] { return present_targets(config, command.standing, command.servers_at); },
           .replicas = replica_places(config.parallel, hosts),
           .groups = rank_groups(config.parallel),
           .stops_together = !takes_own_steps(config.parallel) || is_decomposed(config.parallel),
@@ -173,16 +177,36 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .resume = command.resume};
 }
 
+// By which servers of others know the run: it has a space, or one for each sub-network.
+std::vector<std::string> jobs_there(const Config& config, const WorkerCommand& command) {
+  if (!is_decomposed(config.parallel)) return {command.served_job};
+  std::vector<std::string> jobs;
+  for (std::int64_t i = 0; i < config.parallel.sub_networks; ++i)
+    jobs.push_back(fmt::format("{}.sub{}", command.served_job, i));
+  return jobs;
+}
+
+// For `distbelief audit`: where the servers' logs of this run are.
+void note_servers(const Config& config, const WorkerCommand& command) {
+  const fs::path file = command.run_dir / server::kStandingFile;
+  fs::remove(file);  // of a run that is resumed
+  if (command.servers_at.empty()) return;
+  std::vector<std::string> marks;
+  for (const std::string& job : jobs_there(config, command)) marks.push_back(server::job_mark(job));
+  const bool is_folder = fs::is_directory(command.standing);
+  report::write_json_atomically(
+      file, {{"servers_at", is_folder ? fs::absolute(command.standing).string() : command.standing},
+             {"jobs", marks}});
+}
+
 // What the run had on servers of others is free.
 void leave_servers(const Config& config, const WorkerCommand& command) {
   if (command.servers_at.empty()) return;
   std::vector<comm::ControlAddress> servers;
-  for (const std::string& target : command.servers_at) servers.push_back(server_address(config, target));
+  for (const std::string& target : present_targets(config, command.standing, command.servers_at))
+    servers.push_back(server_address(config, target));
   try {
-    const std::int64_t spaces = is_decomposed(config.parallel) ? config.parallel.sub_networks : 0;
-    if (spaces == 0) server::close_job(servers, command.served_job);
-    for (std::int64_t i = 0; i < spaces; ++i)
-      server::close_job(servers, fmt::format("{}.sub{}", command.served_job, i));
+    for (const std::string& job : jobs_there(config, command)) server::close_job(servers, job);
   } catch (const Error& error) {
     fmt::print(stderr, "distbelief: the servers may still keep what this run had there: {}\n", error.what());
   }
@@ -224,6 +248,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
   int code = 1;
   if (has_servers(config.parallel)) {
     put_earlier_logs_aside(command.run_dir / "servers");
+    note_servers(config, command);
     cluster::FleetOptions options = fleet_options(config, hosts, command);
     options.launch.isa = isa;
     code = cluster::supervise_fleet(options, *invocation.interrupted);

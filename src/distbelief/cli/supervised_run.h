@@ -17,6 +17,9 @@ namespace distbelief::cli {
 std::vector<std::string> server_command(const std::filesystem::path& run_dir, const Config& config,
                                         const cluster::FleetProcess& process);
 
+// Versions and tickets of a run that is resumed begin anew, and so do jobs of servers that are started again.
+void put_earlier_logs_aside(const std::filesystem::path& logs);
+
 // How a run with parameter servers deals its hosts' slots to replicas.
 cluster::ReplicaRule replica_rule(const ParallelConfig& parallel);
 

@@ -254,6 +254,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                     .inject = flags.inject,
                     .control = {},
                     .served_job = standing.job,
+                    .standing = flags.servers_at,
                     .servers_at = standing.targets},
                    invocation);
 }
@@ -319,6 +320,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
                     .inject = flags.inject,
                     .control = {},
                     .served_job = standing.job,
+                    .standing = flags.servers_at,
                     .servers_at = standing.targets},
                    invocation);
 }

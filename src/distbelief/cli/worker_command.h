@@ -23,7 +23,8 @@ struct WorkerCommand {
   int replicas = 1;
   std::vector<std::string> servers{};
   std::string served_job{};               // by which they know the run; empty: they are its own
-  std::vector<std::string> servers_at{};  // of a set that serves others too, where the supervisor finds it
+  std::string standing{};                 // of a set that serves others too: its folder, or addresses
+  std::vector<std::string> servers_at{};  // where these listened at first
 };
 std::vector<std::string> worker_command(const Config& config, const WorkerCommand& command);
 

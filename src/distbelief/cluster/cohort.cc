@@ -160,6 +160,12 @@ std::optional<int> Cohort::stuck(Clock::time_point now, Clock::duration deadline
   return found;
 }
 
+std::optional<int> Cohort::silent(Clock::time_point now, Clock::duration silence) const {
+  for (const auto& [rank, times] : times_)
+    if (reports_.at(rank).state != "ended" && now - times.heard > silence) return rank;
+  return std::nullopt;
+}
+
 void Cohort::excuse(Clock::duration absence, Clock::time_point now) {
   since_ = std::min(now, since_ + absence);
   for (auto& [rank, times] : times_) {

@@ -54,6 +54,8 @@ class Cohort {
   // The worker that has shown neither a new step nor a new phase for so long while it trains, or nothing at
   // all in any state, if one has: of those the one that is not waiting for others.
   std::optional<int> stuck(Clock::time_point now, Clock::duration deadline) const;
+  // The first worker that was heard of and has said nothing at all for so long, if one has.
+  std::optional<int> silent(Clock::time_point now, Clock::duration silence) const;
   // We ourselves did not get to run: nobody is to blame for silence in that time.
   void excuse(Clock::duration absence, Clock::time_point now);
   // A worker there was told to go, and not just by a launcher that cleans up.

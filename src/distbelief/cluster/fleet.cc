@@ -13,7 +13,8 @@ namespace {
 using FleetClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kServerLosses = 100;  // that a run survives, however it is set
+constexpr int kServerLosses = 100;         // in an hour, that a run survives, however it is set
+constexpr milliseconds kOwnAbsence{1000};  // between two looks: the supervisor did not run meanwhile
 
 // What fleets decide is decided on the thread that calls run(); gRPC's threads only note what they hear.
 class Fleet final : public comm::ControlServer::Handler {
@@ -28,6 +29,7 @@ class Fleet final : public comm::ControlServer::Handler {
 
  private:
   std::optional<int> look();
+  void note_own_absence();
   std::optional<int> fail(const FleetFailure& failure);
   void end_all();
   bool are_ready() const { return !servers_ || servers_->are_ready(); }
@@ -46,6 +48,7 @@ class Fleet final : public comm::ControlServer::Handler {
   ReplicaSet replicas_;
   bool stopping_ = false;
   bool told_to_stop_ = false;
+  FleetClock::time_point last_look_ = FleetClock::now();
 };
 
 Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
@@ -63,15 +66,17 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                  .command = options.replica_command,
                  .policy = options.policy,
                  .stops_together = options.stops_together,
-                 .resume = options.resume},
+                 .resume = options.resume,
+                 .silence = options.deadline / 2},
                 dispatch_) {
-  if (!options.servers_at.empty()) return;
+  if (options.find_servers) return;
   servers_.emplace(
       ServerSet::Options{.servers = options.servers,
                          .hosts = options.hosts,
                          .command = options.server_command,
                          .run_dir = options.run_dir,
-                         .losses_allowed = kServerLosses + options.policy.restarts * options.servers},
+                         .losses_allowed = kServerLosses + options.policy.restarts * options.servers,
+                         .silence = options.deadline / 2},
       dispatch_);
 }
 
@@ -98,7 +103,17 @@ std::optional<int> Fleet::fail(const FleetFailure& failure) {
   return failure.code;
 }
 
+// Stopped as a whole, with its processes or without.
+void Fleet::note_own_absence() {
+  const FleetClock::time_point now = FleetClock::now();
+  const FleetClock::duration absence = now - std::exchange(last_look_, now);
+  if (absence < kOwnAbsence) return;
+  if (servers_) servers_->excuse(absence);
+  replicas_.excuse(absence);
+}
+
 std::optional<int> Fleet::look() {
+  note_own_absence();
   if (servers_)
     if (const auto failure = servers_->look()) return fail(*failure);
   if (!are_ready()) {
@@ -108,8 +123,8 @@ std::optional<int> Fleet::look() {
     return std::nullopt;
   }
   if (is_wanted_to_stop() && !std::exchange(told_to_stop_, true)) replicas_.stop();
-  if (const auto failure = replicas_.look(servers_ ? servers_->targets() : options_.servers_at))
-    return fail(*failure);
+  const auto targets = [this] { return servers_ ? servers_->targets() : options_.find_servers(); };
+  if (const auto failure = replicas_.look(targets)) return fail(*failure);
   if (options_.replicas.empty()) return is_wanted_to_stop() ? std::optional(0) : std::nullopt;
   if (!replicas_.are_all_over()) return std::nullopt;
   return is_wanted_to_stop() ? 130 : 0;

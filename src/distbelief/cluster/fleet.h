@@ -34,17 +34,20 @@ struct FleetOptions {
   std::string address{};           // of this machine, for those; empty: found out
   std::filesystem::path certs{};   // for the wires between hosts; empty: the run makes its own
   std::chrono::milliseconds silence{5000};
-  int servers = 1;                        // spread over the hosts
-  std::vector<std::string> servers_at{};  // of others, where there are some: none is started
-  std::vector<ReplicaPlace> replicas{};   // none: the servers stand until they are told to stop
-  RankGroups groups{};                    // of a replica's ranks
-  bool stops_together = false;            // a replica that is given up ends the run (sync, decomposed)
+  int servers = 1;  // spread over the hosts
+  // Where servers of others listen now, where there are some: none is started then.
+  std::function<std::vector<std::string>()> find_servers{};
+  std::vector<ReplicaPlace> replicas{};  // none: the servers stand until they are told to stop
+  RankGroups groups{};                   // of a replica's ranks
+  bool stops_together = false;           // a replica that is given up ends the run (sync, decomposed)
   std::function<std::vector<std::string>(const FleetProcess&)> server_command{};
   std::function<std::vector<std::string>(const FleetProcess&)> replica_command{};
   std::filesystem::path run_dir{};
   RunPlace place{};
   RecoveryPolicy policy{};
-  std::chrono::milliseconds deadline{120'000};  // for servers to get ready
+  // For servers to get ready; and half of it, of silence, makes a process a lost one: who waits for it, at
+  // most so long, then still has time for who takes its place.
+  std::chrono::milliseconds deadline{120'000};
   bool resume = false;
 };
 

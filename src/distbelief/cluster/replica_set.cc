@@ -30,7 +30,23 @@ void ReplicaSet::lost(int launch, int rank) {
     }
 }
 
-void ReplicaSet::start(std::size_t index, const std::vector<std::string>& servers) {
+void ReplicaSet::excuse(Clock::duration absence) {
+  for (Replica& replica : replicas_)
+    if (replica.cohort) replica.cohort->excuse(absence, Clock::now());
+}
+
+// A worker that hangs or was stopped holds up those who wait for it, and looks to its launcher as if it
+// lived. Whether it makes progress is not asked: it may have to wait for others.
+void ReplicaSet::look_for_silence(Replica& replica) {
+  const auto now = Clock::now();
+  if (const std::optional<int> rank = replica.cohort->silent(now, options_.silence))
+    replica.cohort->give_up(*rank,
+                            fmt::format("nothing heard of it for {:.1f} s",
+                                        std::chrono::duration<double>(options_.silence).count()),
+                            now);
+}
+
+void ReplicaSet::start(std::size_t index, const FindServers& servers) {
   Replica& replica = replicas_[index];
   const int launch = dispatch_.next_launch();
   const FleetProcess process{.index = int(index),
@@ -38,7 +54,7 @@ void ReplicaSet::start(std::size_t index, const std::vector<std::string>& server
                              .control = dispatch_.control(),
                              .workers = replica.place.workers,
                              .replicas = size(),
-                             .servers = servers};
+                             .servers = servers()};
   Placement placement{.hosts = {}, .workers = replica.place.workers};
   if (!replica.place.host.empty()) placement.hosts = {{replica.place.host, replica.place.workers}};
   replica.cohort = std::make_unique<Cohort>(launch, placement, 1,
@@ -155,7 +171,7 @@ void ReplicaSet::begin(std::size_t index) {
   if (is_paused() || replica.rests) order(replica, {.kind = "pause"});
 }
 
-std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const std::vector<std::string>& servers) {
+std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const FindServers& servers) {
   Replica& replica = replicas_[index];
   if (replica.done || replica.given_up) return std::nullopt;
   if (!replica.cohort) {
@@ -171,12 +187,13 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const std::ve
       replica.cohort->child().signal_group(SIGKILL);
     return std::nullopt;
   }
+  look_for_silence(replica);
   if (!replica.told_to_go && replica.cohort->is_ready()) begin(index);
   note_recovery(index);
   return std::nullopt;
 }
 
-std::optional<FleetFailure> ReplicaSet::look(const std::vector<std::string>& servers) {
+std::optional<FleetFailure> ReplicaSet::look(const FindServers& servers) {
   for (std::size_t i = 0; i < replicas_.size(); ++i)
     if (const auto failure = look_at(i, servers)) return failure;
   return std::nullopt;

@@ -24,13 +24,17 @@ class ReplicaSet {
     RecoveryPolicy policy{};
     bool stops_together = false;  // nobody can do without another (sync, decomposed)
     bool resume = false;
+    Clock::duration silence = std::chrono::minutes(1);  // of a worker that counts as lost after it
   };
   ReplicaSet(Options options, Dispatch& dispatch);
 
   void hear(const comm::WorkerReport& report);
   void lost(int launch, int rank);
-  // Starts and replaces what is to be; `servers`: where these listen now.
-  std::optional<FleetFailure> look(const std::vector<std::string>& servers);
+  // Nobody could be heard for so long: the supervisor did not run.
+  void excuse(Clock::duration absence);
+  // Starts and replaces what is to be; `servers` says where these listen now, to one that is started.
+  using FindServers = std::function<std::vector<std::string>()>;
+  std::optional<FleetFailure> look(const FindServers& servers);
   bool are_all_over() const;
 
   void stop();  // all save and end, and none is started any more
@@ -65,10 +69,11 @@ class ReplicaSet {
     std::optional<Clock::time_point> lost_at{};
     Clock::time_point not_before{};
   };
-  void start(std::size_t index, const std::vector<std::string>& servers);
+  void start(std::size_t index, const FindServers& servers);
   void begin(std::size_t index);
-  std::optional<FleetFailure> look_at(std::size_t index, const std::vector<std::string>& servers);
+  std::optional<FleetFailure> look_at(std::size_t index, const FindServers& servers);
   std::optional<FleetFailure> end_of(std::size_t index);
+  void look_for_silence(Replica& replica);
   void note_recovery(std::size_t index);
   void order(const Replica& replica, const comm::WorkerOrder& order);
 

@@ -18,6 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kServerFarewell{2};
 constexpr milliseconds kLauncherPatience{200};
+constexpr std::chrono::hours kLossesCount{1};
 constexpr int kMostServers = server::kParts;  // each has a part
 
 }  // namespace
@@ -58,6 +59,8 @@ void ServerSet::start_one() {
 void ServerSet::hear(const comm::WorkerReport& report) {
   for (Server& server : servers_) {
     if (server.launch != report.generation) continue;
+    server.heard = SetClock::now();
+    if (report.state == "serving") server.refused = report.step;
     if (report.state == "ready") {
       server.pid = report.pid;
       server.place = server::server_from_text(report.message);
@@ -82,6 +85,29 @@ void ServerSet::take_apart(const Server& speaker, const comm::WorkerReport& repo
 void ServerSet::lost(int launch) {
   for (Server& server : servers_)
     if (server.launch == launch) server.is_lost = true;
+}
+
+void ServerSet::excuse(SetClock::duration absence) {
+  for (Server& server : servers_) server.heard += absence;
+}
+
+// One that hangs or was stopped answers nobody, and its primaries and replicas wait for it.
+void ServerSet::look_for_silence() {
+  for (Server& server : servers_) {
+    if (server.place.target.empty() || server.is_lost || SetClock::now() - server.heard <= options_.silence)
+      continue;
+    dispatch_.event("server silent",
+                    {{"server", server.launch},
+                     {"seconds", std::chrono::duration<double>(SetClock::now() - server.heard).count()}});
+    server.is_lost = true;
+  }
+}
+
+// Something is wrong for good, with whatever is put in the place of those that were lost.
+bool ServerSet::is_lossy() {
+  loss_times_.push_back(SetClock::now());
+  while (loss_times_.front() < SetClock::now() - kLossesCount) loss_times_.pop_front();
+  return int(loss_times_.size()) > options_.losses_allowed;
 }
 
 std::vector<std::string> ServerSet::targets() const {
@@ -132,7 +158,7 @@ std::optional<FleetFailure> ServerSet::lose(std::size_t index) {
                                   {"exit_code", code},
                                   {"signal", lost.child->foreign_signal()}});
   ++losses_[lost.host];
-  if (!are_ready() || ++loss_count_ > options_.losses_allowed)
+  if (is_lossy() || !are_ready())
     return FleetFailure{
         fmt::format("parameter server {} ended (exit code {}); its log: {}/logs/server-{}.log", lost.launch,
                     code, options_.run_dir.string(), lost.launch),
@@ -197,6 +223,7 @@ void ServerSet::steer() {
 }
 
 std::optional<FleetFailure> ServerSet::look() {
+  look_for_silence();
   for (std::size_t i = 0; i < servers_.size();) {
     const bool is_gone = servers_[i].is_lost || servers_[i].child->ended();
     if (is_gone && has_left(servers_[i])) {
@@ -224,6 +251,7 @@ nlohmann::json ServerSet::status() const {
                    : server.is_leaving         ? "leaving"
                    : server.is_mapped          ? "serving"
                                                : "waiting"},
+         {"refused", server.refused},
          {"primary", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::primary)},
          {"backup", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::backup)}});
   return servers;

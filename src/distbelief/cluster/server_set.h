@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,13 +30,17 @@ class ServerSet {
     std::vector<HostSlots> hosts{};  // empty: this machine
     std::function<std::vector<std::string>(const FleetProcess&)> command{};
     std::filesystem::path run_dir{};
-    int losses_allowed = 0;
+    int losses_allowed = 0;  // in an hour
+    std::chrono::steady_clock::duration silence =
+        std::chrono::minutes(1);  // of one that counts as lost after it
   };
   ServerSet(Options options, Dispatch& dispatch);
 
   void start();
   void hear(const comm::WorkerReport& report);
   void lost(int launch);
+  // Nobody could be heard for so long: the supervisor did not run.
+  void excuse(std::chrono::steady_clock::duration absence);
   // What has changed is seen to.
   std::optional<FleetFailure> look();
   // All that were started at first listen, and know what they have.
@@ -53,14 +59,18 @@ class ServerSet {
     std::int64_t pid = 0;
     server::ServerMap::Server place{};  // once it listens
     bool is_mapped = false;
-    bool is_lost = false;      // it has hung up
-    bool is_leaving = false;   // it is to hand over what it has, and to end
-    std::int64_t settled = 0;  // epoch of the map that it has done everything for
+    bool is_lost = false;                           // it has hung up
+    bool is_leaving = false;                        // it is to hand over what it has, and to end
+    std::int64_t settled = 0;                       // epoch of the map that it has done everything for
+    std::chrono::steady_clock::time_point heard{};  // once it listens
+    std::int64_t refused = 0;                       // requests, as it said last
   };
   void start_one();
   void take_apart(const Server& speaker, const comm::WorkerReport& report);
   void keep_count();
   bool has_left(const Server& server) const { return server.is_leaving && !server.is_mapped; }
+  void look_for_silence();
+  bool is_lossy();
   std::optional<server::ServerMap> next_map(std::string& why) const;
   std::string next_host() const;
   void publish(const server::ServerMap& map, const std::string& why);
@@ -70,10 +80,10 @@ class ServerSet {
   Options options_;
   Dispatch& dispatch_;
   std::vector<Server> servers_;
-  server::ServerMap map_;              // epoch 0: none yet
-  std::map<std::string, int> losses_;  // by host
-  int loss_count_ = 0;
-  bool lacks_copies_ = false;  // said so, and nothing since
+  server::ServerMap map_;                                         // epoch 0: none yet
+  std::map<std::string, int> losses_;                             // by host
+  std::deque<std::chrono::steady_clock::time_point> loss_times_;  // of the last hour
+  bool lacks_copies_ = false;                                     // said so, and nothing since
 };
 
 }  // namespace distbelief::cluster

@@ -3,8 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <thread>
 #include <utility>
 
@@ -21,7 +19,6 @@ using Outcome = comm::StoreAnswer::Outcome;
 namespace {
 
 constexpr std::chrono::milliseconds kMapDeadline{2000};
-constexpr std::chrono::microseconds kLookWhetherToGoOn{500};
 constexpr std::chrono::seconds kBetweenReconnects{1};
 constexpr std::chrono::milliseconds kNear{10}, kFar{250};  // to a server that was there a moment ago
 
@@ -103,22 +100,34 @@ void Client::reconnect() {
 
 // Asks everyone once. true: a newer map was found.
 bool Client::look_for_map() {
+  struct Question {
+    std::string text;  // of the answer
+    comm::ExchangeClient::Pending pending{};
+  };
+  std::map<int, Question> questions;
   std::optional<ServerMap> newest;
   for (const auto& [id, server] : servers_) {
     if (!server->exchange->connected()) continue;
+    Question& question = questions[id];
+    question.text.resize(comm::kMaxHeaderBytes);
     try {
-      std::string text(comm::kMaxHeaderBytes, ' ');
-      const comm::Answer answer =
-          server->exchange
-              ->send(comm::encode(message(Kind::kMap)), {}, std::as_writable_bytes(std::span(text)))
-              .wait(kMapDeadline);
-      text.resize(answer.bytes);
-      const ServerMap map = map_from_text(text);
+      question.pending = server->exchange->send(comm::encode(message(Kind::kMap)), {},
+                                                std::as_writable_bytes(std::span(question.text)));
+    } catch (const Error& error) {
+      questions.erase(id);
+      spdlog::debug("server {}: {}", id, error.what());
+    }
+  }
+  const Clock::time_point give_up = Clock::now() + kMapDeadline;
+  for (auto& [id, question] : questions) try {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(give_up - Clock::now());
+      const comm::Answer answer = question.pending.wait(std::max(left, std::chrono::milliseconds(0)));
+      heard_ = Clock::now();
+      const ServerMap map = map_from_text(question.text.substr(0, answer.bytes));
       if (map.epoch > (newest ? newest->epoch : map_.epoch)) newest = map;
     } catch (const Error& error) {
       spdlog::debug("server {}: {}", id, error.what());
     }
-  }
   if (newest)
     adopt(*newest);
   else
@@ -158,165 +167,10 @@ void Client::open(Server& server, const float* initial) {
   exchange(std::move(parts), options_.deadline);
 }
 
-std::span<std::byte> Client::shared_room(const Part& part) {
-  Server* const server = holder(part);
-  if (part.slice < first_slice() || part.slice >= end_slice() || server == nullptr ||
-      server->exchange->shared().empty())
-    return {};
-  return server->exchange->shared().subspan(offset_here(part.slice) * sizeof(float),
-                                            length(part.slice) * sizeof(float));
-}
-
 Client::Server* Client::holder(const Part& part) {
   const int id = part.slice < 0 ? map_.desk().primary : map_.part_of(part.slice).primary;
   const auto found = servers_.find(id);
   return found == servers_.end() ? nullptr : found->second.get();
-}
-
-comm::ExchangeClient::Pending Client::send(Part& part) {
-  Server* const server = holder(part);
-  if (server == nullptr) throw Error(ErrorCode::kUnavailable, "the server is gone");
-  if (server->space == 0) open(*server, nullptr);
-  part.message.space = server->space;
-  if (part.slice >= 0) part.message.slice = part.slice;
-  std::span<const std::byte> payload = part.payload;
-  std::span<std::byte> into = part.into;
-  if (const std::span<std::byte> room = shared_room(part); !room.empty()) {
-    if (!payload.empty()) {
-      std::memcpy(room.data(), payload.data(), payload.size());
-      payload = room;
-    }
-    if (!into.empty()) into = room;
-  }
-  return server->exchange->send(comm::encode(part.message), payload, into);
-}
-
-// Brings what came by shared memory where it belongs.
-void Client::receive(const Part& part) {
-  const std::span<std::byte> room = shared_room(part);
-  if (!room.empty() && !part.into.empty()) std::memcpy(part.into.data(), room.data(), room.size());
-}
-
-void Client::require_going_on() const {
-  if (options_.goes_on && !options_.goes_on())
-    throw Error(ErrorCode::kTimeout, "the wait for a parameter server was broken off");
-}
-
-comm::Answer Client::await(comm::ExchangeClient::Pending& pending, Clock::duration patience) const {
-  if (patience == kForEver && options_.goes_on)
-    while (!pending.ready()) {
-      require_going_on();
-      std::this_thread::sleep_for(kLookWhetherToGoOn);
-    }
-  return pending.wait(std::chrono::duration_cast<std::chrono::milliseconds>(patience));
-}
-
-// All of them, again and again where a server is lost or has handed its slices over.
-std::vector<StoreAnswer> Client::exchange(std::vector<Part> parts, Clock::duration patience) {
-  std::vector<StoreAnswer> answers(parts.size());
-  std::vector<std::size_t> left(parts.size());
-  for (std::size_t i = 0; i < left.size(); ++i) left[i] = i;
-  const Clock::time_point give_up = Clock::now() + patience;
-  while (!left.empty()) {
-    std::vector<std::size_t> failed;
-    std::optional<Error> why;
-    const auto note = [&](std::size_t i, const Error& error) {
-      if (!is_worth_another_try(error)) throw error;
-      failed.push_back(i);
-      why = error;
-    };
-    std::vector<std::pair<std::size_t, comm::ExchangeClient::Pending>> sent;
-    for (const std::size_t i : left) try {
-        sent.emplace_back(i, send(parts[i]));
-      } catch (const Error& error) {
-        note(i, error);
-      }
-    for (auto& [i, pending] : sent) try {
-        answers[i] = comm::decode_answer(await(pending, patience).header);
-        receive(parts[i]);
-      } catch (const Error& error) {
-        note(i, error);
-      }
-    left = std::move(failed);
-    if (left.empty()) break;
-    std::ranges::sort(left);  // all replicas ask in one order: none waits for slices that others hold back
-    if (Clock::now() > give_up) throw *why;
-    if (patience == kForEver) require_going_on();
-    if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
-  }
-  // There is a newer map: those who are in it may be the only ones left when it is needed.
-  const auto is_newer = [&](const StoreAnswer& answer) { return answer.epoch > map_.epoch; };
-  if (std::ranges::any_of(answers, is_newer)) look_for_map();
-  return answers;
-}
-
-StoreAnswer Client::exchange_one(Part part, Clock::duration patience) {
-  std::vector<Part> parts;
-  parts.push_back(std::move(part));
-  return exchange(std::move(parts), patience)[0];
-}
-
-std::vector<std::int32_t> Client::in_slice(const std::vector<std::int32_t>& parameters,
-                                           std::int64_t slice) const {
-  std::vector<std::int32_t> found;
-  for (const std::int32_t parameter : parameters) {
-    const comm::SpaceSpec::Stretch& stretch = options_.spec.parameters[std::size_t(parameter)];
-    const bool meets =
-        stretch.begin < offset(slice) + length(slice) && offset(slice) < stretch.begin + stretch.count;
-    if (meets) found.push_back(parameter);
-  }
-  return found;
-}
-
-comm::SpaceSpec::Stretch Client::own() const {
-  const std::size_t all = options_.spec.elements, begin = std::min(all, offset(first_slice()));
-  return {.begin = begin, .count = std::min(all, offset(end_slice())) - begin};
-}
-
-bool Client::push_pull(const Push& push, std::span<const float> gradients, std::span<float> values) {
-  std::vector<Part> parts;
-  parts.reserve(slices());
-  for (std::int64_t slice = first_slice(); slice < end_slice(); ++slice) {
-    Part& part = parts.emplace_back(Part{.message = message(Kind::kPush), .slice = slice});
-    part.message.ticket = push.ticket;
-    part.message.base = versions_[std::size_t(slice)];
-    part.message.lr = push.lr;
-    part.message.first_lane = push.first_lane;
-    part.message.end_lane = push.end_lane;
-    part.message.samples = push.samples;
-    part.message.step_samples = push.step_samples;
-    part.message.wants_values = !values.empty();
-    part.message.untouched = in_slice(push.untouched, slice);
-    part.message.loss = push.loss;
-    part.payload = std::as_bytes(gradients.subspan(offset_here(slice), length(slice)));
-    if (!values.empty())
-      part.into = std::as_writable_bytes(values.subspan(offset_here(slice), length(slice)));
-  }
-  const std::vector<StoreAnswer> answers = exchange(std::move(parts), options_.deadline);
-  bool repeated = false;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    const std::size_t slice = std::size_t(first_slice()) + i;
-    repeated |= answers[i].outcome == Outcome::kRepeated || answers[i].outcome == Outcome::kLate;
-    answered_[slice] = answers[i].version;
-    if (!values.empty()) versions_[slice] = answers[i].version;
-  }
-  return repeated;
-}
-
-std::int64_t Client::pull(std::span<float> values, std::optional<std::int64_t> version) {
-  std::vector<Part> parts;
-  for (std::int64_t slice = first_slice(); slice < end_slice(); ++slice) {
-    Part& part = parts.emplace_back(Part{.message = message(Kind::kPull), .slice = slice});
-    part.message.base = version.value_or(0);
-    part.into = std::as_writable_bytes(values.subspan(offset_here(slice), length(slice)));
-  }
-  const std::vector<StoreAnswer> answers = exchange(std::move(parts), options_.deadline);
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    versions_[std::size_t(first_slice()) + i] = answers[i].version;
-    least = std::min(least, answers[i].version);
-  }
-  return least;
 }
 
 std::int64_t Client::meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace distbelief::server {
 // A replica's end: the whole of a job's parameters, wherever its slices are. When a server is lost it asks
 // the others who has them now and asks again there: what was done already counts once. Used by one thread.
 // All of it throws Error: kUnavailable or kTimeout when no server has answered for `deadline`, or what a
-// server refused.
+// server refused. Waits that other replicas may make long (for tickets, for a turn, for room) last as long as
+// servers say that they live.
 class Client {
  public:
   struct Options {
@@ -56,9 +58,27 @@ class Client {
   // The slices that are this client's share, and the elements of the arena that they are.
   std::int64_t first_slice() const { return share_begin(options_.share); }
   std::int64_t end_slice() const { return share_begin(options_.share + 1); }
-  comm::SpaceSpec::Stretch own() const;
-  // Sends the gradient of these elements and gets their new values. `values` empty: only sends. Gives
-  // whether any slice had it before.
+  comm::SpaceSpec::Stretch own() const { return elements_of(share()); }
+  // Whole slices of the arena; by default those of its share. What goes with them, gradients and values, is
+  // as long as their elements.
+  struct Slices {
+    std::int64_t begin = 0, end = 0;
+  };
+  Slices share() const { return {first_slice(), end_slice()}; }
+  comm::SpaceSpec::Stretch elements_of(Slices slices) const;
+
+  class Handle;  // client_handle.h
+  // Send, and do not wait for the answers, but for their turn when more than 16 messages are under way to a
+  // server. What is given to them must stay as it is, and stay there, until the handle has been waited for or
+  // is gone.
+  Handle start_push(const Push& push, std::span<const float> gradients, std::optional<Slices> of = {});
+  Handle start_pull(std::span<float> values, std::optional<std::int64_t> version = {},
+                    std::optional<Slices> of = {});
+  Handle start_push_pull(const Push& push, std::span<const float> gradients, std::span<float> values,
+                         std::optional<Slices> of = {});
+  // The same, and wait. Sends a gradient. Gives whether any slice had it before.
+  bool push(const Push& push, std::span<const float> gradients);
+  // ... and gets the new values of these elements. `values` empty: only sends.
   bool push_pull(const Push& push, std::span<const float> gradients, std::span<float> values);
   // These parameters: the newest, or those of a version (sync). Gives the least version of a slice.
   std::int64_t pull(std::span<float> values, std::optional<std::int64_t> version = {});
@@ -85,10 +105,13 @@ class Client {
   // Gives rows of lanes to all; the mean over the lanes of all replicas is in `mean`. Gives the step that it
   // is of: a later one when steps do not wait for everyone and this came too late.
   std::int64_t meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,
-            const std::vector<std::int32_t>& empty, std::span<const float> rows, std::span<float> mean);
+                    const std::vector<std::int32_t>& empty, std::span<const float> rows,
+                    std::span<float> mean);
   // The mean of a step that is over (sync), for a replica that comes again; or of a later one, as above.
   void meet_again(std::int64_t step, std::span<float> mean);
-  void leave(const std::vector<std::int64_t>& done);
+  // Done with these tickets; takes no more part until it asks for another: those that it has, and that it has
+  // asked for, go to others, and nobody waits for it. Then it is where the slowest is.
+  void rest(std::vector<std::int64_t> done, std::deque<Asked>& asked);
 
   // Sandblaster (client_vectors.cc). A command, done on every slice where it lives; gives its numbers over
   // all of them.
@@ -147,6 +170,21 @@ class Client {
   using Kind = comm::StoreRequest::Kind;
   using Clock = std::chrono::steady_clock;
   struct Server;
+  struct Flight;
+  // What a message in shared memory lies in, until it is answered.
+  struct Room {
+    std::span<std::byte> bytes{};
+    std::int64_t slice = -1;
+    std::shared_ptr<std::set<std::int64_t>> in_use{};  // of the connection
+    void give_back() {
+      if (in_use) in_use->erase(slice);
+    }
+  };
+  struct Sent {
+    std::size_t part = 0;  // of several
+    comm::ExchangeClient::Pending pending{};
+    Room room{};
+  };
   // One message of several that go out together.
   struct Part {
     comm::StoreRequest message{};
@@ -154,15 +192,18 @@ class Client {
     std::span<const std::byte> payload{};
     std::span<std::byte> into{};
   };
+  Flight start(std::vector<Part> parts);
+  void launch(Flight& flight, const std::vector<std::size_t>& parts);
+  void collect(Flight& flight, Clock::duration patience);
+  void settle(Flight& flight, Clock::duration patience);
   std::vector<comm::StoreAnswer> exchange(std::vector<Part> parts, Clock::duration patience);
   comm::StoreAnswer exchange_one(Part part, Clock::duration patience);
-  comm::ExchangeClient::Pending send(Part& part);
-  void receive(const Part& part);
+  Sent send(Part& part);
   void ask_again(std::deque<Asked>& asked);
   bool look_for_map();
   void await_map(Clock::time_point give_up);
-  comm::Answer await(comm::ExchangeClient::Pending& pending, Clock::duration patience) const;
-  void require_going_on() const;
+  comm::Answer await(comm::ExchangeClient::Pending& pending, Clock::duration patience);
+  void require_going_on();
   void adopt(const ServerMap& map);
   void reconnect();
   Server& connect(int id, const std::string& target, std::chrono::milliseconds deadline);
@@ -175,8 +216,8 @@ class Client {
   std::int64_t share_begin(int share) const {
     return (std::int64_t(slices()) * share + options_.shares - 1) / options_.shares;
   }
-  std::size_t offset_here(std::int64_t slice) const { return offset(slice) - offset(first_slice()); }
-  std::span<std::byte> shared_room(const Part& part);
+  Room take_room(Server& server, const Part& part);
+  Handle handle_of(Slices slices, std::vector<Part> parts, std::span<float> values);
   struct RowMessage;
   struct RowFlight;
   class RowWork;
@@ -196,7 +237,8 @@ class Client {
   std::int64_t meeting_step_ = 0;
   bool has_joined_ = false;
   Clock::time_point next_reconnect_{};
-  std::int64_t clock_ = -1;  // steps done, as the desk counts them; -1: it has not said
+  Clock::time_point heard_{}, next_look_{};  // when any server last answered; when to ask whether they live
+  std::int64_t clock_ = -1;                  // steps done, as the desk counts them; -1: it has not said
 };
 
 }  // namespace distbelief::server

@@ -24,7 +24,7 @@ Client::Asked Client::ask_ticket(const std::vector<std::int64_t>& done) {
   Asked asked;
   asked.message_ = part.message;
   try {
-    asked.pending_ = send(part);
+    asked.pending_ = send(part).pending;
     asked.is_sent_ = true;
   } catch (const Error& error) {  // asked again when it is waited for
     if (!is_worth_another_try(error)) throw;
@@ -39,7 +39,7 @@ void Client::ask_again(std::deque<Asked>& asked) {
     if (one.is_sent_) continue;
     Part part{.message = one.message_};
     try {
-      one.pending_ = send(part);
+      one.pending_ = send(part).pending;
       one.is_sent_ = true;
     } catch (const Error& error) {
       if (!is_worth_another_try(error)) throw;
@@ -49,12 +49,13 @@ void Client::ask_again(std::deque<Asked>& asked) {
 
 // However long the others take with what is left.
 std::optional<std::int64_t> Client::next_ticket(std::deque<Asked>& asked) {
+  heard_ = Clock::now();
   for (;; std::this_thread::sleep_for(kLookForAnswers)) {
     for (auto one = asked.begin(); one != asked.end(); ++one) {
       if (!one->is_sent_ || !one->pending_.ready()) continue;
       one->is_sent_ = false;
       try {
-        const StoreAnswer answer = comm::decode_answer(one->pending_.wait(options_.deadline).header);
+        const StoreAnswer answer = comm::decode_answer(await(one->pending_, options_.deadline).header);
         asked.erase(one);
         if (clock_ < 0) clock_ = answer.clock;
         return answer.outcome == StoreAnswer::Outcome::kEnd ? std::nullopt : std::optional(answer.ticket);
@@ -74,10 +75,20 @@ void Client::begin_step(const std::vector<std::int64_t>& done) {
   exchange_one(std::move(part), kForEver);
 }
 
-void Client::leave(const std::vector<std::int64_t>& done) {
-  Part part{.message = message(Kind::kLeave)};
-  part.message.done = done;
-  exchange_one(std::move(part), options_.deadline);
+// Messages of one connection are seen in any order: a question that comes after this would take a seat again.
+// So it is said once more when all questions are answered, with a ticket or that there is none.
+void Client::rest(std::vector<std::int64_t> done, std::deque<Asked>& asked) {
+  for (const Asked& one : asked) done.insert(done.end(), one.message_.done.begin(), one.message_.done.end());
+  const auto is_open = [](const Asked& one) { return one.is_sent_ && !one.pending_.ready(); };
+  for (bool last = false; !last;) {
+    last = std::ranges::none_of(asked, is_open);
+    Part part{.message = message(Kind::kLeave)};
+    part.message.done = done;
+    exchange_one(std::move(part), options_.deadline);
+    if (!last) std::this_thread::sleep_for(kLookForAnswers);
+  }
+  asked.clear();
+  clock_ = -1;
 }
 
 }  // namespace distbelief::server

@@ -30,7 +30,9 @@ ServerMap map_from(const comm::ControlAddress& address) {
   return map_from_text(text);
 }
 
-ServerMap map_from_any(const std::vector<comm::ControlAddress>& servers) {
+}  // namespace
+
+ServerMap find_map(const std::vector<comm::ControlAddress>& servers) {
   std::string why;
   for (const comm::ControlAddress& server : servers) try {
       return map_from(server);
@@ -40,10 +42,8 @@ ServerMap map_from_any(const std::vector<comm::ControlAddress>& servers) {
   throw Error(ErrorCode::kUnavailable, "no parameter server says who has the parameters: " + why);
 }
 
-}  // namespace
-
 void close_job(const std::vector<comm::ControlAddress>& servers, const std::string& job) {
-  const ServerMap map = map_from_any(servers);
+  const ServerMap map = find_map(servers);
   const std::string header =
       comm::encode(comm::StoreRequest{.kind = comm::StoreRequest::Kind::kClose, .job = job});
   for (const ServerMap::Server& server : map.servers) try {

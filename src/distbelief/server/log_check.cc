@@ -249,13 +249,70 @@ LogProof check_logs(const RunLogs& logs, const LogPromise& promise) {
 
 namespace {
 
+// Whose logs they are.
+struct LogPlace {
+  std::filesystem::path folder{};  // of a run, or of servers that stand
+  std::string job{};               // the mark that logs begin with; empty: there is one job
+};
+
+LogPlace place_of_logs(const std::filesystem::path& run_dir, const LogChoice& choice) {
+  const std::filesystem::path file = run_dir / kStandingFile;
+  if (!std::filesystem::exists(file)) return {.folder = run_dir};
+  LogPlace place;
+  try {
+    const nlohmann::json standing = read_json(file);
+    place = {.folder = standing.at("servers_at").get<std::string>(),
+             .job = standing.at("jobs").at(std::size_t(std::max(0, choice.sub_network))).get<std::string>()};
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{} does not say whose servers this run used: {}", file.string(), error.what()));
+  }
+  if (!std::filesystem::is_directory(place.folder))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("the servers of this run stood at {}, which is no folder here: what they logged "
+                            "is in the folder of `distbelief servers`, on its machine; write that one as "
+                            "servers_at into {}",
+                            place.folder.string(), file.string()));
+  return place;
+}
+
 // The server whose log of this it is.
-std::optional<int> server_of(const std::string& name, const LogChoice& choice) {
+std::optional<int> server_of(const std::filesystem::path& path, const LogChoice& choice,
+                             const LogPlace& place) {
   int job = 0, server = 0, sub_network = -1;
-  const int read = std::sscanf(name.c_str(), "%d-server%d-sub%d", &job, &server, &sub_network);
-  const bool is_it =
-      choice.sub_network < 0 ? read == 2 && job == 0 : read == 3 && sub_network == choice.sub_network;
+  const int read = std::sscanf(path.stem().c_str(), "%d-server%d-sub%d", &job, &server, &sub_network);
+  if (choice.sub_network < 0 ? read != 2 : read != 3 || sub_network != choice.sub_network) return {};
+  const bool is_it = place.job.empty() ? job == 0 || choice.sub_network >= 0 : mark_of_log(path) == place.job;
   return is_it ? std::optional(server) : std::nullopt;
+}
+
+void read_servers(RunLogs& logs, const LogPlace& place, const LogChoice& choice) {
+  const std::filesystem::path folder = place.folder / "servers";
+  if (std::filesystem::exists(folder))
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      if (const std::optional<int> server = server_of(entry.path(), choice, place))
+        logs.servers[*server] = read_log(entry.path());
+  if (logs.servers.empty())
+    throw Error(ErrorCode::kBadInput, fmt::format("{} has no logs of parameter servers{}", folder.string(),
+                                                  place.job.empty() ? "" : " for job " + place.job));
+}
+
+// In the order in which they died. One that was lost when the job was over has all that it was to have.
+void read_losses(RunLogs& logs, const std::filesystem::path& events_file) {
+  for (TextLines events(events_file); events.next();) {
+    const nlohmann::json event = json_or_discarded(events.line());
+    if (!event.is_object()) continue;
+    const nlohmann::json kind = event.value("event", nlohmann::json());
+    const nlohmann::json server = event.value("server", nlohmann::json());
+    if (kind == "servers" && event.value("epoch", nlohmann::json()) == 1)
+      logs.lost.clear();  // a run that was resumed
+    if (kind == "server lost" && server.is_number_integer()) logs.lost.push_back(server.get<int>());
+  }
+  std::erase_if(logs.lost, [&](int server) {
+    const auto found = logs.servers.find(server);
+    return found != logs.servers.end() &&
+           std::ranges::find(found->second, LineKind::kOver, &LogLine::kind) != found->second.end();
+  });
 }
 
 }  // namespace
@@ -279,28 +336,16 @@ LogProof check_sub_networks(const std::filesystem::path& run_dir, int sub_networ
 
 RunLogs read_run_logs(const std::filesystem::path& run_dir, const LogChoice& choice) {
   RunLogs logs;
-  const std::filesystem::path folder = run_dir / "servers";
-  if (std::filesystem::exists(folder))
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      const std::string name = entry.path().stem().string();
+  const LogPlace place = place_of_logs(run_dir, choice);
+  read_servers(logs, place, choice);
+  if (std::filesystem::exists(run_dir / "servers"))
+    for (const auto& entry : std::filesystem::directory_iterator(run_dir / "servers")) {
       int number = 0;
-      if (const std::optional<int> server = server_of(name, choice))
-        logs.servers[*server] = read_log(entry.path());
-      if (std::sscanf(name.c_str(), "replica%d", &number) == 1 &&
+      if (std::sscanf(entry.path().stem().c_str(), "replica%d", &number) == 1 &&
           (choice.sub_network < 0 || number % choice.sub_networks == choice.sub_network))
         logs.replicas[number] = read_log(entry.path());
     }
-  if (logs.servers.empty())
-    throw Error(ErrorCode::kBadInput, fmt::format("{} has no logs of parameter servers", folder.string()));
-  for (TextLines events(run_dir / "events.jsonl"); events.next();) {
-    const nlohmann::json event = json_or_discarded(events.line());
-    if (!event.is_object()) continue;
-    const nlohmann::json kind = event.value("event", nlohmann::json());
-    const nlohmann::json server = event.value("server", nlohmann::json());
-    if (kind == "servers" && event.value("epoch", nlohmann::json()) == 1)
-      logs.lost.clear();  // a run that was resumed
-    if (kind == "server lost" && server.is_number_integer()) logs.lost.push_back(server.get<int>());
-  }
+  read_losses(logs, place.folder / "events.jsonl");
   return logs;
 }
 

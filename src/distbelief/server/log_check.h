@@ -39,12 +39,17 @@ struct LogProof {
 // what is promised.
 LogProof check_logs(const RunLogs& logs, const LogPromise& promise);
 
+// Where a run that used servers of others says whose: {"servers_at": their folder, "jobs": marks of its jobs
+// there, one, or one for each sub-network}.
+inline constexpr const char* kStandingFile = "standing.json";
+
 // Which sub-network of a decomposed model a log is of, and how many there are.
 struct LogChoice {
   int sub_network = -1;  // -1: of a whole model
   int sub_networks = 1;
 };
-// RUN/servers/ and RUN/events.jsonl. Throws Error(kBadInput) when there are none, or they cannot be read.
+// RUN/servers/ and RUN/events.jsonl, or those of the servers that it used. Throws Error(kBadInput) when there
+// are none, or they cannot be read.
 RunLogs read_run_logs(const std::filesystem::path& run_dir, const LogChoice& choice = {});
 // The same of every sub-network of a decomposed model; the first that is wrong, or all together.
 LogProof check_sub_networks(const std::filesystem::path& run_dir, int sub_networks,

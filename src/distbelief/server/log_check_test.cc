@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "distbelief/base/error.h"
+#include "distbelief/base/scratch_folder.h"
+
 namespace distbelief::server {
 namespace {
 
@@ -95,6 +98,38 @@ TEST(LogCheck, ANewcomerGoesOnFromWhatItWasGiven) {
   expect_flaw(logs, {}, "slice 0 is at version 4, but 2 updates are logged");
   logs.lost.push_back(3);
   expect_flaw(logs, {}, "no server that is left has slice 0");
+}
+
+TEST(LogCheck, ARunOnServersOfOthersIsReadFromTheirLogsOfItsJob) {
+  const ScratchFolder scratch;
+  const std::filesystem::path run = scratch.path() / "run", standing = scratch.path() / "standing";
+  for (const auto& folder : {run / "servers", standing / "servers"})
+    std::filesystem::create_directories(folder);
+  const auto log = [&](const char* name, const std::string& job, int tickets) {
+    UpdateLog file(standing / "servers" / name);
+    file.append_job(job_mark(job));
+    for (int i = 0; i < tickets; ++i) file.append({.version = i + 1, .ticket = i});
+    if (job == "ours") file.append_over();
+  };
+  log("0-server1.jsonl", "theirs", 5);
+  log("1-server1.jsonl", "ours", 2);
+  log("0-server2.jsonl", "ours", 2);  // it came later, and had this one first
+  UpdateLog(run / "servers" / "replica0.jsonl").append_acknowledged(1, {2});
+  // After the job was over both were lost.
+  write_text(standing / "events.jsonl",
+             "{\"event\":\"server lost\",\"server\":1}\n{\"event\":\"server lost\",\"server\":2}\n");
+  write_text(run / kStandingFile,
+             "{\"servers_at\":\"" + standing.string() + "\",\"jobs\":[\"" + job_mark("ours") + "\"]}");
+  const RunLogs logs = read_run_logs(run);
+  EXPECT_EQ(logs.servers.size(), 2U);
+  EXPECT_TRUE(logs.lost.empty());
+  const LogProof proof = check_logs(logs, {.tickets = 2});
+  EXPECT_TRUE(proof.proven) << proof.finding;
+  EXPECT_EQ(proof.acknowledged, 1);
+  write_text(run / kStandingFile, R"({"servers_at":"host:1,host:2","jobs":["1"]})");
+  EXPECT_THROW(read_run_logs(run), Error);
+  write_text(run / kStandingFile, "[]");
+  EXPECT_THROW(read_run_logs(run), Error);
 }
 
 TEST(LogCheck, ABrokenBoundIsFound) {

@@ -169,9 +169,10 @@ void Service::handle(comm::ExchangeServer::Request request) {
 // What another server has now is asked there, and what is not there yet is asked again: no offence. Who is
 // refused all the time does not fill the log as well.
 void Service::refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why) {
-  if (code != ErrorCode::kAborted) ++refused_;
+  const bool is_offence = code != ErrorCode::kAborted && code != ErrorCode::kUnavailable;
+  if (is_offence) ++refused_;
   if (!request.is_open()) return spdlog::error("a request that was kept: {}", why);
-  if (code == ErrorCode::kAborted || code == ErrorCode::kUnavailable) return request.refuse(code, why);
+  if (!is_offence) return request.refuse(code, why);
   const comm::Peer peer = request.peer();
   const std::int64_t count = refusals_.add(std::move(request), code, why);
   if (std::has_single_bit(std::uint64_t(count)))
@@ -242,6 +243,7 @@ void Service::close(const comm::StoreRequest& message, comm::ExchangeServer::Req
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = by_job_.find(message.job); found != by_job_.end()) {
+      spaces_.at(found->second)->note_over();
       spaces_.erase(found->second);
       by_job_.erase(found);
       closed_.push_back(message.job);
@@ -278,6 +280,7 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
   const std::filesystem::path log = options_.logs.empty()
                                         ? std::filesystem::path()
                                         : options_.logs / log_name(jobs_seen_, options_.id, spec.sub_network);
+  if (!log.empty()) UpdateLog(log).append_job(job_mark(spec.job));
   auto space = std::make_shared<Space>(
       Space::Options{.spec = spec, .log = log, .table_bytes = options_.job_limit}, roles_);
   spaces_[id] = space;

@@ -45,6 +45,10 @@ class Space : public std::enable_shared_from_this<Space> {
   // A connection speaks for one replica, from its first word on. Throws Error(kBadInput) for another's.
   void meet_speaker(std::uint64_t connection, std::int32_t replica);
   std::int64_t meeting_step();  // that lanes meet for
+  // The job is over.
+  void note_over() {
+    if (log_) log_->append_over();
+  }
   void set_roles(std::shared_ptr<const Roles> roles);
   // Hands all that it is primary of to a backup that is being filled.
   void fill(int newcomer);

@@ -126,9 +126,8 @@ void Space::serve() {
 void Space::tell_end(Request request, std::int64_t clock) {
   const std::shared_ptr<const Roles> now = roles();
   const auto kept = std::make_shared<Request>(std::move(request));
-  tell_all(now->backups(now->map.desk(), desk_filled_), {}, [kept, clock] {
-    answer(*kept, {.outcome = StoreAnswer::Outcome::kEnd, .clock = clock});
-  });
+  tell_all(now->backups(now->map.desk(), desk_filled_), {},
+           [kept, clock] { answer(*kept, {.outcome = StoreAnswer::Outcome::kEnd, .clock = clock}); });
 }
 
 void Space::give_mean(Request& request, std::int64_t asked) {
@@ -191,7 +190,8 @@ void Space::tell_deals(const std::vector<std::int64_t>& done, std::int32_t repli
                     .replica = replica,
                     .ticket = dealer_.next(),
                     .clock = dealer_.clock(replica),
-                    .job = options_.spec.job};
+                    .job = options_.spec.job,
+                    .ends = !dealer_.has(replica)};
   for (const std::int64_t ticket : done) told.done.insert(told.done.end(), {ticket, ticket + 1});
   tell_all(now->backups(now->map.desk(), desk_filled_), {.header = comm::encode(told)}, [] {});
 }
@@ -207,7 +207,8 @@ void Space::learn(const StoreRequest& message, Request& request) {
     meeting_.install(message.ticket, {mean.begin(), mean.end()});
   } else {
     require_ranges(message.done);
-    if (message.clock >= 0) dealer_.learn_clock(message.replica, message.clock);
+    if (message.clock >= 0)
+      dealer_.learn_clock(message.replica, message.ends ? std::nullopt : std::optional(message.clock));
     if (options_.spec.vectors > 0) dealer_.extend(std::min(message.ticket, options_.spec.tickets));
     dealer_.learn(message.ticket, std::min(message.below, options_.spec.tickets), message.done);
     window_.drop(dealer_.done_tickets());
@@ -235,17 +236,27 @@ void Space::fill_desk(int newcomer) {
     if (meeting_.mean_of(step)) hand_over_mean(step, [] {});
 }
 
+// Answered when a desk that would take over knows it too: it must not wait for who is not there.
 void Space::leave(const StoreRequest& message, Request& request) {
   const std::lock_guard lock(desk_);
   require_desk();
   const auto found = seats_.find(message.replica);
-  if (found != seats_.end() && found->second.incarnation == message.incarnation) {
+  // One that another desk had told of may not have come here.
+  if (found == seats_.end() || found->second.incarnation == message.incarnation) {
     for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
-    tell_deals(message.done, message.replica);
     let_go(message.replica);
+    tell_deals(message.done, message.replica);
+    for (std::vector<Waiting>* waiting : {&takers_, &beginners_})
+      std::erase_if(*waiting, [&](Waiting& one) {
+        if (one.message.replica != message.replica) return false;
+        one.request.refuse(ErrorCode::kAborted, "this replica has left");
+        return true;
+      });
     serve();
   }
-  answer(request, {});
+  const std::shared_ptr<const Roles> now = roles();
+  const auto kept = std::make_shared<Request>(std::move(request));
+  tell_all(now->backups(now->map.desk(), desk_filled_), {}, [kept] { answer(*kept, {}); });
 }
 
 void Space::gone(std::uint64_t connection) {

@@ -13,10 +13,18 @@
 #include <optional>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/hash.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/base/text_lines.h"
 
 namespace distbelief::server {
+
+std::string job_mark(const std::string& job) {
+  constexpr std::size_t kDigits = 16;
+  Sha256 hash;
+  hash.update(job.data(), job.size());
+  return hash.hex().substr(0, kDigits);
+}
 
 UpdateLog::UpdateLog(const std::filesystem::path& path)
     : path_(path),
@@ -27,6 +35,14 @@ UpdateLog::UpdateLog(const std::filesystem::path& path)
 }
 
 UpdateLog::~UpdateLog() { ::close(file_); }
+
+void UpdateLog::append_job(const std::string& mark) {
+  write_line(fmt::format(R"({{"job":"{}"}})"
+                         "\n",
+                         mark));
+}
+
+void UpdateLog::append_over() { write_line("{\"over\":true}\n"); }
 
 void UpdateLog::append(const UpdateRecord& record) {
   write_line(fmt::format(R"({{"slice":{},"version":{},"ticket":{},"replica":{},"base":{},"lr":{:.17g}}})"
@@ -115,6 +131,11 @@ std::optional<LogLine> line_from(const nlohmann::json& value) {
     line.kind = Kind::kAcknowledged;
     line.update.ticket = number("acknowledged");
     for (const nlohmann::json& version : value.at("versions")) line.versions.push_back(whole_number(version));
+  } else if (value.contains("job")) {
+    line.kind = Kind::kJob;
+    line.mark = value.at("job").get<std::string>();
+  } else if (value.contains("over")) {
+    line.kind = Kind::kOver;
   } else {
     const char* const key = value.contains("begin") ? "begin" : value.contains("joined") ? "joined" : "left";
     if (!value.contains(key)) return std::nullopt;
@@ -141,6 +162,15 @@ std::vector<LogLine> read_log(const std::filesystem::path& path) {
     }
   }
   return lines;
+}
+
+std::string mark_of_log(const std::filesystem::path& path) {
+  TextLines file(path, {.line_bytes = kLongestRecord});
+  if (!file.next() || file.is_cut()) return {};
+  const nlohmann::json first = json_or_discarded(file.line());
+  return first.is_object() && first.contains("job") && first.at("job").is_string()
+             ? first.at("job").get<std::string>()
+             : std::string();
 }
 
 std::vector<UpdateRecord> read_updates(const std::filesystem::path& path) {

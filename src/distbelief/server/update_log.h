@@ -30,6 +30,10 @@ class UpdateLog {
   UpdateLog(const UpdateLog&) = delete;
   UpdateLog& operator=(const UpdateLog&) = delete;
 
+  // Whose updates follow; and that the job is over on this server: what happens to the server later matters
+  // not.
+  void append_job(const std::string& mark);
+  void append_over();
   void append(const UpdateRecord& record);
   // A slice came from another server, at this version.
   void append_installed(std::int64_t slice, std::int64_t version);
@@ -53,19 +57,25 @@ class UpdateLog {
   int file_ = -1;
 };
 
+// A job as its logs name it. Its own name, which nobody else is to know, cannot be told from it.
+std::string job_mark(const std::string& job);
+
 // A line of such a file.
 struct LogLine {
-  enum class Kind { kUpdate, kInstalled, kBegin, kJoined, kLeft, kAcknowledged };
+  enum class Kind { kUpdate, kInstalled, kBegin, kJoined, kLeft, kAcknowledged, kJob, kOver };
   Kind kind = Kind::kUpdate;
   UpdateRecord update{};     // update, installed: slice and version; others: the replica, or the ticket
   std::int64_t clock = 0;    // begin, joined
   std::int64_t slowest = 0;  // begin
   std::vector<std::int64_t> versions{};  // acknowledged
+  std::string mark{};                    // job
   bool operator==(const LogLine&) const = default;
 };
 // A last line that was cut short is passed over, and so are lines of other kinds. Throws Error(kBadInput)
 // naming the line.
 std::vector<LogLine> read_log(const std::filesystem::path& path);
+// Whose log it is; empty: it does not say.
+std::string mark_of_log(const std::filesystem::path& path);
 std::vector<UpdateRecord> read_updates(const std::filesystem::path& path);
 
 }  // namespace distbelief::server

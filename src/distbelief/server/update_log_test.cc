@@ -26,17 +26,24 @@ TEST(UpdateLog, GivesBackWhatWasAppended) {
   const UpdateRecord record{.slice = 3, .version = 1, .ticket = 9, .replica = 2, .base = 0, .lr = 0.1};
   {
     UpdateLog log(path);
+    log.append_job(job_mark("secret"));
     log.append(record);
     log.append_evaluation(R"("loss":0.5)");
     log.append_begin(2, 5, 4);
     log.append_acknowledged(9, {1, 2});
+    log.append_over();
   }
   write_text(path, read_text(path) + R"({"slice":3,"vers)");  // cut short
   using Kind = LogLine::Kind;
-  EXPECT_EQ(read_log(path), (std::vector<LogLine>{
-                                {.update = record},
-                                {.kind = Kind::kBegin, .update = {.replica = 2}, .clock = 5, .slowest = 4},
-                                {.kind = Kind::kAcknowledged, .update = {.ticket = 9}, .versions = {1, 2}}}));
+  EXPECT_EQ(read_log(path),
+            (std::vector<LogLine>{{.kind = Kind::kJob, .mark = job_mark("secret")},
+                                  {.update = record},
+                                  {.kind = Kind::kBegin, .update = {.replica = 2}, .clock = 5, .slowest = 4},
+                                  {.kind = Kind::kAcknowledged, .update = {.ticket = 9}, .versions = {1, 2}},
+                                  {.kind = Kind::kOver}}));
+  EXPECT_EQ(mark_of_log(path), job_mark("secret"));
+  EXPECT_EQ(job_mark("secret").size(), 16U);
+  EXPECT_EQ(job_mark("secret").find("secret"), std::string::npos);
 }
 
 TEST(UpdateLog, NamesTheLineThatIsNoRecord) {

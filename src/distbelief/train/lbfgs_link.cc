@@ -13,7 +13,7 @@ namespace distbelief::train {
 namespace {
 
 constexpr std::int64_t kPortionsAhead = 2;
-constexpr std::int64_t kEnd = -1;
+constexpr std::int64_t kEnd = -1, kCutShort = -2;  // instead of a step
 
 bool all_finite(std::span<const float> values) {
   int bad = 0;
@@ -93,10 +93,16 @@ std::optional<std::int64_t> LbfgsLink::next(const std::function<void(std::int64_
   for (; options_.is_in_order && announced_ < taken_ + kPortionsAhead; ++announced_)
     announce(announced_ % portions_);
   std::int64_t step = kEnd;
-  if (options_.store) step = find_step(options_.is_in_order ? [](std::int64_t) {} : announce);
+  if (options_.store) try {
+      step = find_step(options_.is_in_order ? [](std::int64_t) {} : announce);
+    } catch (const Error&) {
+      if (!options_.goes_on || options_.goes_on()) throw;
+      step = kCutShort;
+    }
   step = shared(step);
   ++taken_;
-  if (step == kEnd) return std::nullopt;
+  cut_short_ = step == kCutShort;
+  if (step < 0) return std::nullopt;
   return step;
 }
 

@@ -19,7 +19,8 @@ class LbfgsLink final : public ParameterLink {
     World* world = nullptr;
     std::unique_ptr<BatchStore> store{};  // of the first worker; null for others
     bool leads = true;
-    bool is_in_order = true;  // portions come one after another
+    bool is_in_order = true;          // portions come one after another
+    std::function<bool()> goes_on{};  // of server::Client; may be empty
   };
   explicit LbfgsLink(Options options);
   ~LbfgsLink() override;
@@ -31,6 +32,7 @@ class LbfgsLink final : public ParameterLink {
   std::int64_t join(const Start& start) override;
   std::optional<std::int64_t> next(const std::function<void(std::int64_t)>& announce) override;
   void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) override;
+  bool is_cut_short() const override { return cut_short_; }
   Finished finish(std::span<float> parameters) override;
 
  private:
@@ -48,6 +50,7 @@ class LbfgsLink final : public ParameterLink {
   std::int64_t announced_ = 0;  // portions, in order
   std::int64_t taken_ = 0;      // of these
   std::vector<float> zeros_;
+  bool cut_short_ = false;
 };
 
 }  // namespace distbelief::train

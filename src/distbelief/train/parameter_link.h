@@ -77,19 +77,24 @@ class ParameterLink {
   virtual std::size_t slices(std::size_t) const { return 0; }
   virtual void read_answers(std::span<std::int64_t>) const {}
   virtual void acknowledge(std::span<const std::int64_t>) {}
-  // Rows of this replica's lanes, of which `empty` do not count; the mean over all lanes comes in, of the step
-  // that it gives (synchronous): a later one when the others have not waited.
+  // Rows of this replica's lanes, of which `empty` do not count; the mean over all lanes comes in, of the
+  // step that it gives (synchronous): a later one when the others have not waited.
   virtual std::int64_t meet(std::int64_t step, std::span<const float> /*rows*/,
                             const std::vector<std::int32_t>& /*empty*/, std::span<float> /*mean*/) {
     return step;
   }
-  // The others have not waited: what the servers have of its own elements by now (synchronous).
+  // The others have not waited: what the servers have of its own elements by now.
   virtual void catch_up(std::span<float>) {}
   // The way to rows of tables; null: there are none. Before join() they are all zeros.
   virtual RowLink* rows() { return nullptr; }
   // Brings what the servers have of the whole model to where Start said, for a leader that trains a part of
   // it.
   virtual void fetch_whole() {}
+  // A replica that takes steps of its own pauses: others need not wait for it, and get what it has not begun.
+  // Of the first worker; gives how many steps that were announced will not come. Nothing: it keeps its place.
+  virtual std::optional<std::int64_t> rest() { return std::nullopt; }
+  // It goes on after that, with catch_up().
+  virtual void wake() {}
   // next() gave nothing because a wait was broken off, not because all work is done.
   virtual bool is_cut_short() const { return false; }
   // After the last step: what the servers have of its own elements. Collective where each worker has a link.

@@ -122,6 +122,11 @@ void ServedReplica::catch_up() {
   meet();
 }
 
+void ServedReplica::refresh() {
+  catch_up();
+  take_parameters();
+}
+
 ParameterLink::Finished ServedReplica::finish() {
   ParameterLink::Finished finished;
   const compute::Span own = options_.link->own(layout_.size());

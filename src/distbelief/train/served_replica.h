@@ -37,6 +37,8 @@ class ServedReplica {
   // All work is done, by all replicas.
   ParameterLink::Finished finish();
   void meet() { window_.meet(); }
+  // After a pause: what the servers have by now.
+  void refresh();
 
   bool is_synchronous() const { return options_.link->is_synchronous(); }
   // The mean over the lanes of all replicas, of the step that ended or of the one before the step that join()

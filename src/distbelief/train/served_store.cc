@@ -32,7 +32,8 @@ void ServedStore::open(const Opening& opening) {
           .spec = spec,
           .replica = options_.replica,
           .incarnation = options_.incarnation,
-          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * options_.parallel.deadline_seconds))},
+          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * options_.parallel.deadline_seconds)),
+          .goes_on = options_.goes_on},
       opening.point.data());
   for (std::size_t i = 0; i < kPortionsAhead; ++i) ask();
 }

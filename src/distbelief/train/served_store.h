@@ -19,6 +19,7 @@ class ServedStore final : public BatchStore {
     std::string job = "job";  // by which the servers know the run
     int replica = 0;
     std::int64_t incarnation = 1;
+    std::function<bool()> goes_on{};  // of server::Client
   };
   explicit ServedStore(Options options);
 

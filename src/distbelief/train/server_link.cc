@@ -89,12 +89,22 @@ std::int64_t ServerLink::join(const Start& start) {
 void ServerLink::await_warm_start() {
   if (parallel().warm_start == 0 || leads() || options_.share > 0) return;
   const std::int64_t every = parallel().push_every;
-  client_->await_done((std::min(parallel().warm_start, steps_) + every - 1) / every);
+  try {
+    client_->await_done((std::min(parallel().warm_start, steps_) + every - 1) / every);
+  } catch (const Error&) {
+    if (!is_broken_off()) throw;
+  }
+}
+
+// A sub-network's link sees to that itself.
+bool ServerLink::is_broken_off() {
+  cut_short_ = !options_.sub_network && options_.goes_on && !options_.goes_on();
+  return cut_short_;
 }
 
 std::int64_t ServerLink::agree(std::int64_t version) {
   if (!is_synchronous()) {
-    for (std::size_t i = 0; i < kTicketsAhead; ++i) ask();
+    wake();
     return 0;
   }
   // Some slices, or what lanes meet for, may be a step further than others: this replica was killed in the
@@ -154,7 +164,14 @@ void ServerLink::note_answer(const std::function<void(std::int64_t)>& announce) 
   }
 }
 
-std::optional<std::int64_t> ServerLink::next(const std::function<void(std::int64_t)>& announce) {
+std::optional<std::int64_t> ServerLink::next(const std::function<void(std::int64_t)>& announce) try {
+  return cut_short_ ? std::nullopt : take_step(announce);
+} catch (const Error&) {
+  if (!is_broken_off()) throw;
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> ServerLink::take_step(const std::function<void(std::int64_t)>& announce) {
   while (!asked_.empty() && !ended_ && (ahead_.empty() || asked_.front().ready())) note_answer(announce);
   // The last tickets that are asked for wait until all work is done, so what is done is told before.
   if (ahead_.empty()) return std::nullopt;
@@ -163,6 +180,24 @@ std::optional<std::int64_t> ServerLink::next(const std::function<void(std::int64
   const bool begins = step % parallel().push_every == 0;
   if (begins && parallel().mode == "bounded") client_->begin_step(std::exchange(done_, {}));
   return step;
+}
+
+// Steps of a ticket that it had begun count for nothing: whoever gets the ticket does all of them.
+std::optional<std::int64_t> ServerLink::rest() {
+  if (is_synchronous()) return std::nullopt;
+  client_->rest(std::exchange(done_, {}), asked_);
+  missing_.reset();
+  return std::int64_t(std::exchange(ahead_, {}).size());
+}
+
+void ServerLink::wake() {
+  for (std::size_t i = 0; i < kTicketsAhead && !ended_; ++i) ask();
+}
+
+void ServerLink::catch_up(std::span<float> parameters) {
+  client_->pull(parameters);
+  since_fetch_ = 0;
+  missing_.reset();
 }
 
 void ServerLink::push(const server::Client::Push& push, std::span<const float> gradient,

@@ -55,7 +55,10 @@ class ServerLink final : public ParameterLink {
   void acknowledge(std::span<const std::int64_t> versions) override;
   std::int64_t meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
                     std::span<float> mean) override;
-  void catch_up(std::span<float> parameters) override { client_->pull(parameters); }
+  void catch_up(std::span<float> parameters) override;
+  std::optional<std::int64_t> rest() override;
+  void wake() override;
+  bool is_cut_short() const override { return cut_short_; }
   RowLink* rows() override { return &rows_; }
   // A client of the servers for this run, or one of its sub-networks. `initial` null: another brings them.
   std::unique_ptr<server::Client> connect(const Start& start, const std::optional<SubNetwork>& sub_network,
@@ -72,6 +75,8 @@ class ServerLink final : public ParameterLink {
   std::int64_t ticket_of(std::int64_t step) const { return step / parallel().push_every; }
   void push(const server::Client::Push& push, std::span<const float> gradient, std::span<float> parameters);
   void await_warm_start();
+  bool is_broken_off();
+  std::optional<std::int64_t> take_step(const std::function<void(std::int64_t)>& announce);
   void ask();
   void note_answer(const std::function<void(std::int64_t)>& announce);
   void exchange_alone(const Share& share, std::span<const float> gradient, std::span<float> parameters);
@@ -84,6 +89,7 @@ class ServerLink final : public ParameterLink {
   std::deque<server::Client::Asked> asked_;           // tickets on their way
   std::deque<std::int64_t> ahead_;                    // steps of tickets that are here
   bool ended_ = false;                                // no more tickets
+  bool cut_short_ = false;                            // a wait was broken off
   std::optional<std::int64_t> pushed_;                // the ticket of this step's push
   std::vector<std::int64_t> done_;                    // tickets, that the dealer has not been told of
   std::vector<float> accrued_;                        // gradients of a ticket's steps so far

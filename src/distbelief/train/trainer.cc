@@ -119,7 +119,7 @@ void Trainer::train() {
     if (outcome.lanes) follow_lane_order();
     if (outcome.pause) pause();
   }
-  if (takes_own_steps() && options_.link->is_cut_short()) {
+  if (is_cut_short_) {
     status_ = "interrupted";
     if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
     return;
@@ -133,7 +133,8 @@ void Trainer::train() {
 void Trainer::keep(const StepOutcome& outcome, std::int64_t step_before) {
   if (outcome.snapshot && snapshotter_) take_snapshot();
   const std::int64_t every = job_.config.checkpoint.every_steps;
-  if (last_saved_step_ != progress_.step && (outcome.save || (every > 0 && progress_.step / every > step_before / every)))
+  if (last_saved_step_ != progress_.step &&
+      (outcome.save || (every > 0 && progress_.step / every > step_before / every)))
     save(Checkpointer::Kind::kRegular);
 }
 
@@ -151,8 +152,10 @@ void Trainer::pause() {
   const auto give_up = Clock::now() + std::chrono::seconds(2);
   while (!options_.orders->pause && !options_.orders->stop && Clock::now() < give_up)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const bool rests = rest();
   while (options_.orders->pause && !options_.orders->stop && !options_.stop_requested->load())
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (rests) wake();
   show(working_state());
 }
 

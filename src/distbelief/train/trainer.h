@@ -125,6 +125,8 @@ class Trainer {
   void keep(const StepOutcome& outcome, std::int64_t step_before);
   void take_snapshot();
   void pause();
+  bool rest();
+  void wake();
   void verify();
   ReplicaHashes replica_hashes();
   void drift_on_order();
@@ -190,6 +192,7 @@ class Trainer {
   std::int64_t passed_over_ = 0;      // steps that the others did not wait for it in
   bool carries_ = false;              // its last step left states of lanes to go on from
   bool all_steps_done_ = false;       // by all such replicas, in fewer steps or as many as there could be
+  bool is_cut_short_ = false;         // a wait for the next step was broken off
   std::int64_t samples_before_ = 0;
 };
 

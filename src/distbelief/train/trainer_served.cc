@@ -11,6 +11,11 @@
 
 // A replica whose parameters live on servers: the part of Trainer that gets its steps from there.
 namespace distbelief::train {
+namespace {
+
+constexpr std::int64_t kAllDone = -1, kCutShort = -2;  // instead of a step
+
+}  // namespace
 
 // What the servers have takes the place of what this replica would begin with.
 void Trainer::join_servers() {
@@ -69,11 +74,11 @@ void Trainer::pass_over(std::int64_t next) {
   spdlog::info("this replica came too late for {} steps so far, and goes on at step {}", passed_over_, next);
 }
 
-// The replica's next step, -1 when all work is done, then those that come after it as far as they are known.
+// The replica's next step, or why there is none, then those that come after it as far as they are known.
 // The first worker asks for all, however long the servers take; in a search each has a link, and they agree
 // there.
 std::vector<std::int64_t> Trainer::deal_steps() {
-  std::vector<std::int64_t> steps{-1};
+  std::vector<std::int64_t> steps{kAllDone};
   const auto announce = [this](std::int64_t step) {
     for (const auto& loader : loaders_) loader->announce(std::uint64_t(step));
   };
@@ -84,7 +89,7 @@ std::vector<std::int64_t> Trainer::deal_steps() {
                      steps.push_back(announced);
                      announce(announced);
                    })
-                   .value_or(-1);
+                   .value_or(options_.link->is_cut_short() ? kCutShort : kAllDone);
   if (world_.size() == 1 || is_searching) return steps;
   served_->meet();
   auto count = std::int64_t(steps.size());
@@ -136,6 +141,7 @@ void Trainer::save_rows() {
 bool Trainer::has_next_step() {
   if (!takes_own_steps()) return progress_.step < job_.total_steps();
   const std::int64_t step = deal_steps()[0];
+  is_cut_short_ = step == kCutShort;
   if (step < 0) return false;
   follow(step);
   if (leads() && progress_.epoch > validated_epoch_) {
@@ -143,6 +149,24 @@ bool Trainer::has_next_step() {
     end_epoch();
   }
   return true;
+}
+
+// Others go on without it, with what it has not begun. Collective; gives whether they do.
+bool Trainer::rest() {
+  if (!takes_own_steps() || options_.link->is_searching()) return false;
+  std::int64_t dropped = is_root() ? options_.link->rest().value_or(-1) : 0;
+  if (world_.size() > 1) {
+    served_->meet();
+    world_.communicator().broadcast(comm::view(&dropped, 1), 0);
+  }
+  if (dropped < 0) return false;
+  for (const auto& loader : loaders_) loader->skip(std::uint64_t(dropped));
+  return true;
+}
+
+void Trainer::wake() {
+  served_->refresh();
+  if (is_root()) options_.link->wake();
 }
 
 // All work is done, by all replicas.

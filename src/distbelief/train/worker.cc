@@ -50,7 +50,12 @@ PreparedJob prepare_for(const WorkerOptions& options) {
   return has_part ? prepare_blueprint(options.config) : prepare_job(options.config);
 }
 
-ServerLink::Options server_options(const World& world, const WorkerOptions& options) {
+// Waits for others end when this one is to stop.
+std::function<bool()> until_stopped(const WorkerOptions& options, const Orders& orders) {
+  return [&orders, stop = options.stop_requested] { return !orders.stop && !stop->load(); };
+}
+
+ServerLink::Options server_options(const World& world, const WorkerOptions& options, const Orders& orders) {
   return {.config = options.config,
           .servers = options.servers,
           .job = options.served_job,
@@ -59,11 +64,12 @@ ServerLink::Options server_options(const World& world, const WorkerOptions& opti
           .incarnation = options.cohort,
           .share = world.rank(),
           .shares = world.size(),
-          .log = world.rank() == 0 ? log_of_pushes(options) : ""};
+          .log = world.rank() == 0 ? log_of_pushes(options) : "",
+          .goes_on = until_stopped(options, orders)};
 }
 
 // To where the parameters are kept; null: with the workers.
-std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& options) {
+std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& options, const Orders& orders) {
   const bool has_servers = !options.servers.empty();
   if (options.config.train.optimizer.name == "lbfgs") {
     std::unique_ptr<BatchStore> store;
@@ -72,17 +78,19 @@ std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& opti
                                                                  .servers = options.servers,
                                                                  .job = options.served_job,
                                                                  .replica = options.replica,
-                                                                 .incarnation = options.cohort});
+                                                                 .incarnation = options.cohort,
+                                                                 .goes_on = until_stopped(options, orders)});
     else if (world.rank() == 0)
       store = std::make_unique<LocalStore>();
     return std::make_unique<LbfgsLink>(LbfgsLink::Options{.config = options.config,
                                                           .world = &world,
                                                           .store = std::move(store),
                                                           .leads = options.replica == 0,
-                                                          .is_in_order = !has_servers});
+                                                          .is_in_order = !has_servers,
+                                                          .goes_on = until_stopped(options, orders)});
   }
   if (!has_servers) return nullptr;
-  return std::make_unique<ServerLink>(server_options(world, options));
+  return std::make_unique<ServerLink>(server_options(world, options, orders));
 }
 
 // What ties a worker to where the parameters are kept.
@@ -99,12 +107,12 @@ Tie tie_of_sub_network(const World& world, const PreparedJob& job, const WorkerO
   Tie tie{.traffic = std::make_unique<SubNetworkTraffic>(), .sub_network = index};
   const SubNetworkSite site{.traffic = tie.traffic.get(),
                             .input = index > 0 ? job.sub_networks[std::size_t(index)].input : Shape{}};
-  tie.link = std::make_unique<SubNetworkLink>(SubNetworkLink::Options{
-      .server = server_options(world, options),
-      .places = places_of_sub_networks(job),
-      .index = index,
-      .traffic = tie.traffic.get(),
-      .goes_on = [&orders, stop = options.stop_requested] { return !orders.stop && !stop->load(); }});
+  tie.link = std::make_unique<SubNetworkLink>(
+      SubNetworkLink::Options{.server = server_options(world, options, orders),
+                              .places = places_of_sub_networks(job),
+                              .index = index,
+                              .traffic = tie.traffic.get(),
+                              .goes_on = until_stopped(options, orders)});
   tie.around_task = [site](std::unique_ptr<Task> task) {
     return make_sub_network_task(std::move(task), site);
   };
@@ -116,7 +124,7 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
                            std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
   PreparedJob job = prepare_for(options);
   const Tie tie = is_decomposed(options.config.parallel) ? tie_of_sub_network(world, job, options, orders)
-                                                         : Tie{.link = make_link(world, options)};
+                                                         : Tie{.link = make_link(world, options, orders)};
   Trainer trainer(world, std::move(job),
                   {.run_dir = options.run_dir,
                    .progress = options.progress,

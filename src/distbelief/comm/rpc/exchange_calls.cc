@@ -178,6 +178,11 @@ bool ExchangeClient::State::ready(const Call& call) const {
   return call.stage == Call::Stage::kDone;
 }
 
+bool ExchangeClient::State::ready_within(const Call& call, std::chrono::milliseconds time) {
+  Lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return call.stage == Call::Stage::kDone; });
+}
+
 Answer ExchangeClient::State::wait(Call& call, std::chrono::milliseconds deadline) {
   Lock lock(mutex_);
   if (!changed_.wait_for(lock, deadline, [&] { return call.stage == Call::Stage::kDone; })) {

@@ -39,6 +39,10 @@ ExchangeClient::Pending::~Pending() {
 
 bool ExchangeClient::Pending::ready() const { return call_ && state_->ready(*call_); }
 
+bool ExchangeClient::Pending::ready_within(std::chrono::milliseconds time) {
+  return call_ && state_->ready_within(*call_, time);
+}
+
 Answer ExchangeClient::Pending::wait(std::chrono::milliseconds deadline) {
   const std::shared_ptr<Call> call = std::move(call_);
   DISTBELIEF_INVARIANT(call != nullptr);

@@ -45,6 +45,8 @@ class ExchangeClient {
     ~Pending();
 
     bool ready() const;
+    // Blocks until it is, at most so long. Gives whether it is.
+    bool ready_within(std::chrono::milliseconds time);
     // Once. Throws Error: what the server refused with; kUnavailable when the connection is lost, and at once
     // then; kTimeout at the deadline. In all cases payload and answer's memory are the caller's again, with
     // one exception: a server that did not answer in time may still read and write the shared memory that the

@@ -48,6 +48,7 @@ class ExchangeClient::State final : public grpc::ClientBidiReactor<grpc::ByteBuf
   std::shared_ptr<Call> send(const std::string& header, std::span<const std::byte> payload,
                              std::span<std::byte> into);
   bool ready(const Call& call) const;
+  bool ready_within(const Call& call, std::chrono::milliseconds time);
   Answer wait(Call& call, std::chrono::milliseconds deadline);
   void abandon(Call& call);
 

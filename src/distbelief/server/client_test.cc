@@ -1,0 +1,263 @@
+#include "distbelief/server/client.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <thread>
+
+#include "distbelief/base/error.h"
+#include "distbelief/server/client_handle.h"
+#include "distbelief/server/test_servers.h"
+#include "distbelief/server/update_log.h"
+
+// Pushes and pulls under way, and waits that end.
+namespace distbelief::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<float> stretch(std::span<const float> all, const Client& client, Client::Slices slices) {
+  const comm::SpaceSpec::Stretch at = client.elements_of(slices);
+  return {all.begin() + std::ptrdiff_t(at.begin), all.begin() + std::ptrdiff_t(at.begin + at.count)};
+}
+
+TEST_F(ServiceTest, HandlesOfDifferentSlicesAreUnderWayAtOnceAndWaitedForInAnyOrder) {
+  for (const bool shares_memory : {true, false}) {
+    TearDown();
+    SetUp();
+    addresses_.clear();
+    serve(2);
+    Client client = join(0, spec("async"), 1, shares_memory);
+    std::vector<float> gradient(spec("async").elements);
+    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = float(i % 97) / 97;
+    const Client::Slices head{0, 1}, tail{1, 3};
+    const std::vector<float> of_head = stretch(gradient, client, head);
+    const std::vector<float> of_tail = stretch(gradient, client, tail);
+    std::vector<float> new_head(of_head.size()), new_tail(of_tail.size());
+    Client::Handle first = client.start_push_pull({.ticket = 0, .lr = 1}, of_head, new_head, head);
+    Client::Handle second = client.start_push_pull({.ticket = 0, .lr = 1}, of_tail, new_tail, tail);
+    EXPECT_FALSE(second.wait().repeated);
+    EXPECT_EQ(first.wait().version, 1);
+    EXPECT_EQ(client.versions(), std::vector<std::int64_t>(3, 1));
+    for (std::size_t i = 0; i < new_tail.size(); ++i) ASSERT_EQ(new_tail[i], 1 - of_tail[i]) << i;
+    EXPECT_EQ(new_head[5], 1 - of_head[5]);
+    EXPECT_TRUE(client.push({.ticket = 0, .lr = 1}, gradient));  // slices have it
+  }
+}
+
+// Both want the memory that is shared for the slice: one goes another way.
+TEST_F(ServiceTest, APullOfSlicesWhosePushIsUnderWayHasTheValuesBeforeOrAfterIt) {
+  serve(1);
+  Client client = join(0, spec("async"));
+  const std::vector<float> gradient(spec("async").elements, 0.5F);
+  for (std::int64_t ticket = 0; ticket < 20; ++ticket) {
+    std::vector<float> values(gradient.size());
+    Client::Handle pushed = client.start_push({.ticket = ticket, .lr = 1}, gradient);
+    Client::Handle pulled = client.start_pull(values);
+    const std::int64_t version = pulled.wait().version;
+    EXPECT_FALSE(pushed.wait().repeated);
+    EXPECT_TRUE(version == ticket || version == ticket + 1);
+    for (std::int64_t slice = 0; slice < 3; ++slice) {
+      const std::size_t at = std::size_t(slice) * comm::kSliceElements;
+      ASSERT_EQ(values[at], 1 - 0.5F * float(client.versions()[std::size_t(slice)])) << ticket;
+      ASSERT_EQ(values[at + 500], values[at]);
+    }
+  }
+}
+
+TEST_F(ServiceTest, AServerLostBetweenStartAndWaitIsMadeUpFor) {
+  for (const bool shares_memory : {true, false}) {
+    TearDown();
+    SetUp();
+    addresses_.clear();
+    serve(2);
+    Client one = join(0, spec("sync"), 1, shares_memory), other = join(1, spec("sync"), 1, shares_memory);
+    const std::vector<float> gradient(spec("sync").elements, 0.25F);
+    std::vector<float> values(gradient.size()), others(gradient.size());
+    const auto lane = [](std::int64_t lane) {
+      return Client::Push{
+          .ticket = 0, .lr = 1, .first_lane = lane, .end_lane = lane + 1, .samples = 1, .step_samples = 2};
+    };
+    Client::Handle waits = one.start_push_pull(lane(0), gradient, values);
+    EXPECT_FALSE(waits.ready());  // for the other lane
+    lose_server(0);
+    Client::Handle last = other.start_push_pull(lane(1), gradient, others);
+    std::thread meanwhile([&] { last.wait(); });
+    EXPECT_EQ(waits.wait().version, 1);
+    meanwhile.join();
+    for (const std::size_t i : {std::size_t{0}, std::size_t{2000}, comm::kSliceElements, values.size() - 1})
+      EXPECT_EQ(values[i], 0.5F) << i;
+    EXPECT_EQ(others, values);
+  }
+}
+
+TEST_F(ServiceTest, AHandleThatIsDroppedLeavesTheClientUsable) {
+  serve(1);
+  comm::SpaceSpec two = spec("sync");
+  Client client = join(0, two);
+  std::vector<float> values(two.elements);
+  {
+    const std::vector<float> gradient(two.elements, 1.0F);
+    const Client::Handle dropped = client.start_push_pull(
+        {.ticket = 0, .lr = 1, .first_lane = 0, .end_lane = 1, .samples = 1, .step_samples = 2}, gradient,
+        values);
+    EXPECT_FALSE(dropped.ready());
+  }
+  EXPECT_EQ(client.pull(values), 0);
+  EXPECT_EQ(values, std::vector<float>(values.size(), 1.0F));
+}
+
+// What a replica that pauses has and has asked for goes to others, who do not wait for it.
+class RestTest : public ServiceTest {
+ protected:
+  static comm::SpaceSpec bounded() {
+    comm::SpaceSpec one = spec("bounded");
+    one.staleness = 1;
+    one.tickets = 6;
+    return one;
+  }
+  static std::optional<std::int64_t> take(Client& client, const std::vector<std::int64_t>& done = {}) {
+    std::deque<Client::Asked> asked;
+    asked.push_back(client.ask_ticket(done));
+    return client.next_ticket(asked);
+  }
+};
+
+TEST_F(RestTest, OthersGetItsTicketsAndDoNotWaitForIt) {
+  serve(1);
+  Client one = join(0, bounded()), other = join(1, bounded());
+  EXPECT_EQ(take(one), 0);
+  EXPECT_EQ(take(other), 1);
+  std::deque<Client::Asked> asked;
+  for (int i = 0; i < 2; ++i) asked.push_back(other.ask_ticket({}));  // 2 and 3, in their order or not
+  other.rest({}, asked);
+  EXPECT_TRUE(asked.empty());
+  std::vector<std::int64_t> done;
+  std::int64_t ticket = 0;
+  for (int i = 0; i < 5; ++i) {  // alone, and further than the bound
+    one.begin_step({});
+    done.push_back(ticket);
+    ticket = *take(one, {ticket});
+  }
+  EXPECT_EQ(done, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  std::deque<Client::Asked> again;
+  again.push_back(other.ask_ticket({}));
+  EXPECT_EQ(take(one, {ticket}), std::nullopt);
+  EXPECT_EQ(other.next_ticket(again), std::nullopt);
+  int left = 0;
+  std::vector<std::int64_t> joined;  // clocks
+  for (const LogLine& line : read_log(folder_ / "logs" / "0-server0.jsonl")) {
+    left += line.kind == LogLine::Kind::kLeft ? 1 : 0;
+    if (line.kind == LogLine::Kind::kJoined && line.update.replica == 1) joined.push_back(line.clock);
+  }
+  EXPECT_GE(left, 1);
+  ASSERT_GE(joined.size(), 2U);
+  EXPECT_EQ(joined.back(), 5);  // where the slowest is
+}
+
+TEST_F(RestTest, ADeskThatTakesOverDoesNotWaitForItEither) {
+  serve(2);
+  Client one = join(0, bounded()), other = join(1, bounded());
+  EXPECT_EQ(take(one), 0);
+  EXPECT_EQ(take(other), 1);
+  std::deque<Client::Asked> asked;
+  other.rest({}, asked);
+  lose_server(map_.desk().primary);
+  std::int64_t ticket = 0;
+  for (int i = 0; i < 4; ++i) {
+    one.begin_step({});
+    ticket = *take(one, {ticket});
+  }
+}
+
+TEST_F(RestTest, AQuestionThatWaitsIsAnswered) {
+  serve(1);
+  comm::SpaceSpec few = bounded();
+  few.tickets = 1;
+  Client one = join(0, few), other = join(1, few);
+  EXPECT_EQ(take(one), 0);
+  std::deque<Client::Asked> asked;
+  asked.push_back(other.ask_ticket({}));
+  other.rest({}, asked);  // would not end before the question is answered
+  EXPECT_EQ(take(one, {0}), std::nullopt);
+}
+
+class DeadlineTest : public ServiceTest {
+ protected:
+  static constexpr std::chrono::milliseconds kDeadline{400};
+  Client impatient(int replica, const comm::SpaceSpec& spec, std::function<bool()> goes_on = {}) {
+    const std::vector<float> initial(spec.elements, 1.0F);
+    return Client({.servers = addresses_,
+                   .spec = spec,
+                   .replica = replica,
+                   .deadline = kDeadline,
+                   .goes_on = std::move(goes_on)},
+                  initial.data());
+  }
+  static ErrorCode code_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::kInternal;
+  }
+};
+
+TEST_F(DeadlineTest, WaitsEndWhenNoServerAnswersAnyMore) {
+  serve(2);
+  comm::SpaceSpec bounded = spec("bounded");
+  Client client = impatient(0, bounded);
+  std::deque<Client::Asked> asked;
+  asked.push_back(client.ask_ticket({}));
+  EXPECT_EQ(client.next_ticket(asked), 0);
+  for (const auto& exchange : exchanges_) exchange->close();
+  EXPECT_EQ(code_of([&] { client.begin_step({}); }), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of([&] { client.await_done(); }), ErrorCode::kUnavailable);
+  asked.push_back(client.ask_ticket({}));
+  EXPECT_EQ(code_of([&] { client.next_ticket(asked); }), ErrorCode::kUnavailable);
+}
+
+TEST_F(DeadlineTest, AWaitForOthersLastsLongerThanTheDeadlineWhileServersLive) {
+  serve(2);
+  comm::SpaceSpec one = spec("async");
+  one.tickets = 1;
+  Client client = impatient(0, one);
+  Client slow = join(1, one);
+  std::deque<Client::Asked> asked;
+  asked.push_back(slow.ask_ticket({}));
+  EXPECT_EQ(slow.next_ticket(asked), 0);
+  std::thread later([&] {
+    std::this_thread::sleep_for(3 * kDeadline);
+    asked.push_back(slow.ask_ticket({0}));
+    EXPECT_EQ(slow.next_ticket(asked), std::nullopt);
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  client.await_done();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 2 * kDeadline);
+  later.join();
+}
+
+TEST_F(DeadlineTest, AWaitForATurnIsBrokenOffWhenTheCallerDoesNotGoOn) {
+  serve(1);
+  comm::SpaceSpec bounded = spec("bounded");
+  Client slow = join(1, bounded);
+  std::deque<Client::Asked> slow_asked;
+  slow_asked.push_back(slow.ask_ticket({}));
+  slow.next_ticket(slow_asked);
+  std::atomic<bool> goes_on = true;
+  Client client = impatient(0, bounded, [&] { return goes_on.load(); });
+  std::deque<Client::Asked> asked;
+  asked.push_back(client.ask_ticket({}));
+  const std::optional<std::int64_t> ticket = client.next_ticket(asked);
+  client.begin_step({});
+  std::thread stop([&] {
+    std::this_thread::sleep_for(50ms);
+    goes_on = false;
+  });
+  EXPECT_EQ(code_of([&] { client.begin_step({*ticket}); }), ErrorCode::kTimeout);
+  stop.join();
+}
+
+}  // namespace
+}  // namespace distbelief::server
