@@ -167,6 +167,39 @@ TEST_F(ServiceTest, ThatAllIsDoneIsNotLostWithTheDesk) {
   }
 }
 
+// It had opened the job at the desk alone: the backup knows of it, and that it left, by the desk only.
+TEST_F(ServiceTest, AReplicaThatLeftIsNotWaitedForAtTheNextDesk) {
+  serve(2);
+  comm::SpaceSpec bounded = spec("bounded");
+  bounded.staleness = 0;
+  Client client = join(0, bounded);
+  Client::Asked first = client.ask_ticket({});
+  std::int64_t ticket = *ticket_of(client, first);
+  {
+    comm::ExchangeClient other(
+        {.address = addresses_[std::size_t(map_.desk().primary)], .name = "replica 1"});
+    const std::string text = comm::encode(bounded);
+    const auto ask = [&](comm::StoreRequest message, std::span<const char> payload) {
+      message.replica = message.incarnation = 1;
+      return comm::decode_answer(
+          other.send(comm::encode(message), std::as_bytes(payload), {}).wait(20s).header);
+    };
+    const std::uint64_t space = ask({.kind = comm::StoreRequest::Kind::kOpen}, text).space;
+    EXPECT_EQ(ask({.kind = comm::StoreRequest::Kind::kTake, .space = space}, {}).ticket, 1);
+  }
+  for (int i = 0; i < 3; ++i) {  // it is gone: nobody waits
+    client.begin_step({ticket});
+    Client::Asked next = client.ask_ticket({});
+    ticket = *ticket_of(client, next);
+  }
+  lose_server(map_.desk().primary);
+  for (int i = 0; i < 3; ++i) {
+    Client::Asked next = client.ask_ticket({});
+    ticket = *ticket_of(client, next);
+    client.begin_step({ticket});
+  }
+}
+
 // The first question was lost with the desk; the second went to who took over, and has the only ticket.
 TEST_F(ServiceTest, AQuestionThatWasLostDoesNotHideTheAnswerToALaterOne) {
   serve(2);

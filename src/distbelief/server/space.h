@@ -146,6 +146,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void tell_deals(const std::vector<std::int64_t>& done, std::int32_t replica);
   void hand_over_mean(std::int64_t step, const std::function<void()>& done);
   void learn(const comm::StoreRequest& message, Request& request);
+  void learn_clock(const comm::StoreRequest& message);
   void fill_desk(int newcomer);
 
   // space_inputs.cc: what tickets of a decomposed model wait for, at the desk.
@@ -193,6 +194,8 @@ class Space : public std::enable_shared_from_this<Space> {
   std::vector<Waiting> putters_, enders_;  // for room in it, and for the end
   bool has_desk_ = false;                  // took over what was dealt before
   int desk_filled_ = kNobody;              // the newcomer that knows of deals and means
+  std::int64_t told_ = 0;                  // deals, to the backup
+  std::map<int, std::pair<std::int64_t, std::int64_t>> heard_;  // of replicas: by which map, which of these
 };
 
 }  // namespace distbelief::server

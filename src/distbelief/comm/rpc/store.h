@@ -136,7 +136,7 @@ struct StoreRequest {
   std::int64_t sequence = 0;            // of a command
   std::vector<double> numbers{};        // of the coordinator
   double loss = 0;                      // of a portion, the mean over its samples
-  bool ends = false;                    // advance: that was the last evaluation
+  bool ends = false;                    // advance: that was the last evaluation; deals: the replica has left
   std::int32_t table = 0;               // by number
   std::uint64_t parts = 0;              // of the table that it is about, a bit each
 
