@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distbelief/base/error.h"
@@ -10,6 +11,8 @@
 #include "distbelief/comm/rpc/exchange_connection.h"
 #include "distbelief/comm/rpc/exchange_frame.h"
 #include "distbelief/comm/rpc/store.h"
+#include "distbelief/compute/lbfgs.h"
+#include "distbelief/compute/row_values.h"
 #include "distbelief/server/service.h"
 #include "memory_file.h"
 #include "targets.h"
@@ -45,13 +48,16 @@ class Asker final : public comm::RequestSource {
   std::string header_;  // of the last answer
 };
 
-// Asynchronous, synchronous, and a sub-network whose tickets wait for inputs.
-constexpr const char* kJobs[] = {"async", "sync", "inputs"};
+// Asynchronous, synchronous, a sub-network whose tickets wait for inputs, one with tables, and one with
+// vectors (sandblaster).
+constexpr const char* kJobs[] = {"async", "sync", "inputs", "tables", "vectors"};
+constexpr std::size_t kInputsJob = 2, kTablesJob = 3, kVectorsJob = 4;
+constexpr std::uint32_t kRowWidth = 4;
 
 // A server with these jobs, and peers that ask it.
 class Site {
  public:
-  Site() : service_({.id = 0, .memory_limit = std::size_t{1} << 26, .jobs_limit = 4}) {
+  Site() : service_({.id = 0, .memory_limit = std::size_t{1} << 26, .jobs_limit = 6}) {
     service_.set_map(server::first_map({{.id = 0, .target = "unix:/nowhere/0"}}));
     for (const char* job : kJobs) spaces_.push_back(open(job));
   }
@@ -93,7 +99,7 @@ class Site {
 
  private:
   std::uint64_t open(const std::string& job) {
-    const std::string mode = job == "sync" ? "sync" : "async";
+    const std::string mode = job == "sync" ? "sync" : job == "vectors" ? "sandblaster" : "async";
     comm::SpaceSpec spec;
     spec.job = job;
     spec.elements = kElements;
@@ -102,11 +108,18 @@ class Site {
     spec.mode = mode;
     spec.lanes = mode == "sync" ? 2 : 1;
     spec.tickets = mode == "sync" ? 0 : 20;
-    spec.compensation = mode == "sync" ? 0 : 0.1;
+    spec.compensation = mode == "async" ? 0.1 : 0;
     if (job == "inputs") {
       spec.sub_network = 2;
       spec.input_bytes = kElements * sizeof(float);
       spec.window = 2;
+    }
+    if (job == "tables")
+      spec.tables = {{.name = "free", .width = kRowWidth, .scale = 0.1},
+                     {.name = "bounded", .width = kRowWidth, .scale = 0.1, .most_rows = 64}};
+    if (job == "vectors") {
+      spec.portions = 2;
+      spec.vectors = std::int64_t(compute::lbfgs_vectors(1));
     }
     const std::string text = comm::encode(spec);
     const comm::StoreAnswer answer =
@@ -122,6 +135,17 @@ class Site {
   std::vector<std::uint64_t> spaces_;
   server::Service service_;
 };
+
+// Ids in their order, and numbers.
+std::vector<std::byte> sound_rows() {
+  std::vector<std::uint64_t> ids{1, 2, 3, 5, 8, 13};
+  std::ranges::sort(ids, {}, [](std::uint64_t id) { return std::pair(compute::part_of_row(id), id); });
+  const std::vector<float> numbers(ids.size() * kRowWidth, 0.5F);
+  std::vector<std::byte> bytes;
+  for (const auto part : {std::as_bytes(std::span(ids)), std::as_bytes(std::span(numbers))})
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  return bytes;
+}
 
 // Reads the input from its beginning to its end.
 class Bytes {
@@ -198,13 +222,16 @@ void service(std::span<const std::uint8_t> input) {
     kPutRight = 4,
     kSoundPayload = 8,
     kEvent = 16,
-    kInputs = 32
+    kInputs = 32,
+    kTables = 64,
+    kVectors = 128
   };
   spdlog::set_level(spdlog::level::off);
   constexpr int kMostMessages = 64;
   Site site;
   Bytes bytes(input);
   const std::vector<float> sound(kElements, 0.5F);
+  const std::vector<std::byte> rows = sound_rows();
   for (int i = 0; i < kMostMessages && !bytes.empty(); ++i) {
     const unsigned flags = bytes.one();
     if ((flags & kEvent) != 0) {
@@ -213,10 +240,14 @@ void service(std::span<const std::uint8_t> input) {
     }
     const auto header = bytes.some();
     std::string text(reinterpret_cast<const char*>(header.data()), header.size());
-    const std::size_t job = (flags & kInputs) != 0 ? 2 : (flags & kSynchronous) != 0 ? 1 : 0;
+    const std::size_t job = (flags & kVectors) != 0  ? kVectorsJob
+                            : (flags & kTables) != 0 ? kTablesJob
+                            : (flags & kInputs) != 0 ? kInputsJob
+                                                     : std::size_t((flags & kSynchronous) != 0);
     if ((flags & kPutRight) != 0) text = site.put_right(text, job);
-    const std::span<const std::byte> payload =
-        (flags & kSoundPayload) != 0 ? std::as_bytes(std::span(sound)) : std::as_bytes(bytes.some());
+    const std::span<const std::byte> payload = (flags & kSoundPayload) == 0 ? std::as_bytes(bytes.some())
+                                               : job == kTablesJob          ? std::span<const std::byte>(rows)
+                                                                            : std::as_bytes(std::span(sound));
     site.ask((flags & kServer) != 0 ? "server" : "worker", text, payload);
   }
 }

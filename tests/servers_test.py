@@ -475,6 +475,19 @@ class StandingTest(ServersTest):
         self.assertEqual(again.wait(60), 0, "the first left no room")
         self.stop_servers(servers)
 
+    def test_what_a_killed_run_left_is_free_after_the_lease(self):
+        servers = self.start_servers("--servers", 2, "--jobs", 1, "--lease-minutes", 0.05)
+        lost = self.start_beside("lost", {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000},
+                                 "--workers", 1)
+        self.wait_until(lambda: len(self.updates("standing")) > 20, "updates")
+        os.kill(lost.pid, signal.SIGKILL)
+        logs = [self.scratch / "standing" / "logs" / f"server-{number}.log" for number in (1, 2)]
+        self.wait_until(lambda: all("its space is free" in log.read_text() for log in logs), "the lease is over")
+        again = self.start_beside("again", {**JOB, **SERVED, "parallel.mode": "sync"}, "--workers", 1)
+        self.assertEqual(again.wait(60), 0, (self.scratch / "again.err").read_text())
+        self.control("stop", "standing")
+        self.assertEqual(servers.wait(20), 0)
+
     def test_servers_that_are_not_there_are_named(self):
         outcome = self.distbelief("train", "--servers-at", "nowhere", *program.settings({**JOB, **SERVED}), code=2)
         self.assertIn("neither the folder", outcome.err)

@@ -37,6 +37,7 @@ struct ServerFlags {
   std::size_t memory_limit = std::size_t(-1);  // bytes
   std::size_t job_limit = std::size_t(-1);
   int jobs_limit = 64;
+  double lease = 0;  // seconds; 0: jobs stay until they are closed
 };
 
 // Between hosts with the user's certificates, or those of the run, which go from the environment.
@@ -143,6 +144,7 @@ int serve(const ServerFlags& flags) {
        .memory_limit = memory > 0 ? std::min<std::size_t>(memory, flags.memory_limit) : flags.memory_limit,
        .job_limit = flags.job_limit,
        .jobs_limit = flags.jobs_limit,
+       .lease = std::chrono::milliseconds(std::int64_t(1e3 * flags.lease)),
        .on_settled =
            [&tie, report](std::int64_t epoch) {
              comm::WorkerReport settled = report;
@@ -208,6 +210,7 @@ void add_server(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--memory-limit", flags->memory_limit);
   command->add_option("--job-limit", flags->job_limit);
   command->add_option("--jobs-limit", flags->jobs_limit);
+  command->add_option("--lease", flags->lease);
   command->callback([=, &run] { run = [=] { return serve(*flags); }; });
 }
 

@@ -37,6 +37,7 @@ struct StandingFlags {
   std::size_t memory_mb = 0;  // 0: no limit
   std::size_t job_mb = 0;
   int jobs = 64;
+  double lease_minutes = 10;
 };
 
 std::vector<std::string> addresses_in(const std::string& text) {
@@ -56,7 +57,8 @@ void require_settings(const StandingFlags& flags) {
 }
 
 std::vector<std::string> limits_of(const StandingFlags& flags) {
-  std::vector<std::string> parts{"--jobs-limit", std::to_string(flags.jobs)};
+  std::vector<std::string> parts{"--jobs-limit", std::to_string(flags.jobs), "--lease",
+                                 fmt::format("{}", 60 * flags.lease_minutes)};
   if (flags.memory_mb > 0)
     parts.insert(parts.end(), {"--memory-limit", std::to_string(flags.memory_mb << 20)});
   if (flags.job_mb > 0) parts.insert(parts.end(), {"--job-limit", std::to_string(flags.job_mb << 20)});
@@ -80,7 +82,8 @@ int serve_standing(const StandingFlags& flags, const Invocation& invocation) {
                                                         {"hosts", flags.hosts},
                                                         {"memory_mb", flags.memory_mb},
                                                         {"job_mb", flags.job_mb},
-                                                        {"jobs", flags.jobs}});
+                                                        {"jobs", flags.jobs},
+                                                        {"lease_minutes", flags.lease_minutes}});
   Config config;
   config.elastic.certs = flags.certs.empty() ? "" : fs::absolute(flags.certs).string();
   cluster::FleetOptions options{
@@ -165,6 +168,10 @@ void add_servers(CLI::App& app, const Invocation& invocation, Run& run) {
   command->add_option("--memory-mb", flags->memory_mb, "of each server, for all jobs (default: no limit)");
   command->add_option("--job-mb", flags->job_mb, "of each server, for one job (default: no limit)");
   command->add_option("--jobs", flags->jobs, "at a time")->check(CLI::Range(1, 65536));
+  command
+      ->add_option("--lease-minutes", flags->lease_minutes,
+                   "after which a job that no replica is there for is closed; 0: never (default: 10)")
+      ->check(CLI::Range(0.0, 1e6));
   command->footer(
       "Examples:\n"
       "  distbelief servers standing --servers 3 --memory-mb 8000 &\n"

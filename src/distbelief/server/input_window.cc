@@ -27,8 +27,31 @@ void InputWindow::require_sound(const Piece& piece) const {
                             kMaxPayloadBytes));
 }
 
-bool InputWindow::has_room(std::int64_t ticket) const {
-  return places_.contains(ticket) || std::int64_t(places_.size()) < options_.count;
+bool InputWindow::has_room(std::int64_t ticket, const Writer& writer) const {
+  const auto place = places_.find(ticket);
+  if (place == places_.end()) return std::int64_t(places_.size()) < options_.count;
+  const bool is_known = std::ranges::any_of(
+      place->second, [&](const auto& draft) { return draft.first.replica == writer.replica; });
+  return is_known || place->second.size() < kDrafts || is_whole(ticket);
+}
+
+std::vector<InputWindow::Writer> InputWindow::writers(std::int64_t ticket) const {
+  std::vector<Writer> found;
+  if (const auto place = places_.find(ticket); place != places_.end())
+    for (const auto& [writer, draft] : place->second) found.push_back(writer);
+  return found;
+}
+
+void InputWindow::drop(std::int64_t ticket, const Writer& writer) {
+  if (const auto place = places_.find(ticket); place != places_.end()) place->second.erase(writer);
+}
+
+void InputWindow::make_room(Place& place, const Writer& writer) {
+  std::erase_if(place, [&](const auto& other) {
+    return other.first.replica == writer.replica && other.first.incarnation < writer.incarnation;
+  });
+  if (place.contains(writer) || place.size() < kDrafts) return;
+  place.erase(std::ranges::min_element(place, {}, [](const auto& draft) { return draft.second.last; }));
 }
 
 const InputWindow::Place::value_type* InputWindow::find_whole(std::int64_t ticket) const {
@@ -42,8 +65,13 @@ const InputWindow::Place::value_type* InputWindow::find_whole(std::int64_t ticke
 InputWindow::Outcome InputWindow::put(const Piece& piece) {
   if (is_whole(piece.ticket)) return Outcome::kRepeated;
   Place& place = places_[piece.ticket];
+  for (const auto& [other, draft] : place)
+    if (other.replica == piece.writer.replica && other.incarnation > piece.writer.incarnation)
+      return Outcome::kRepeated;  // late: that one is gone
+  make_room(place, piece.writer);
   Draft& draft = place[piece.writer];
   draft.pieces = piece.pieces;
+  draft.last = ++writes_;
   const bool is_new = draft.here.try_emplace(piece.piece, piece.bytes.begin(), piece.bytes.end()).second;
   if (!draft.is_whole()) return is_new ? Outcome::kKept : Outcome::kRepeated;
   std::erase_if(place, [&](const auto& other) { return other.first != piece.writer; });

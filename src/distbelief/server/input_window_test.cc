@@ -58,12 +58,12 @@ TEST_F(InputWindowTest, WhatIsPutAgainChangesNothing) {
 TEST_F(InputWindowTest, OnlySoManyTicketsHaveAPlaceUntilTheyAreDone) {
   put_both(0);
   window_.put(piece(1, 0));
-  EXPECT_FALSE(window_.has_room(2));
-  EXPECT_TRUE(window_.has_room(1)) << "one that has its place brings the rest";
+  EXPECT_FALSE(window_.has_room(2, kFirst));
+  EXPECT_TRUE(window_.has_room(1, kFirst)) << "one that has its place brings the rest";
   TicketSet done;
   done.insert(0);
   window_.drop(done);
-  EXPECT_TRUE(window_.has_room(2));
+  EXPECT_TRUE(window_.has_room(2, kFirst));
   EXPECT_FALSE(window_.is_whole(0));
 }
 
@@ -75,6 +75,33 @@ TEST_F(InputWindowTest, PiecesOfTwoWritersAreNotMixedAndWhoeverIsWholeFirstCount
   for (const int number : {0, 1}) EXPECT_EQ(window_.piece(5, number)[0], std::byte{2});
   EXPECT_EQ(window_.writer(5), kSecond);
   EXPECT_EQ(window_.everything().size(), 2U) << "what the other had brought is gone";
+}
+
+TEST_F(InputWindowTest, AReplicaThatWasStartedAgainTakesThePlaceOfTheOneBefore) {
+  for (std::int64_t incarnation = 1; incarnation < 100; ++incarnation)
+    window_.put(piece(5, 0, {.replica = 7, .incarnation = incarnation}));
+  EXPECT_EQ(window_.everything().size(), 1U);
+  EXPECT_EQ(window_.put(piece(5, 1, {.replica = 7, .incarnation = 98})), PutOutcome::kRepeated) << "late";
+  EXPECT_EQ(window_.everything().size(), 1U);
+  EXPECT_EQ(window_.put(piece(5, 1, {.replica = 7, .incarnation = 99})), PutOutcome::kComplete);
+}
+
+TEST_F(InputWindowTest, OfATicketTwoWritersHaveRoomUntilOneGoes) {
+  constexpr InputWindow::Writer kThird{.replica = 3, .incarnation = 1};
+  window_.put(piece(5, 0));
+  EXPECT_TRUE(window_.has_room(5, kSecond));
+  window_.put(piece(5, 0, kSecond));
+  EXPECT_FALSE(window_.has_room(5, kThird));
+  EXPECT_TRUE(window_.has_room(5, kFirst));
+  EXPECT_TRUE(window_.has_room(5, {.replica = kFirst.replica, .incarnation = 2}));
+  EXPECT_EQ(window_.writers(5), (std::vector{kFirst, kSecond}));
+  window_.drop(5, kFirst);
+  EXPECT_TRUE(window_.has_room(5, kThird));
+  window_.put(piece(5, 0, kThird));
+  window_.put(piece(5, 0));
+  EXPECT_EQ(window_.writers(5), (std::vector{kFirst, kThird})) << "whoever was silent longest goes";
+  EXPECT_EQ(window_.put(piece(5, 1)), PutOutcome::kComplete);
+  EXPECT_TRUE(window_.has_room(5, kSecond)) << "it hears that the input is there";
 }
 
 TEST_F(InputWindowTest, WhoTakesOverGetsWholeInputsAndPieces) {

@@ -188,7 +188,10 @@ TEST_F(InputsTest, AServerThatComesLaterIsGivenTheInputs) {
   add_server();
   publish(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}));
   follow_plan({}, [] {});
+  std::vector<float> values(second().elements);
+  replica.pull(values);  // it hears of the newcomer, which is the only one that is left then
   lose_server(map_.desk().primary);
+  EXPECT_EQ(map_.desk().primary, 2);
   for (const std::int64_t ticket : {0, 1}) {
     EXPECT_EQ(take(replica), ticket);
     EXPECT_EQ(input_of(replica, ticket), float(ticket));

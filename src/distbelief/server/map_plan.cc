@@ -18,15 +18,17 @@ class Crew {
   }
   std::size_t size() const { return members_.size(); }
   bool has(int id) const { return find(id) != nullptr; }
+  std::set<int> ids() const {
+    std::set<int> all;
+    for (const Member& member : members_) all.insert(member.id);
+    return all;
+  }
   bool are_apart(int one, int other) const {
     const Member* const a = find(one);
     const Member* const b = find(other);
     return a != nullptr && b != nullptr && a->host != b->host;
   }
   int& load(int id) { return find(id)->load; }
-  void forget_loads() {
-    for (Member& member : members_) member.load = 0;
-  }
   int most_loaded() const { return std::ranges::max_element(members_, {}, &Member::load)->id; }
   int least_loaded() const { return std::ranges::min_element(members_, {}, &Member::load)->id; }
   // For a backup: not the primary itself, on another host if there is one, and with little to do.
@@ -55,41 +57,41 @@ class Crew {
   std::vector<Member> members_;
 };
 
-// Moves parts from who has most to who has least, `fits(part, least)` first, until they are even or no part
-// may be moved.
-template <typename May, typename Fits>
-void even_out(std::vector<Part>& goal, Crew& crew, int Part::*who, const May& may, const Fits& fits) {
+// Moves backups from who has most to who has least, until they are even or none may be moved.
+template <typename May>
+void even_out_backups(std::vector<Part>& goal, Crew& crew, const May& may) {
   for (;;) {
     const int most = crew.most_loaded(), least = crew.least_loaded();
     if (crew.load(most) - crew.load(least) <= 1) return;
-    Part* chosen = nullptr;
-    for (std::size_t i = 0; i < goal.size(); ++i) {
-      if (goal[i].*who != most || !may(goal[i], least)) continue;
-      if (chosen == nullptr || fits(i, least)) chosen = &goal[i];
-      if (fits(i, least)) break;
-    }
-    if (chosen == nullptr) return;
-    chosen->*who = least;
+    const auto chosen =
+        std::ranges::find_if(goal, [&](const Part& part) { return part.backup == most && may(part, least); });
+    if (chosen == goal.end()) return;
+    chosen->backup = least;
     --crew.load(most);
     ++crew.load(least);
   }
 }
 
-void plan_primaries(const ServerMap& map, std::vector<Part>& goal, Crew& crew) {
-  for (Part& part : goal) {
-    if (!crew.has(part.primary) && crew.has(part.backup)) part.primary = part.backup;
-    if (crew.has(part.primary)) ++crew.load(part.primary);
+// Of any crew.size() parts one after another each has one: slices of a job go to parts in turn, and a small
+// job has only the first. Whoever is the primary stays it if that can be, then whoever has the other copy.
+void plan_primaries(const ServerMap& map, std::vector<Part>& goal, const Crew& crew) {
+  for (std::size_t first = 0; first < goal.size(); first += crew.size()) {
+    const std::size_t end = std::min(first + crew.size(), goal.size());
+    std::set<int> free = crew.ids();
+    std::vector<std::size_t> left;
+    for (std::size_t i = first; i < end; ++i) left.push_back(i);
+    for (int Part::*const copy : {&Part::primary, &Part::backup})
+      std::erase_if(left, [&](std::size_t i) {
+        if (free.erase(map.parts[i].*copy) == 0) return false;
+        goal[i].primary = map.parts[i].*copy;
+        return true;
+      });
+    for (const std::size_t i : left) goal[i].primary = free.extract(free.begin()).value();
   }
-  for (Part& part : goal)
-    if (!crew.has(part.primary)) ++crew.load(part.primary = crew.least_loaded());
-  even_out(
-      goal, crew, &Part::primary, [](const Part&, int) { return true; },
-      [&](std::size_t i, int least) { return map.parts[i].backup == least; });
 }
 
 // Whoever has a copy keeps it if it can be.
 void plan_backups(const ServerMap& map, std::vector<Part>& goal, Crew& crew) {
-  crew.forget_loads();
   for (std::size_t i = 0; i < goal.size(); ++i) {
     const Part& now = map.parts[i];
     Part& part = goal[i];
@@ -106,7 +108,7 @@ void plan_backups(const ServerMap& map, std::vector<Part>& goal, Crew& crew) {
     return part.primary != least &&
            (crew.are_apart(least, part.primary) || !crew.are_apart(part.backup, part.primary));
   };
-  even_out(goal, crew, &Part::backup, may, [](std::size_t, int) { return false; });
+  even_out_backups(goal, crew, may);
 }
 
 // What has only one copy gets another at once.

@@ -59,6 +59,12 @@ void expect_even(const ServerMap& map, int most_apart_backups = 1) {
     return most - least;
   };
   EXPECT_LE(spread(primaries), 1);
+  std::map<int, int> first;
+  for (const ServerMap::Server& server : map.servers) first[server.id] = 0;
+  for (std::size_t i = 0; i < map.parts.size(); ++i) {
+    ++first[map.parts[i].primary];
+    EXPECT_LE(spread(first), 1) << "the first " << i + 1 << " parts";
+  }
   EXPECT_LE(map.servers.size() > 1 ? spread(backups) : 0, most_apart_backups);
 }
 
@@ -78,6 +84,21 @@ TEST(MapPlan, ALostServersPartsGetTheirCopiesFirstAndAreThenSpreadAgain) {
   }
   const Outcome outcome = settle(lost, {});
   expect_even(outcome.map);
+}
+
+// Slices of a job are dealt to parts in turn: one of three slices has parts 0, 1 and 2.
+TEST(MapPlan, ASmallJobIsSpreadAgainAfterALossToo) {
+  for (int servers = 2; servers <= 5; ++servers)
+    for (int lost = 1; lost <= servers; ++lost) {
+      const ServerMap left = without_server(of(servers), lost);
+      const Outcome outcome = settle(with_newcomer(left, {.id = 9, .target = "9", .host = "0"}), {});
+      expect_even(outcome.map, 2);
+      EXPECT_EQ(outcome.map.parts[0].primary, left.parts[0].primary) << "the desk stays";
+      int moved = 0;
+      for (std::size_t i = 0; i < left.parts.size(); ++i)
+        moved += left.parts[i].primary != outcome.map.parts[i].primary ? 1 : 0;
+      EXPECT_LE(moved, int(kParts) / servers + 1) << "of " << servers;
+    }
 }
 
 TEST(MapPlan, NewcomersGetTheirShare) {

@@ -43,6 +43,8 @@ class RowStore {
   Head& at(std::size_t place) const;                    // one with version 0 is free
   std::size_t record_bytes() const { return record_; }  // head and numbers
   std::size_t bytes() const;                            // that it takes up
+  // Of the index, for each row: it is twice as large when three quarters of it are used.
+  static constexpr std::size_t kMostIndexBytes = 24;
   // The row of `draws` drawn at random that was updated longest ago. There must be one.
   std::uint64_t oldest_of(int draws, std::uint64_t& random) const;
 

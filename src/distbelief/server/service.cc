@@ -8,7 +8,6 @@
 #include <bit>
 #include <cstring>
 #include <future>
-#include <random>
 #include <set>
 
 #include "distbelief/base/error.h"
@@ -18,30 +17,23 @@ namespace {
 
 using Kind = comm::StoreRequest::Kind;
 
-constexpr std::size_t kClosedJobs = 256;
 // What is handed on to backups has the job's name and a few numbers more.
 constexpr std::size_t kMostAskedBytes = comm::kMaxHeaderBytes - 1024;
 
-// Not to be guessed: whoever has it was told by this server.
-std::uint64_t draw_id() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) | device();
-}
-
-// Sub-networks of one run each have logs of their own.
-std::string log_name(std::int64_t job, int server, std::int32_t sub_network) {
-  if (sub_network == 0) return fmt::format("{}-server{}.jsonl", job, server);
-  return fmt::format("{}-server{}-sub{}.jsonl", job, server, sub_network - 1);
-}
-
 }  // namespace
 
-Service::Service(Options options) : options_(std::move(options)), refusals_(options_.refusals) {
+Service::Service(Options options)
+    : options_(std::move(options)),
+      memory_(std::make_shared<Budget>(options_.memory_limit)),
+      refusals_(options_.refusals) {
   if (!options_.logs.empty()) std::filesystem::create_directories(options_.logs);
+  if (options_.lease.count() > 0) watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
 // Links tell spaces what is done: they end first.
 Service::~Service() {
+  watch_.request_stop();
+  if (watch_.joinable()) watch_.join();
   for (const auto& link : links_) link->release();
   if (filling_.joinable()) filling_.join();
   for (const auto& link : links_) link->stop();
@@ -105,8 +97,12 @@ void Service::set_map(const ServerMap& map) {
       if (!next->links.contains(id)) link->release();
   for (const auto& [id, link] : next->links)
     if (link->is_broken()) tell_apart(id);  // what was said of it by an older map may not have counted
-  if (filling_.joinable()) filling_.join();
-  filling_ = std::jthread([this, next] { settle(next); });
+  // What was begun by the map before may wait for a link that only the next map lets go: it is waited for
+  // there, not here.
+  filling_ = std::jthread([this, next, before = std::move(filling_)]() mutable {
+    if (before.joinable()) before.join();
+    settle(next);
+  });
 }
 
 namespace {
@@ -136,9 +132,10 @@ void Service::fill(BackupLink& link, int newcomer) {
 }
 
 // Does what the map asks of this server. The spaces follow it already, so that nothing comes after what is
-// waited for here.
+// waited for here. What a newer map asks is done by that one's thread.
 void Service::settle(std::shared_ptr<const Roles> roles) {
   pthread_setname_np(pthread_self(), "db-fill");
+  if (this->roles() != roles) return;
   std::set<int> newcomers, heirs;
   for (const ServerMap::Part& part : roles->map.parts) {
     if (part.primary != options_.id) continue;
@@ -148,6 +145,7 @@ void Service::settle(std::shared_ptr<const Roles> roles) {
   for (const int newcomer : newcomers) fill(*roles->links.at(newcomer), newcomer);
   heirs.insert(newcomers.begin(), newcomers.end());
   for (const int heir : heirs) wait_for(*roles->links.at(heir), {});
+  if (this->roles() != roles) return;  // those who waited were let go
   if (!heirs.empty() && options_.on_settled) options_.on_settled(roles->map.epoch);
 }
 
@@ -200,12 +198,6 @@ void Service::dispatch(comm::ExchangeServer::Request& request) {
   find(message, request.peer())->handle(message, request);
 }
 
-// Those who have not heard of it yet may still send updates.
-bool Service::is_over(const std::string& job) const {
-  const std::lock_guard lock(mutex_);
-  return !by_job_.contains(job) && std::ranges::find(closed_, job) != closed_.end();
-}
-
 void Service::gone(std::uint64_t connection) {
   refusals_.forget(connection);
   for (const auto& space : spaces()) space->gone(connection);
@@ -221,74 +213,6 @@ std::shared_ptr<Space> Service::find(const comm::StoreRequest& message, const co
     throw Error(peer.role == "server" ? ErrorCode::kUnavailable : ErrorCode::kBadInput,
                 "no job has this space here; open the job first");
   return found->second;
-}
-
-void Service::open(const comm::StoreRequest& asked, comm::ExchangeServer::Request& request) {
-  const std::span<const std::byte> payload = request.payload();
-  const comm::SpaceSpec spec =
-      comm::decode_space({reinterpret_cast<const char*>(payload.data()), payload.size()});
-  require_sound(spec);
-  std::uint64_t id = 0;
-  const std::shared_ptr<Space> space = admit(spec, id);
-  if (request.peer().role != "server") space->meet_speaker(request.peer().connection, asked.replica);
-  using Outcome = comm::StoreAnswer::Outcome;
-  request.answer(
-      comm::encode(comm::StoreAnswer{.outcome = space->is_filled() ? Outcome::kDone : Outcome::kWanted,
-                                     .space = id,
-                                     .version = space->meeting_step()}));
-}
-
-// Who knows the name has submitted the job, or was told by who did: names are not to be guessed.
-void Service::close(const comm::StoreRequest& message, comm::ExchangeServer::Request& request) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = by_job_.find(message.job); found != by_job_.end()) {
-      spaces_.at(found->second)->note_over();
-      spaces_.erase(found->second);
-      by_job_.erase(found);
-      closed_.push_back(message.job);
-      if (closed_.size() > kClosedJobs) closed_.pop_front();
-      spdlog::info("job {} is over", message.job);
-    }
-  }
-  request.answer(comm::encode(comm::StoreAnswer{}));
-}
-
-std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t& id) {
-  const std::lock_guard changing(changing_);
-  const std::lock_guard lock(mutex_);
-  if (const auto found = by_job_.find(spec.job); found != by_job_.end()) {
-    id = found->second;
-    if (spaces_.at(id)->spec() != spec)
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("job {} is here already, with other parameters or settings; give this one "
-                              "another name",
-                              spec.job));
-    return spaces_.at(id);
-  }
-  const std::size_t wanted = bytes_for(spec, *roles_);
-  std::size_t taken = 0;
-  for (const auto& [other, space] : spaces_) taken += bytes_for(space->spec(), *roles_);
-  if (int(spaces_.size()) >= options_.jobs_limit || wanted > options_.job_limit ||
-      taken > options_.memory_limit || wanted > options_.memory_limit - taken)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("job {} wants {} bytes on this server, which has {} jobs with {} bytes and takes "
-                            "{} jobs, {} bytes each, {} in all",
-                            spec.job, wanted, spaces_.size(), taken, options_.jobs_limit, options_.job_limit,
-                            options_.memory_limit));
-  while (id == 0 || spaces_.contains(id)) id = draw_id();
-  const std::filesystem::path log = options_.logs.empty()
-                                        ? std::filesystem::path()
-                                        : options_.logs / log_name(jobs_seen_, options_.id, spec.sub_network);
-  if (!log.empty()) UpdateLog(log).append_job(job_mark(spec.job));
-  auto space = std::make_shared<Space>(
-      Space::Options{.spec = spec, .log = log, .table_bytes = options_.job_limit}, roles_);
-  spaces_[id] = space;
-  by_job_[spec.job] = id;
-  ++jobs_seen_;
-  announce(spec);
-  spdlog::info("job {}: {} elements, {} bytes here", spec.job, spec.elements, wanted);
-  return space;
 }
 
 }  // namespace distbelief::server

@@ -1,16 +1,19 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
 #include "distbelief/comm/rpc/exchange_server.h"
+#include "distbelief/server/budget.h"
 #include "distbelief/server/refusals.h"
 #include "distbelief/server/roles.h"
 #include "distbelief/server/space.h"
@@ -18,8 +21,9 @@
 namespace distbelief::server {
 
 // A parameter server: keeps slices of any number of jobs, each in a space of its own, and does what replicas
-// and other servers ask. Works on gRPC's threads, its links' (db-backup), one that fills newcomers (db-fill)
-// and one for late refusals (db-refuse); thread safe.
+// and other servers ask. Works on gRPC's threads, its links' (db-backup), one that fills newcomers (db-fill),
+// one for late refusals (db-refuse) and one that looks for jobs that nobody speaks for (db-lease); thread
+// safe.
 class Service final : public comm::ExchangeServer::Handler {
  public:
   struct Options {
@@ -30,6 +34,7 @@ class Service final : public comm::ExchangeServer::Handler {
     std::size_t memory_limit = std::size_t(-1);  // bytes, of all jobs
     std::size_t job_limit = std::size_t(-1);     // bytes, of one
     int jobs_limit = 64;
+    std::chrono::milliseconds lease{0};  // a job that nobody speaks for so long is closed; 0: none is
     Refusals::Options refusals{};
     // Newcomers have all that this map gives them of ours, and backups all of what we hand over.
     std::function<void(std::int64_t epoch)> on_settled{};
@@ -47,6 +52,7 @@ class Service final : public comm::ExchangeServer::Handler {
   void gone(std::uint64_t connection) override;
 
   std::int64_t refused() const { return refused_; }  // requests, so far
+  std::size_t jobs() const { return spaces().size(); }
 
  private:
   void refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why);
@@ -57,26 +63,34 @@ class Service final : public comm::ExchangeServer::Handler {
   void open(const comm::StoreRequest& asked, comm::ExchangeServer::Request& request);
   void close(const comm::StoreRequest& message, comm::ExchangeServer::Request& request);
   std::shared_ptr<Space> admit(const comm::SpaceSpec& spec, std::uint64_t& id);
+  std::shared_ptr<Space> known(const comm::SpaceSpec& spec, std::uint64_t& id) const;
+  std::shared_ptr<Budget> room_for(const comm::SpaceSpec& spec) const;
   bool is_over(const std::string& job) const;
+  bool is_closed(const std::string& job) const;
   std::shared_ptr<Space> find(const comm::StoreRequest& message, const comm::Peer& peer) const;
   std::vector<std::shared_ptr<Space>> spaces() const;
   std::shared_ptr<const Roles> roles() const;
   void settle(std::shared_ptr<const Roles> roles);
   void fill(BackupLink& link, int newcomer);
   void announce(const comm::SpaceSpec& spec) const;
+  void watch(const std::stop_token& stop);
+  void look_at_jobs();
+  std::shared_ptr<Space> extract(const std::string& job);
 
   Options options_;
+  std::shared_ptr<Budget> memory_;  // of all jobs
   std::atomic<std::int64_t> refused_{0};
   Refusals refusals_;
   mutable std::mutex mutex_;  // guards what follows
   std::shared_ptr<const Roles> roles_;
   std::map<std::uint64_t, std::shared_ptr<Space>> spaces_;
   std::map<std::string, std::uint64_t> by_job_;
+  std::deque<std::string> closed_;  // the last jobs that are over, whether they were here or not
+  std::mutex changing_;             // one map, and one job that comes, at a time; guards the next
   int jobs_seen_ = 0;
-  std::deque<std::string> closed_;  // the last jobs that are over
-  std::mutex changing_;  // one map at a time; guards the next
   std::vector<std::shared_ptr<BackupLink>> links_;  // all that may be in use: none ends on its own thread
   std::jthread filling_;
+  std::jthread watch_;  // last
 };
 
 }  // namespace distbelief::server

@@ -136,7 +136,7 @@ TEST_F(HostileServiceTest, PushesThatCannotBe) {
   serve("async");
   const std::vector<float> good(kHostileElements, 0.5F);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                          -std::numeric_limits<float>::infinity()}) {
+                          -std::numeric_limits<float>::infinity(), 3e38F, -1.5e15F}) {
     std::vector<float> gradient = good;
     gradient.back() = bad;
     expect_refused("not finite", [&] { mallory_->ask(push(0), bytes(gradient)); });
@@ -155,6 +155,9 @@ TEST_F(HostileServiceTest, PushesThatCannotBe) {
   message.space ^= 1;
   refuse("a space that there is not", message);
   refuse("a ticket that there is not", push(1000));
+  message = push(0);
+  message.base = 1;
+  refuse("a version that there is not yet", message);
   message = push(0);
   message.untouched = {2};
   refuse("a parameter that there is not", message);
@@ -176,9 +179,8 @@ TEST_F(HostileServiceTest, PushesThatCannotBe) {
   message = push(1);
   message.wants_values = true;
   std::vector<float> room(kHostileElements - 1);
-  expect_refused("no room for the answer", [&] {
-    mallory_->ask(message, bytes(good), std::as_writable_bytes(std::span(room)));
-  });
+  expect_refused("no room for the answer",
+                 [&] { mallory_->ask(message, bytes(good), std::as_writable_bytes(std::span(room))); });
   EXPECT_EQ(mallory_->ask(push(0), bytes(good)).outcome, comm::StoreAnswer::Outcome::kRepeated) << "replayed";
   EXPECT_EQ(values(), good);
 }
@@ -194,6 +196,27 @@ TEST_F(HostileServiceTest, TheSamePushAgainAndAgain) {
   expect_refused("first values", [&] { mallory_->ask(fill, bytes(good)); });
   EXPECT_EQ(mallory_->ask(push(1), bytes(good)).outcome, Outcome::kDone) << "what is new counts";
   EXPECT_EQ(mallory_->ask(push(0), bytes(good)).outcome, Outcome::kRepeated) << "and begins anew";
+}
+
+// One that is slower than others is late with every step, and goes on.
+TEST_F(HostileServiceTest, TheSameLatePartAgainAndAgain) {
+  serve("sync");
+  const std::vector<float> good(kHostileElements, 0.5F);
+  StoreRequest all = push(0);
+  all.replica = 0;
+  all.end_lane = 2;
+  all.samples = all.step_samples = 2;
+  for (all.ticket = 0; all.ticket < 40; ++all.ticket) honest_->ask(all, bytes(good));
+  StoreRequest late = push(0);
+  late.end_lane = late.samples = 1;
+  late.step_samples = 2;
+  using Outcome = comm::StoreAnswer::Outcome;
+  for (int step = 0; step < 30; ++step) {
+    late.ticket = step;
+    EXPECT_EQ(mallory_->ask(late, bytes(good)).outcome, Outcome::kLate);
+  }
+  for (int i = 0; i < 16; ++i) mallory_->ask(late, bytes(good));
+  expect_refused("once more", [&] { mallory_->ask(late, bytes(good)); });
 }
 
 TEST_F(HostileServiceTest, ClaimsAtTheDesk) {
@@ -280,6 +303,7 @@ TEST_F(HostileServiceTest, JobsThatNoServerCanKeep) {
   refuse("more parameters than the quota", [](auto& bad) { bad.elements = std::uint64_t{1} << 30; });
   refuse("parameters that wrap around", [](auto& bad) { bad.parameters[1].count = ~std::uint64_t{0}; });
   refuse("a rule that is no number", [](auto& bad) { bad.optimizer.momentum = std::nan(""); });
+  refuse("more tickets than can be counted", [](auto& bad) { bad.tickets = std::int64_t{1} << 60; });
   refuse("an unknown rule", [](auto& bad) { bad.optimizer.name = "magic"; });
   refuse("lanes beyond the quota", [](auto& bad) {
     bad.mode = "sync";
@@ -307,6 +331,28 @@ TEST_F(HostileServiceTest, StatesFromAServerThatDoNotFit) {
   EXPECT_THROW(server_->ask({.kind = StoreKind::kPush, .job = "test"}, bytes(good)), Error)
       << "what replicas say";
   EXPECT_EQ(service_->refused(), 4);
+}
+
+// Servers hear of it one after another: one that does not know yet may open it at one that does.
+TEST_F(HostileServiceTest, AJobThatIsOverDoesNotComeBack) {
+  serve("async");
+  const auto close = [&](const std::string& job) {
+    honest_->ask({.kind = StoreKind::kClose, .job = job}, {});
+  };
+  comm::SpaceSpec never_here = spec();
+  never_here.job = "never here";
+  for (const comm::SpaceSpec& one : {spec(), never_here}) {
+    close(one.job);
+    EXPECT_EQ(server_->open(one).space, 0U) << one.job;
+    EXPECT_EQ(service_->jobs(), 0U) << one.job;
+    EXPECT_THROW(honest_->open(one), Error) << one.job;
+    server_->ask({.kind = StoreKind::kReplicate, .job = one.job}, {});  // what it sends counts for nothing
+  }
+  EXPECT_THROW(close(""), Error);
+  EXPECT_THROW(close(std::string(kMostNameBytes + 1, 'x')), Error);
+  never_here.job = "another";
+  EXPECT_NE(server_->open(never_here).space, 0U);
+  EXPECT_EQ(service_->jobs(), 1U);
 }
 
 // It was being filled by a primary that is lost, and had an update that the one who took over never got.

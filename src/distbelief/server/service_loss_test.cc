@@ -4,6 +4,9 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <future>
+#include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "distbelief/base/error.h"
@@ -141,6 +144,96 @@ TEST_F(ServiceTest, ABackupThatDoesNotFollowIsTold) {
   EXPECT_EQ(apart, 7);
 }
 
+// The newcomer refuses everything: the thread that fills it waits until a map has no such server any more.
+TEST_F(ServiceTest, AFillThatIsStuckKeepsNeitherMapsNorJobsBack) {
+  Refuser refuser;
+  const std::string other = "unix:" + (folder_ / "other").string();
+  const std::string target = "unix:" + (folder_ / "primary").string();
+  const comm::ExchangeServer newcomer({.address = {.target = other}}, refuser);
+  std::atomic<int> apart{0}, settled{0};
+  Service service({.id = 0,
+                   .on_settled = [&](std::int64_t epoch) { settled = int(epoch); },
+                   .on_apart = [&](int, std::int64_t) { ++apart; }});
+  comm::ExchangeServer exchange({.address = {.target = target}}, service);
+  ServerMap map = first_map({{.id = 0, .target = target}});
+  service.set_map(map);
+  comm::ExchangeClient replica({.address = {.target = target}, .name = "replica 0"});
+  const auto open = [&](const std::string& job) {
+    comm::SpaceSpec one = spec("async");
+    one.job = job;
+    const std::string text = comm::encode(one);
+    replica
+        .send(comm::encode(comm::StoreRequest{.kind = comm::StoreRequest::Kind::kOpen}),
+              std::as_bytes(std::span(text)), {})
+        .wait(20s);
+  };
+  open("first");
+  const auto publish_filling = [&](std::int64_t epoch) {
+    map.epoch = epoch;
+    map.servers = {{.id = 0, .target = target}, {.id = 7, .target = other}};
+    map.parts.assign(kParts, {.primary = 0, .filling = 7});
+    service.set_map(map);
+  };
+  publish_filling(2);
+  for (int i = 0; i < 500 && apart == 0; ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_GE(apart, 1) << "it is stuck now";
+  auto next = std::async(std::launch::async, [&] { publish_filling(3); });
+  ASSERT_EQ(next.wait_for(20s), std::future_status::ready);
+  open("second");
+  map = without_server(map, 7);
+  service.set_map(map);
+  EXPECT_EQ(settled, 0);
+}
+
+// Answers states of slices one after another, and counts how many came meanwhile.
+class SlowNewcomer final : public comm::ExchangeServer::Handler {
+ public:
+  void handle(comm::ExchangeServer::Request request) override {
+    const comm::StoreRequest message = comm::decode_request(request.header());
+    if (message.kind != comm::StoreRequest::Kind::kInstall)
+      return request.answer(comm::encode(comm::StoreAnswer{}));
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(request));
+    most_ = std::max(most_, kept_.size());
+  }
+  void gone(std::uint64_t) override {}
+  std::size_t most() {
+    const std::lock_guard lock(mutex_);
+    return most_;
+  }
+
+ private:
+  void answer_all(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::this_thread::sleep_for(5ms);
+      const std::lock_guard lock(mutex_);
+      if (kept_.empty()) continue;
+      kept_.front().answer(comm::encode(comm::StoreAnswer{}));
+      kept_.pop_front();
+    }
+  }
+  std::mutex mutex_;
+  std::deque<comm::ExchangeServer::Request> kept_;
+  std::size_t most_ = 0;
+  std::jthread thread_{[this](const std::stop_token& stop) { answer_all(stop); }};
+};
+
+TEST_F(ServiceTest, ANewcomerIsFilledWithAFewSlicesAtATime) {
+  SlowNewcomer slow;
+  const std::string other = "unix:" + (folder_ / "other").string();
+  const comm::ExchangeServer newcomer({.address = {.target = other}}, slow);
+  serve(1);
+  comm::SpaceSpec large = spec("async");
+  large.elements = 40 * comm::kSliceElements;
+  Client client = join(0, large);
+  ServerMap map = with_newcomer(map_, {.id = 7, .target = other});
+  for (ServerMap::Part& part : map.parts) part.filling = 7;
+  services_[0]->set_map(map);
+  await_settled(1);
+  EXPECT_GE(slow.most(), 1U);
+  EXPECT_LE(slow.most(), 4U);
+}
+
 // Nobody is left who would do work again that a desk which takes over did not know to be done.
 TEST_F(ServiceTest, ThatAllIsDoneIsNotLostWithTheDesk) {
   for (int round = 0; round < 5; ++round) {
@@ -164,6 +257,39 @@ TEST_F(ServiceTest, ThatAllIsDoneIsNotLostWithTheDesk) {
     }
     lose_server(map_.desk().primary);
     other.await_done();
+  }
+}
+
+// It had opened the job at the desk alone: the backup knows of it, and that it left, by the desk only.
+TEST_F(ServiceTest, AReplicaThatLeftIsNotWaitedForAtTheNextDesk) {
+  serve(2);
+  comm::SpaceSpec bounded = spec("bounded");
+  bounded.staleness = 0;
+  Client client = join(0, bounded);
+  Client::Asked first = client.ask_ticket({});
+  std::int64_t ticket = *ticket_of(client, first);
+  {
+    comm::ExchangeClient other(
+        {.address = addresses_[std::size_t(map_.desk().primary)], .name = "replica 1"});
+    const std::string text = comm::encode(bounded);
+    const auto ask = [&](comm::StoreRequest message, std::span<const char> payload) {
+      message.replica = message.incarnation = 1;
+      return comm::decode_answer(
+          other.send(comm::encode(message), std::as_bytes(payload), {}).wait(20s).header);
+    };
+    const std::uint64_t space = ask({.kind = comm::StoreRequest::Kind::kOpen}, text).space;
+    EXPECT_EQ(ask({.kind = comm::StoreRequest::Kind::kTake, .space = space}, {}).ticket, 1);
+  }
+  for (int i = 0; i < 3; ++i) {  // it is gone: nobody waits
+    client.begin_step({ticket});
+    Client::Asked next = client.ask_ticket({});
+    ticket = *ticket_of(client, next);
+  }
+  lose_server(map_.desk().primary);
+  for (int i = 0; i < 3; ++i) {
+    Client::Asked next = client.ask_ticket({});
+    ticket = *ticket_of(client, next);
+    client.begin_step({ticket});
   }
 }
 

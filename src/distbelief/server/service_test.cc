@@ -208,6 +208,52 @@ TEST_F(ServiceTest, AJobThatIsTooLargeOrAnotherIsRefused) {
   EXPECT_THROW(join(1, other), Error);
 }
 
+// What each of them read is kept.
+TEST_F(ServiceTest, WithDelayCompensationReplicasTakeUpRoom) {
+  serve(1, 10 << 20);
+  comm::SpaceSpec compensated = spec("async");  // three slices: 3 MiB, of which a replica reads a bit over 2
+  compensated.compensation = 0.1;
+  std::vector<float> values(compensated.elements);
+  std::vector<Client> clients;
+  for (int replica = 0; replica < 3; ++replica) {
+    clients.push_back(join(replica, compensated));
+    clients.back().pull(values);
+  }
+  EXPECT_THROW(join(3, compensated).pull(values), Error);
+  clients.pop_back();
+  for (int i = 0; i < 500; ++i) try {
+      join(3, compensated).pull(values);
+      break;
+    } catch (const Error& error) {
+      ASSERT_LT(i, 499) << error.message();
+      std::this_thread::sleep_for(10ms);
+    }
+}
+
+// One server is not spoken to at all: the other says that the job lives.
+TEST_F(ServiceTest, AJobThatNobodySpeaksForIsClosed) {
+  lease_ = 1s;
+  serve(2);
+  const auto jobs = [&] { return services_[0]->jobs() + services_[1]->jobs(); };
+  {
+    comm::ExchangeClient replica({.address = addresses_[0], .name = "replica 0"});
+    const std::string text = comm::encode(spec("async"));
+    replica
+        .send(comm::encode(comm::StoreRequest{.kind = comm::StoreRequest::Kind::kOpen}),
+              std::as_bytes(std::span(text)), {})
+        .wait(20s);
+    for (int i = 0; i < 500 && jobs() < 2; ++i) std::this_thread::sleep_for(10ms);
+    for (int i = 0; i < 250; ++i) {  // longer than the lease
+      std::this_thread::sleep_for(10ms);
+      ASSERT_EQ(jobs(), 2U);
+    }
+  }
+  for (int i = 0; i < 500 && jobs() > 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(jobs(), 0U);
+  Client again = join(0, spec("async"));
+  EXPECT_EQ(jobs(), 2U) << "the name is free";
+}
+
 TEST_F(ServiceTest, AReplicaThatIsNotWaitedForGoesOnWhereTheOthersAre) {
   serve(1);
   comm::SpaceSpec two = spec("sync");

@@ -4,44 +4,78 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
+
+#include "distbelief/base/error.h"
 
 namespace distbelief::server {
 
-bool are_finite(std::span<const float> values) {
-  // Without a branch per element, so that the compiler makes vectors of it.
+namespace {
+
+// Without a branch per element, so that the compiler makes vectors of it.
+bool are_within(std::span<const float> values, float most) {
   int bad = 0;
-  for (const float value : values) bad |= !(std::fabs(value) <= std::numeric_limits<float>::max());
+  for (const float value : values) bad |= !(std::fabs(value) <= most);
   return bad == 0;
 }
 
+}  // namespace
+
+bool are_finite(std::span<const float> values) {
+  return are_within(values, std::numeric_limits<float>::max());
+}
+
+bool are_moderate(std::span<const float> values) { return are_within(values, kMostMagnitude); }
+
+// Memory comes with the first values, or with a state: a job that is opened stops nobody else's.
 Slice::Slice(Options options)
     : options_(std::move(options)),
-      values_(options_.span.size()),
-      states_(options_.rule->state_names().size(), std::vector<float>(options_.span.size())),
-      counts_(options_.segments.size()) {
-  if (options_.vectors) vectors_.emplace(*options_.vectors);
+      states_(options_.rule->state_names().size()),
+      counts_(options_.segments.size()) {}
+
+void Slice::require_values() const {
+  if (!filled_)
+    throw Error(ErrorCode::kUnavailable, "slice " + std::to_string(options_.number) + " has no values yet");
 }
 
 // Zheng et al., Asynchronous SGD with Delay Compensation: what the gradient would be at the present values,
 // by a diagonal guess of its slope.
 const float* Slice::compensated(const Gradient& gradient) {
   const auto found = values_of_.find(gradient.replica);
-  if (options_.compensation == 0 || gradient.is_final || found == values_of_.end()) return gradient.values;
+  const bool is_known = found != values_of_.end() && !found->second.empty();
+  if (options_.compensation == 0 || gradient.is_final || !is_known) return gradient.values;
   scratch_.resize(values_.size());
   const float factor = float(options_.compensation);
   for (std::size_t i = 0; i < values_.size(); ++i) {
     const float g = gradient.values[i];
     scratch_[i] = g + factor * g * g * (values_[i] - found->second[i]);
   }
-  return scratch_.data();
+  return are_moderate(scratch_) ? scratch_.data() : gradient.values;
+}
+
+bool Slice::reserve_copy(std::int32_t replica) {
+  const std::lock_guard lock(mutex_);
+  if (options_.compensation == 0 || values_of_.contains(replica)) return true;
+  if (options_.budget != nullptr && !options_.budget->take(size() * sizeof(float))) return false;
+  values_of_[replica] = {};
+  return true;
 }
 
 void Slice::note_values_of(std::int32_t replica) {
-  if (options_.compensation != 0) values_of_[replica] = values_;
+  if (options_.compensation == 0) return;
+  const auto [copy, is_new] = values_of_.try_emplace(replica);
+  if (is_new && options_.budget != nullptr) options_.budget->add(size() * sizeof(float));
+  copy->second = values_;
+}
+
+void Slice::drop_copies() {
+  if (options_.budget != nullptr) options_.budget->give_back(values_of_.size() * size() * sizeof(float));
+  values_of_.clear();
 }
 
 Slice::Applied Slice::apply(const Gradient& gradient, float* values) {
   const std::lock_guard lock(mutex_);
+  require_values();
   Applied applied{.lr = gradient.lr, .direction = gradient.values};
   const bool is_new = !tickets_.contains(gradient.ticket);
   if (is_new) {
@@ -118,7 +152,8 @@ std::int64_t Slice::version() {
 
 void Slice::forget(std::int32_t replica) {
   const std::lock_guard lock(mutex_);
-  values_of_.erase(replica);
+  if (values_of_.erase(replica) > 0 && options_.budget != nullptr)
+    options_.budget->give_back(size() * sizeof(float));
 }
 
 Slice::State Slice::state() {
@@ -136,7 +171,7 @@ Slice::State Slice::state() {
 
 void Slice::install(State state) {
   const std::lock_guard lock(mutex_);
-  if (vectors_) take_vectors(state);
+  if (options_.vectors) take_vectors(state);
   version_ = state.version;
   filled_ = state.filled;
   counts_ = std::move(state.counts);
@@ -144,7 +179,7 @@ void Slice::install(State state) {
   values_ = std::move(state.arrays[0]);
   for (std::size_t i = 0; i < states_.size(); ++i) states_[i] = std::move(state.arrays[i + 1]);
   previous_.clear();
-  values_of_.clear();
+  drop_copies();
 }
 
 void Slice::forget() {
@@ -153,10 +188,10 @@ void Slice::forget() {
   filled_ = false;
   std::ranges::fill(counts_, 0);
   tickets_ = {};
-  values_of_.clear();
+  drop_copies();
   for (std::vector<float>* array : {&values_, &previous_, &scratch_}) *array = {};
   for (std::vector<float>& state : states_) state = {};
-  if (vectors_) vectors_.emplace(*options_.vectors);
+  vectors_.reset();
 }
 
 bool Slice::fill(const float* values) {
@@ -164,6 +199,7 @@ bool Slice::fill(const float* values) {
   if (filled_) return false;
   values_.assign(values, values + size());
   for (std::vector<float>& state : states_) state.assign(size(), 0.0F);
+  if (options_.vectors) vectors_.emplace(*options_.vectors);
   filled_ = true;
   return true;
 }

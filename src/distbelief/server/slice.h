@@ -12,6 +12,7 @@
 #include "distbelief/compute/layout.h"
 #include "distbelief/compute/optimizer.h"
 #include "distbelief/compute/vector_slice.h"
+#include "distbelief/server/budget.h"
 #include "distbelief/server/ticket_set.h"
 #include "distbelief/server/update_log.h"
 
@@ -30,7 +31,8 @@ struct Gradient {
 
 // One slice of a job's parameters with the state of their update rule: what is updated as a whole. Updates
 // take effect one after another, in the order in which they get the slice's lock; each makes the next
-// version and is logged under it. A ticket counts once. Thread safe; functions block only for each other.
+// version and is logged under it. A ticket counts once. It takes up memory from its first values on, or from
+// install(); updates before that throw Error(kUnavailable). Thread safe; functions block only for each other.
 class Slice {
  public:
   struct Options {
@@ -43,6 +45,7 @@ class Slice {
     bool keeps_previous = false;   // the values before the last update can be read too
     std::optional<compute::VectorSlice::Options> vectors{};  // it has others beside the values (sandblaster)
     UpdateLog* log = nullptr;                                // may be null
+    Budget* budget = nullptr;                                // that what replicas read counts in; may be null
   };
   explicit Slice(Options options);
 
@@ -64,12 +67,15 @@ class Slice {
     std::vector<double> numbers{};
   };
   Ran run(std::int64_t sequence, std::span<const Operation> operations);
+  // Room for what this replica reads, where that is kept. false: there is none.
+  bool reserve_copy(std::int32_t replica);
   // Gives the version.
   std::int64_t read(std::int32_t replica, float* values);
   // The values of a version: the present one, or the one before when that is kept. false: it is gone.
   bool read_version(std::int64_t version, float* values);
   std::int64_t version();
   bool has(std::int64_t ticket);
+  bool has_portion(std::int64_t evaluation, std::int64_t portion);
   // Whether it can count another ticket's gradient, as far as this one is from others.
   bool has_room_for(std::int64_t ticket);
   // What this replica has read is not needed any more.
@@ -85,7 +91,7 @@ class Slice {
     std::vector<std::int64_t> counts{};
     std::int64_t tickets_below = 0;
     std::vector<std::int64_t> tickets_above{};  // as TicketSet::ranges() gives them
-    std::vector<std::vector<float>> arrays{};  // the values, then the rule's
+    std::vector<std::vector<float>> arrays{};   // the values, then the rule's
   };
   State state();
   void install(State state);
@@ -100,8 +106,10 @@ class Slice {
   const compute::Span& span() const { return options_.span; }
 
  private:
+  void require_values() const;
   const float* compensated(const Gradient& gradient);
   void note_values_of(std::int32_t replica);
+  void drop_copies();
   void add_vectors(State& state) const;
   void take_vectors(State& state);
 
@@ -121,5 +129,9 @@ class Slice {
 
 // Whether all are finite.
 bool are_finite(std::span<const float> values);
+// Whether an update rule can go by them: so far from the largest float that squares, and sums of these, are
+// finite too. A sum of Adagrad that is not would end all updates of its parameter.
+inline constexpr float kMostMagnitude = 1e15F;
+bool are_moderate(std::span<const float> values);
 
 }  // namespace distbelief::server

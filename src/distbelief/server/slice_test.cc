@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "distbelief/base/error.h"
 #include "distbelief/server/lane_sum.h"
 
 namespace distbelief::server {
@@ -46,6 +47,28 @@ TEST_F(SliceTest, ATicketCountsOnce) {
   EXPECT_TRUE(again.repeated);
   EXPECT_EQ(again.version, 1);
   EXPECT_EQ(out_, std::vector<float>(4, 0.5F));
+}
+
+TEST_F(SliceTest, TakesUpNothingBeforeItsFirstValues) {
+  const auto adam = rule("adam");
+  const std::size_t more_than_there_is = std::size_t{1} << 46;
+  Slice slice({.span = {0, more_than_there_is},
+               .rule = adam.get(),
+               .vectors = compute::VectorSlice::Options{.vectors = 20, .count = more_than_there_is}});
+  EXPECT_FALSE(slice.is_filled());
+  EXPECT_THROW(slice.apply({.ticket = 0, .lr = 1, .values = ones_.data()}, nullptr), Error);
+  EXPECT_THROW(slice.run(0, {}), Error);
+}
+
+TEST_F(SliceTest, ACorrectionThatIsTooLargeIsNone) {
+  const auto sgd = rule("sgd");
+  compensation_ = 1e20;
+  Slice slice = make(*sgd);
+  slice.fill(ones_.data());
+  slice.read(0, out_.data());
+  slice.apply({.ticket = 0, .replica = 1, .lr = 1, .values = ones_.data()}, nullptr);
+  slice.apply({.ticket = 1, .replica = 0, .lr = 1, .values = ones_.data()}, out_.data());
+  EXPECT_EQ(out_, std::vector<float>(4, -1.0F));
 }
 
 TEST_F(SliceTest, AParameterWithoutAGradientKeepsItsValueAndItsCount) {

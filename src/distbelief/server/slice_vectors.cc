@@ -12,6 +12,7 @@ std::size_t Slice::most_arrays() const {
 Slice::Applied Slice::add(std::int64_t ticket, std::int32_t replica,
                           const compute::VectorSlice::Portion& portion) {
   const std::lock_guard lock(mutex_);
+  require_values();
   const bool is_new = vectors_->is_new(portion);
   if (is_new) {
     // First: what cannot be logged is not done.
@@ -28,8 +29,15 @@ Slice::Applied Slice::add(std::int64_t ticket, std::int32_t replica,
   return {.repeated = !is_new, .version = version_, .lr = 0, .direction = portion.values};
 }
 
+bool Slice::has_portion(std::int64_t evaluation, std::int64_t portion) {
+  const std::lock_guard lock(mutex_);
+  if (!vectors_ || evaluation > vectors_->evaluation()) return false;
+  return !vectors_->is_new({.evaluation = evaluation, .portion = portion});
+}
+
 Slice::Ran Slice::run(std::int64_t sequence, std::span<const Operation> operations) {
   const std::lock_guard lock(mutex_);
+  require_values();
   vectors_->require_possible(sequence, operations);
   const bool is_new = vectors_->is_new(sequence);
   if (is_new && options_.log) options_.log->append_command(options_.number, version_ + 1, sequence);
@@ -50,8 +58,10 @@ void Slice::take_vectors(State& state) {
   const auto first_word =
       state.counts.begin() + std::ptrdiff_t(std::min(counts_.size(), state.counts.size()));
   const auto first_array = state.arrays.begin() + std::ptrdiff_t(arrays());
-  vectors_->install({first_word, state.counts.end()},
-                    {std::make_move_iterator(first_array), std::make_move_iterator(state.arrays.end())});
+  compute::VectorSlice taken(*options_.vectors);
+  taken.install({first_word, state.counts.end()},
+                {std::make_move_iterator(first_array), std::make_move_iterator(state.arrays.end())});
+  vectors_ = std::move(taken);
   state.counts.erase(first_word, state.counts.end());
 }
 

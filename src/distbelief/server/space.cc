@@ -23,8 +23,6 @@ using comm::StoreRequest;
 bool is_sync(const SpaceSpec& spec) { return spec.mode == "sync"; }
 bool has_vectors(const SpaceSpec& spec) { return spec.mode == "sandblaster"; }
 
-constexpr std::size_t kSumsUnderWay = 8;  // of portions, about
-
 compute::Span span_of(const SpaceSpec& spec, std::int64_t slice) {
   const std::size_t begin = std::size_t(slice) * kSliceElements;
   return {.begin = begin, .end = std::min<std::size_t>(begin + kSliceElements, spec.elements)};
@@ -43,30 +41,11 @@ std::vector<compute::Segment> segments_in(const SpaceSpec& spec, compute::Span s
 
 }  // namespace
 
-std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
-  const std::size_t states = compute::make_optimizer(spec.optimizer)->state_names().size();
-  const std::size_t copies = 1 + states + (is_sync(spec) ? 2 : 0) +
-                             (has_vectors(spec) ? std::size_t(spec.vectors) - 1 + kSumsUnderWay : 0);
-  std::size_t slices = 0;
-  for (std::size_t i = 0; i < spec.slices(); ++i)
-    slices += roles.holds(roles.map.part_of(std::int64_t(i))) ? 1 : 0;
-  // What lanes meet with, and the means of two steps.
-  const bool meets = is_sync(spec) && roles.holds(roles.map.desk());
-  const std::size_t rows = meets ? std::size_t(spec.lanes + 2) * spec.lane_values : 0;
-  std::size_t parts = 0;
-  for (const ServerMap::Part& part : roles.map.parts) parts += roles.holds(part) ? 1 : 0;
-  std::size_t row_bytes = 0;
-  for (const comm::TableSpec& table : spec.tables)
-    row_bytes += table.most_rows / kParts * parts * table.record_bytes();
-  const bool has_inputs = roles.holds(roles.map.desk());
-  const std::size_t inputs = has_inputs ? std::size_t(spec.window) * spec.input_bytes : 0;
-  return (slices * kSliceElements * copies + rows) * sizeof(float) + row_bytes + inputs;
-}
-
 Space::Space(Options options, std::shared_ptr<const Roles> roles)
     : options_(std::move(options)),
       rule_(compute::make_optimizer(options_.spec.optimizer)),
       slices_(options_.spec.slices()),
+      fixed_bytes_(bytes_for(options_.spec, *roles)),
       dealer_({.tickets = has_vectors(options_.spec) ? options_.spec.portions : options_.spec.tickets,
                .staleness =
                    options_.spec.mode == "bounded" ? std::optional(options_.spec.staleness) : std::nullopt,
@@ -81,14 +60,19 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
                                                              .number = std::int32_t(tables_.size()),
                                                              .spec = table,
                                                              .tickets = options_.spec.tickets,
-                                                             .most_bytes = options_.table_bytes,
+                                                             .budget = options_.budget,
                                                              .is_open = !options_.spec.loads_rows,
                                                              .roles = [this] { return this->roles(); }},
                                               *roles));
   set_roles(std::move(roles));
 }
 
-Space::~Space() = default;
+Space::~Space() { close(); }
+
+void Space::close() {
+  if (log_) log_->append_over();
+  if (options_.budget) options_.budget->close();
+}
 
 std::shared_ptr<const Roles> Space::roles() const {
   const std::lock_guard lock(structure_);
@@ -100,12 +84,21 @@ void Space::set_roles(std::shared_ptr<const Roles> roles) {
     const std::lock_guard lock(structure_);
     roles_ = roles;
   }
+  count_fixed(bytes_for(options_.spec, *roles));
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const bool holds = roles->holds(roles->map.part_of(std::int64_t(i)));
     if (Held* const one = holds ? &held(std::int64_t(i)) : known(i)) follow(*roles, *one);
   }
   for (const auto& table : tables_) table->follow(*roles);
   follow_desk(*roles);
+}
+
+// What a map gives a server it has to take, whether there is room or not.
+void Space::count_fixed(std::size_t bytes) {
+  const std::size_t before = std::exchange(fixed_bytes_, bytes);
+  if (!options_.budget) return;
+  if (bytes > before) options_.budget->add(bytes - before);
+  if (bytes < before) options_.budget->give_back(before - bytes);
 }
 
 // Nothing of a slice happens by older roles when this returns: whoever works on it has its lock.
@@ -119,6 +112,7 @@ void Space::follow(const Roles& roles, Held& held) {
   if (is_primary && !held.was_primary)
     for (auto& [version, waiting] : std::exchange(held.early, {}))
       waiting.request.refuse(ErrorCode::kAborted, "the slice is this server's own now");
+  held.taken_over |= is_primary && !held.was_primary;
   held.was_primary = is_primary;
   if (!is_primary)
     for (Waiting& waiting : std::exchange(held.parts, {}))
@@ -218,7 +212,8 @@ Space::Held& Space::held(std::int64_t slice) {
                            .compensation = options_.spec.compensation,
                            .staleness_aware = options_.spec.staleness_aware,
                            .keeps_previous = is_sync(options_.spec),
-                           .log = log_.get()};
+                           .log = log_.get(),
+                           .budget = options_.budget.get()};
     if (has_vectors(options_.spec))
       options.vectors = {.vectors = std::size_t(options_.spec.vectors),
                          .portions = options_.spec.portions,
@@ -264,10 +259,19 @@ void Space::fill_first(const StoreRequest& message, Request& request) {
     tell_all(links, {}, done);  // behind the first ones, which are on their way
 }
 
+bool Space::has_push(Held& held, const StoreRequest& message) const {
+  if (!has_vectors(options_.spec)) return held.slice.has(message.ticket);
+  const std::int64_t portions = options_.spec.portions;
+  return held.slice.has_portion(message.ticket / portions, message.ticket % portions);
+}
+
 void Space::push(const StoreRequest& message, Request& request) {
   Held& target = held_as_primary(message.slice);
-  if (message.wants_values) require_room(request, target.slice.size());
-  require_progress(message, request.peer().connection, [&] { return target.slice.has(message.ticket); });
+  if (message.wants_values) {
+    require_room(request, target.slice.size());
+    require_copy(target, message.replica);
+  }
+  require_progress(message, request.peer().connection, [&] { return has_push(target, message); });
   const std::span<const float> values = payload_for(target, message, request);
   if (!target.slice.is_filled())
     throw Error(ErrorCode::kBadInput,
@@ -277,6 +281,7 @@ void Space::push(const StoreRequest& message, Request& request) {
   require_tickets({message.ticket});
   const std::lock_guard lock(target.mutex);
   require_primary(message.slice);
+  require_base(target, message);
   if (!target.slice.has_room_for(message.ticket))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("slice {} of job {} has {} stretches of tickets apart from each other, ticket {} "
@@ -320,6 +325,7 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
                 fmt::format("replica {} is at step {}, slice {} of job {} at {}", message.replica,
                             message.ticket, message.slice, options_.spec.job, step));
   if (message.ticket < step) {
+    note_own_work(request.peer().connection, message.ticket, true);
     const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
     return hand_over(held, {}, {.repeated = true}, kept, [self = shared_from_this(), kept, &held] {
       if (kept->message.wants_values)
@@ -328,6 +334,7 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
     });
   }
   require_fits(held, message);
+  note_own_work(request.peer().connection, message.ticket, false);
   // A replica that comes again takes the place of what it sent before.
   std::erase_if(held.parts, [&](const Waiting& part) { return part.message.replica == message.replica; });
   held.parts.push_back({.message = message, .request = std::move(request)});
@@ -381,6 +388,7 @@ void Space::pull(const StoreRequest& message, Request& request) {
   if (!target.slice.is_filled())
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("slice {} of job {} has no first values yet", message.slice, options_.spec.job));
+  require_copy(target, message.replica);
   float* const room = room_for(request, target.slice.size());
   if (message.base == 0) return answer(request, {.version = target.slice.read(message.replica, room)});
   if (!target.slice.read_version(message.base, room))

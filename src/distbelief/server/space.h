@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -9,6 +11,7 @@
 
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/store.h"
+#include "distbelief/server/budget.h"
 #include "distbelief/server/dealer.h"
 #include "distbelief/server/input_window.h"
 #include "distbelief/server/lane_meeting.h"
@@ -18,11 +21,14 @@
 
 namespace distbelief::server {
 
+inline constexpr std::size_t kMostNameBytes = 256;  // of a job
+
 // Throws Error(kBadInput) for a job that no server could keep: parameters outside its arena or over each
 // other, an update rule that needs norms of whole parameters, a mode that there is not.
 void require_sound(const comm::SpaceSpec& spec);
 
-// Bytes of its slices that a server with these roles has. They are there at once.
+// Bytes that a server with these roles keeps for it: slices, tables that have a bound, inputs. Rows of other
+// tables, and what replicas have read where delay is compensated, count as they come.
 std::size_t bytes_for(const comm::SpaceSpec& spec, const Roles& roles);
 
 // What one server keeps for one job: slices, its part of the tables' rows, and where it is the primary of the
@@ -32,10 +38,11 @@ std::size_t bytes_for(const comm::SpaceSpec& spec, const Roles& roles);
 class Space : public std::enable_shared_from_this<Space> {
  public:
   using Request = comm::ExchangeServer::Request;
+  using Clock = std::chrono::steady_clock;
   struct Options {
     comm::SpaceSpec spec{};  // sound
     std::filesystem::path log{};
-    std::size_t table_bytes = std::size_t(-1);  // that each table may take up
+    std::shared_ptr<Budget> budget{};  // of this job; has bytes_for() its spec and roles. None: no limit
   };
   Space(Options options, std::shared_ptr<const Roles> roles);
   ~Space();
@@ -44,13 +51,16 @@ class Space : public std::enable_shared_from_this<Space> {
   bool is_filled();
   // A connection speaks for one replica, from its first word on. Throws Error(kBadInput) for another's.
   void meet_speaker(std::uint64_t connection, std::int32_t replica);
-  std::int64_t meeting_step();  // that lanes meet for
-  // The job is over.
-  void note_over() {
-    if (log_) log_->append_over();
-  }
-  void set_roles(std::shared_ptr<const Roles> roles);
-  // Hands all that it is primary of to a backup that is being filled.
+  bool has_speakers();
+  // Since when nobody has said that the job lives.
+  void renew_lease() { renewed_ = Clock::now(); }
+  Clock::duration silence() const { return Clock::now() - renewed_.load(); }
+  std::int64_t meeting_step();                         // that lanes meet for
+  void set_roles(std::shared_ptr<const Roles> roles);  // by one at a time
+  // The job is over: its bytes count no more, though requests that are under way may keep it.
+  void close();
+  // Hands all that it is primary of to a backup that is being filled. Blocks, until it has the slices and
+  // rows.
   void fill(int newcomer);
 
   // Takes the request, unless it throws: Error(kBadInput) for what cannot be, kAborted for what belongs to
@@ -77,6 +87,7 @@ class Space : public std::enable_shared_from_this<Space> {
     std::mutex mutex;            // guards the rest, and the order of updates and of what is handed over
     int filled = kNobody;        // the newcomer that has it
     bool was_primary = false;    // by the roles before
+    bool taken_over = false;     // another server was its primary before
     std::vector<Waiting> parts;  // of a step (sync)
     std::vector<float> sum;      // of these
     std::map<std::int64_t, Waiting> early;     // updates before their turn, by version (backup)
@@ -87,7 +98,11 @@ class Space : public std::enable_shared_from_this<Space> {
   void require_progress(const comm::StoreRequest& message, std::uint64_t connection,
                         const std::function<bool()>& is_repeated);
   void note_progress(std::uint64_t connection, bool is_repeated);
+  void note_own_work(std::uint64_t connection, std::int64_t ticket, bool is_repeated);
+  bool is_speaking(std::int32_t replica);
   std::optional<std::int32_t> forget_speaker(std::uint64_t connection);
+  void require_copy(Held& held, std::int32_t replica) const;
+  void count_fixed(std::size_t bytes);
   void require_parameters(const std::vector<std::int32_t>& parameters) const;
   void require_tickets(const std::vector<std::int64_t>& tickets) const;
   void require_ranges(const std::vector<std::int64_t>& ranges) const;
@@ -101,7 +116,9 @@ class Space : public std::enable_shared_from_this<Space> {
                                      const Request& request) const;
   void fill_first(const comm::StoreRequest& message, Request& request);
   void push(const comm::StoreRequest& message, Request& request);
+  bool has_push(Held& held, const comm::StoreRequest& message) const;
   void push_part(Held& held, const comm::StoreRequest& message, Request& request);
+  void require_base(Held& held, const comm::StoreRequest& message) const;
   void require_fits(const Held& held, const comm::StoreRequest& message) const;
   void finish_step(Held& held);
   void pull(const comm::StoreRequest& message, Request& request);
@@ -129,6 +146,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void install(const comm::StoreRequest& message, Request& request);
   void hand_over(Held& held, const Gradient& gradient, const Slice::Applied& applied,
                  std::shared_ptr<const void> owner, const std::function<void()>& done);
+  void fill_slice(Held& held, int newcomer, const std::function<void()>& done);
   void hand_over_state(Held& held, const std::vector<std::shared_ptr<BackupLink>>& links,
                        const std::function<void()>& done);
   void tell_all(const std::vector<std::shared_ptr<BackupLink>>& links, const BackupLink::Item& item,
@@ -150,6 +168,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void tell_deals(const std::vector<std::int64_t>& done, std::int32_t replica);
   void hand_over_mean(std::int64_t step, const std::function<void()>& done);
   void learn(const comm::StoreRequest& message, Request& request);
+  void learn_clock(const comm::StoreRequest& message);
   void fill_desk(int newcomer);
 
   // space_inputs.cc: what tickets of a decomposed model wait for, at the desk.
@@ -160,6 +179,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void keep_input(const comm::StoreRequest& message, Request& request);
   void require_inputs() const;
   void serve_inputs();
+  void drop_silent(std::int64_t ticket);
   void fill_inputs(const std::shared_ptr<BackupLink>& link);
   void put_statistics(const comm::StoreRequest& message, Request& request);
   void give_statistics(Request& request);
@@ -173,13 +193,16 @@ class Space : public std::enable_shared_from_this<Space> {
   std::vector<std::unique_ptr<Held>> slices_;  // by number; null: not here
   std::shared_ptr<const Roles> roles_;
   std::vector<std::unique_ptr<Table>> tables_;  // by number
+  std::size_t fixed_bytes_;                     // of the budget, by the roles
 
   std::mutex speakers_mutex_;
   struct Speaker {
     std::int32_t replica = 0;
     std::int64_t repeats = 0;  // pushes that were done before, one after another
+    std::int64_t latest = -1;  // ticket of a push, where others may have done the same work
   };
   std::map<std::uint64_t, Speaker> speakers_;  // by connection
+  std::atomic<Clock::time_point> renewed_{Clock::now()};
 
   std::mutex desk_;  // guards what follows
   Dealer dealer_;
@@ -194,9 +217,11 @@ class Space : public std::enable_shared_from_this<Space> {
   InputWindow window_;
   std::vector<float> statistics_;  // of a sub-network
   std::int64_t statistics_version_ = -1;
-  std::vector<Waiting> putters_, enders_;  // for room in it, and for the end
-  bool has_desk_ = false;                  // took over what was dealt before
-  int desk_filled_ = kNobody;              // the newcomer that knows of deals and means
+  std::vector<Waiting> putters_, enders_;                       // for room in it, and for the end
+  bool has_desk_ = false;                                       // took over what was dealt before
+  int desk_filled_ = kNobody;                                   // the newcomer that knows of deals and means
+  std::int64_t told_ = 0;                                       // deals, to the backup
+  std::map<int, std::pair<std::int64_t, std::int64_t>> heard_;  // of replicas: by which map, which of these
 };
 
 }  // namespace distbelief::server

@@ -6,12 +6,19 @@
 #include "distbelief/base/error.h"
 #include "distbelief/server/space.h"
 #include "distbelief/server/space_requests.h"
+#include "distbelief/server/under_way.h"
 
 // A space between servers: what a primary hands to its backups, and what a backup makes of it.
 namespace distbelief::server {
 
 using comm::StoreRequest;
 using Kind = comm::StoreRequest::Kind;
+
+namespace {
+
+constexpr int kSlicesUnderWay = 4;
+
+}  // namespace
 
 // `done` when all have it.
 void Space::tell_all(const std::vector<std::shared_ptr<BackupLink>>& links, const BackupLink::Item& item,
@@ -82,26 +89,34 @@ void Space::hand_over_state(Held& held, const std::vector<std::shared_ptr<Backup
   }
 }
 
+// A few slices at a time: each is copied as it is at one moment.
 void Space::fill(int newcomer) {
-  for (std::size_t i = 0; i < slices_.size(); ++i) {
-    Held* const slice = known(i);
-    if (slice == nullptr) continue;
-    Held& one = *slice;
-    const std::lock_guard lock(one.mutex);
-    const std::shared_ptr<const Roles> now = roles();
-    const ServerMap::Part& part = now->map.part_of(std::int64_t(i));
-    if (!now->is_primary(part) || part.filling != newcomer || one.filled == newcomer) continue;
-    const auto link = now->links.find(newcomer);
-    if (link == now->links.end()) continue;
-    if (one.slice.is_filled()) hand_over_state(one, {link->second}, [] {});
-    one.filled = newcomer;
-  }
+  UnderWay under_way(kSlicesUnderWay);
+  for (std::size_t i = 0; i < slices_.size(); ++i)
+    if (Held* const slice = known(i)) {
+      under_way.begin();
+      fill_slice(*slice, newcomer, [&] { under_way.end(); });
+    }
+  under_way.wait_for_all();
   for (const auto& table : tables_) table->fill(newcomer);
   fill_desk(newcomer);
 }
 
-// With the slice's lock: whether it is to be taken in. What a slice's former primary sends who has it now does
-// not take: nobody must be told that it counts.
+// `done` when it is there, or need not be.
+void Space::fill_slice(Held& held, int newcomer, const std::function<void()>& done) {
+  const std::lock_guard lock(held.mutex);
+  const std::shared_ptr<const Roles> now = roles();
+  const ServerMap::Part& part = now->map.part_of(held.slice.number());
+  const auto link = now->links.find(newcomer);
+  const bool is_wanted = now->is_primary(part) && part.filling == newcomer && held.filled != newcomer;
+  if (!is_wanted || link == now->links.end()) return done();
+  held.filled = newcomer;
+  if (!held.slice.is_filled()) return done();
+  hand_over_state(held, {link->second}, done);
+}
+
+// With the slice's lock: whether it is to be taken in. What a slice's former primary sends who has it now
+// does not take: nobody must be told that it counts.
 bool Space::takes(const StoreRequest& message, const Request& request) const {
   const std::shared_ptr<const Roles> now = roles();
   const ServerMap::Part& part = now->map.part_of(message.slice);

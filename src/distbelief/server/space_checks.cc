@@ -18,12 +18,13 @@ using comm::StoreRequest;
 namespace {
 
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
+constexpr std::int64_t kMostTickets = std::int64_t{1} << 48;
 constexpr std::size_t kMostTables = 64;
 constexpr std::uint32_t kMostWidth = 65536;
 constexpr std::uint64_t kMostInputBytes = std::uint64_t{1} << 32;
 constexpr std::int64_t kMostWindow = 65536;
 constexpr std::int32_t kMostSubNetworks = 65536;
-constexpr std::size_t kRepeatsAtOnce = 8;  // of a whole push
+constexpr std::size_t kRepeatsAtOnce = 8;     // of a whole push
 constexpr std::int64_t kMostPortions = 1024;  // their losses travel in a message's header
 
 bool is_lbfgs(std::int64_t vectors) {
@@ -39,8 +40,8 @@ void require_sound_tables(const SpaceSpec& spec) {
               (spec.tables.size() <= kMostTables && (spec.mode == "async" || spec.mode == "bounded")),
           fmt::format("tables go with the modes async and bounded, up to {} of them", kMostTables));
   for (const comm::TableSpec& table : spec.tables)
-    require(table.most_rows <= kMostElements && table.width >= 1 && table.width <= kMostWidth && table.name.size() <= 64 &&
-                std::isfinite(float(table.scale)) && table.scale >= 0,
+    require(table.most_rows <= kMostElements && table.width >= 1 && table.width <= kMostWidth &&
+                table.name.size() <= 64 && std::isfinite(float(table.scale)) && table.scale >= 0,
             fmt::format(
                 "table {}: rows of {} numbers up to {}; wanted: 1 to {} numbers, a name of up to 64 bytes",
                 table.name, table.width, table.scale, kMostWidth));
@@ -68,7 +69,8 @@ void require_sound(const SpaceSpec& spec) {
   const auto require = [&](bool is_good, const std::string& why) {
     if (!is_good) throw Error(ErrorCode::kBadInput, fmt::format("job {}: {}", spec.job, why));
   };
-  require(!spec.job.empty() && spec.job.size() <= 256, "its name has 1 to 256 bytes");
+  require(!spec.job.empty() && spec.job.size() <= kMostNameBytes,
+          fmt::format("its name has 1 to {} bytes", kMostNameBytes));
   require(spec.elements > 0 && spec.elements <= kMostElements,
           fmt::format("{} parameters; 1 to {} can be kept", spec.elements, kMostElements));
   const bool has_vectors = spec.mode == "sandblaster";
@@ -86,7 +88,9 @@ void require_sound(const SpaceSpec& spec) {
           fmt::format("{} spare lanes of {}", spec.spare_lanes, spec.lanes));
   require(spec.lanes <= (1 << 20) && spec.lane_values <= kSliceElements,
           fmt::format("{} lanes with {} values each are too many", spec.lanes, spec.lane_values));
-  require(spec.tickets >= 0 && spec.staleness >= 0, "a negative number of tickets or bound of staleness");
+  require(spec.tickets >= 0 && spec.tickets <= kMostTickets && spec.staleness >= 0,
+          fmt::format("{} tickets and a bound of {}; wanted: up to {}, and none below 0", spec.tickets,
+                      spec.staleness, kMostTickets));
   const auto rule = compute::make_optimizer(spec.optimizer);
   require(spec.optimizer.name != "lbfgs", "lbfgs is no rule of servers; the mode sandblaster has commands");
   require(dynamic_cast<compute::LayerwiseOptimizer*>(rule.get()) == nullptr,
@@ -134,9 +138,9 @@ void Space::require_parameters(const std::vector<std::int32_t>& parameters) cons
 
 void Space::require_clock(const StoreRequest& message) const {
   if (message.clock > options_.spec.tickets)
-    throw Error(ErrorCode::kBadInput, fmt::format("replica {} of job {} says that it has done {} of {} tickets",
-                                                  message.replica, options_.spec.job, message.clock,
-                                                  options_.spec.tickets));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} of job {} says that it has done {} of {} tickets", message.replica,
+                            options_.spec.job, message.clock, options_.spec.tickets));
 }
 
 void Space::require_tickets(const std::vector<std::int64_t>& tickets) const {
@@ -151,9 +155,8 @@ void Space::require_ranges(const std::vector<std::int64_t>& ranges) const {
   const bool is_sound = ranges.size() % 2 == 0 && std::ranges::is_sorted(ranges) &&
                         (ranges.empty() || (ranges.front() >= 0 && ranges.back() <= options_.spec.tickets));
   if (!is_sound)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("tickets that job {}, which has {}, cannot have", options_.spec.job,
-                            options_.spec.tickets));
+    throw Error(ErrorCode::kBadInput, fmt::format("tickets that job {}, which has {}, cannot have",
+                                                  options_.spec.job, options_.spec.tickets));
 }
 
 // A push is sent again when its answer was lost, or its ticket dealt again, with a server. Nobody loses so
@@ -169,9 +172,10 @@ void Space::require_progress(const StoreRequest& message, std::uint64_t connecti
       repeats = found->second.repeats;
   }
   if (repeats >= allowed && is_repeated())
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("replica {} sent {} pushes or first values one after another that were there before",
-                            message.replica, repeats));
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("replica {} sent {} pushes or first values one after another that were there before",
+                    message.replica, repeats));
 }
 
 void Space::note_progress(std::uint64_t connection, bool is_repeated) {
@@ -179,6 +183,27 @@ void Space::note_progress(std::uint64_t connection, bool is_repeated) {
   const auto found = speakers_.find(connection);
   if (found == speakers_.end()) return;
   found->second.repeats = is_repeated ? found->second.repeats + 1 : 0;
+}
+
+// A replica that is slower than others may come late with each of its pushes. The same one again is no
+// progress.
+void Space::note_own_work(std::uint64_t connection, std::int64_t ticket, bool is_repeated) {
+  const std::lock_guard lock(speakers_mutex_);
+  const auto found = speakers_.find(connection);
+  if (found == speakers_.end()) return;
+  Speaker& speaker = found->second;
+  speaker.repeats = is_repeated && ticket <= speaker.latest ? speaker.repeats + 1 : 0;
+  speaker.latest = std::max(speaker.latest, ticket);
+}
+
+bool Space::has_speakers() {
+  const std::lock_guard lock(speakers_mutex_);
+  return !speakers_.empty();
+}
+
+bool Space::is_speaking(std::int32_t replica) {
+  const std::lock_guard lock(speakers_mutex_);
+  return std::ranges::any_of(speakers_, [&](const auto& other) { return other.second.replica == replica; });
 }
 
 // Gives the replica that has no connection any more.
@@ -204,12 +229,35 @@ std::span<const float> Space::payload_for(const Held& held, const StoreRequest& 
                                           const Request& request) const {
   require_size(held, message, request);
   const std::span<const float> values = floats_in(request);
-  if (!are_finite(values))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("replica {} sent a number that is not finite for slice {} of job {} (ticket {}); "
-                            "lower train.lr",
-                            message.replica, message.slice, options_.spec.job, message.ticket));
+  // A line search may look far away, and its gradients are not squared here.
+  if (options_.spec.vectors > 0 ? !are_finite(values) : !are_moderate(values))
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("replica {} sent a number that is not finite, or larger than {}, for slice {} of job "
+                    "{} (ticket {}); lower train.lr",
+                    message.replica, kMostMagnitude, message.slice, options_.spec.job, message.ticket));
   return values;
+}
+
+// With the slice's lock. A replica can have read a version here that is still to come only from a primary
+// that was lost before its backup had it.
+void Space::require_base(Held& held, const StoreRequest& message) const {
+  if (held.taken_over || message.base <= held.slice.version()) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("replica {} goes by version {} of slice {} of job {}, which is at {}", message.replica,
+                  message.base, message.slice, options_.spec.job, held.slice.version()));
+}
+
+// Where delay is compensated what each replica has read is kept.
+void Space::require_copy(Held& held, std::int32_t replica) const {
+  if (held.slice.reserve_copy(replica)) return;
+  const Budget& budget = *options_.budget;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("job {} has {} bytes on this server, which takes {} of one job and {} in all: there "
+                  "is no room for what replica {} reads, which parallel.delay_compensation needs",
+                  options_.spec.job, budget.taken(), budget.limit(), limit_of_all(budget), replica));
 }
 
 // Replicas of a step have lanes of their own, and go by the same settings.

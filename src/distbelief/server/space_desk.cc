@@ -67,8 +67,10 @@ void Space::enter(const StoreRequest& message, const Request& request) {
 }
 
 void Space::let_go(std::int32_t replica) {
-  if (log_ && has_desk_ && dealer_.has(replica)) log_->append_left(replica);
+  const bool is_told = has_desk_ && dealer_.has(replica);
+  if (is_told && log_) log_->append_left(replica);
   dealer_.leave(replica);
+  if (is_told) tell_deals({}, replica);
 }
 
 // With the desk's lock.
@@ -183,7 +185,8 @@ void Space::hand_over_mean(std::int64_t step, const std::function<void()>& done)
            done);
 }
 
-// Nobody waits for it: what a backup does not know it deals again.
+// Nobody waits for it: what a backup does not know it deals again. It must know who has left, though: nobody
+// would ever hear of that replica again, and others wait for the slowest.
 void Space::tell_deals(const std::vector<std::int64_t>& done, std::int32_t replica) {
   const std::shared_ptr<const Roles> now = roles();
   StoreRequest told{.kind = StoreRequest::Kind::kDeals,
@@ -191,9 +194,20 @@ void Space::tell_deals(const std::vector<std::int64_t>& done, std::int32_t repli
                     .ticket = dealer_.next(),
                     .clock = dealer_.clock(replica),
                     .job = options_.spec.job,
+                    .version = ++told_,
+                    .epoch = now->map.epoch,
                     .ends = !dealer_.has(replica)};
   for (const std::int64_t ticket : done) told.done.insert(told.done.end(), {ticket, ticket + 1});
   tell_all(now->backups(now->map.desk(), desk_filled_), {.header = comm::encode(told)}, [] {});
+}
+
+// Messages come in any order: of what was said of a replica the last counts.
+void Space::learn_clock(const StoreRequest& message) {
+  const std::pair said{message.epoch, message.version};
+  std::pair<std::int64_t, std::int64_t>& heard = heard_[message.replica];
+  if (said < heard) return;
+  heard = said;
+  dealer_.learn_clock(message.replica, message.ends ? std::nullopt : std::optional(message.clock));
 }
 
 void Space::learn(const StoreRequest& message, Request& request) {
@@ -207,8 +221,7 @@ void Space::learn(const StoreRequest& message, Request& request) {
     meeting_.install(message.ticket, {mean.begin(), mean.end()});
   } else {
     require_ranges(message.done);
-    if (message.clock >= 0)
-      dealer_.learn_clock(message.replica, message.ends ? std::nullopt : std::optional(message.clock));
+    if (message.clock >= 0) learn_clock(message);
     if (options_.spec.vectors > 0) dealer_.extend(std::min(message.ticket, options_.spec.tickets));
     dealer_.learn(message.ticket, std::min(message.below, options_.spec.tickets), message.done);
     window_.drop(dealer_.done_tickets());

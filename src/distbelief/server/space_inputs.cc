@@ -18,9 +18,13 @@ using Outcome = comm::StoreAnswer::Outcome;
 
 namespace {
 
+InputWindow::Writer writer_of(const StoreRequest& message) {
+  return {.replica = message.replica, .incarnation = message.incarnation};
+}
+
 InputWindow::Piece piece_in(const StoreRequest& message, std::span<const std::byte> bytes) {
   return {.ticket = message.ticket,
-          .writer = {.replica = message.replica, .incarnation = message.incarnation},
+          .writer = writer_of(message),
           .piece = message.piece,
           .pieces = message.pieces,
           .bytes = bytes};
@@ -79,7 +83,9 @@ void Space::serve_inputs() {
   std::vector<Waiting> waiting = std::exchange(putters_, {});
   for (Waiting& putter : waiting) {
     const std::int64_t ticket = putter.message.ticket;
-    if (window_.has_room(ticket) || dealer_.done_tickets().contains(ticket))
+    const InputWindow::Writer writer = writer_of(putter.message);
+    if (!window_.has_room(ticket, writer)) drop_silent(ticket);
+    if (window_.has_room(ticket, writer) || dealer_.done_tickets().contains(ticket))
       take_input(std::move(putter));
     else
       putters_.push_back(std::move(putter));
@@ -90,6 +96,13 @@ void Space::serve_inputs() {
     if (is_done) answer(ender.request, {.outcome = Outcome::kEnd});
     return is_done;
   });
+}
+
+// With the desk's lock. What was brought by replicas that have gone makes room for another who has the ticket
+// now.
+void Space::drop_silent(std::int64_t ticket) {
+  for (const InputWindow::Writer& writer : window_.writers(ticket))
+    if (!is_speaking(writer.replica)) window_.drop(ticket, writer);
 }
 
 // Nobody gets a ticket before its input is whole. One that is not here was done by another replica, or is

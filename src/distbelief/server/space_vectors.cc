@@ -51,6 +51,7 @@ void Space::push_portion(Held& held, const StoreRequest& message, Request& reque
   const float* const values = floats_in(request).data();
   const Slice::Applied applied =
       held.slice.add(message.ticket, message.replica, portion_in(message, options_.spec.portions, values));
+  note_own_work(request.peer().connection, message.ticket, applied.repeated);
   const std::shared_ptr<const Roles> now = roles();
   const auto links = now->backups(now->map.part_of(held.slice.number()), held.filled);
   const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});

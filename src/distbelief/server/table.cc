@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/row_values.h"
@@ -73,13 +74,50 @@ void Table::require_open() const {
                                                      options_.spec.name, options_.job));
 }
 
-// As if all were new: before anything has changed.
-void Table::require_room(std::size_t rows) {
-  if ((rows_ + rows) * record_ > options_.most_bytes)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("table {} of job {} has {} rows of {} bytes here and may take {} bytes; bound it "
-                            "with most_rows, or use more servers",
-                            options_.spec.name, options_.job, rows_.load(), record_, options_.most_bytes));
+std::size_t Table::row_bytes(const comm::TableSpec& spec) {
+  return spec.record_bytes() + RowStore::kMostIndexBytes;
+}
+
+std::size_t Table::most_rows_of_part(const comm::TableSpec& spec) {
+  return std::max<std::size_t>(1, spec.most_rows / kParts);
+}
+
+// Before anything has changed: room for rows that are new, until they are counted as they are. A table that
+// has a bound counts in full from the beginning.
+void Table::reserve(std::optional<Reservation>& room, const std::vector<std::uint64_t>& ids) {
+  if (!is_counted()) return;
+  const std::size_t each = row_bytes(options_.spec);
+  room.emplace(options_.budget.get(), ids.size() * each);
+  if (room->is_there()) return;
+  const std::size_t fresh = count_new(ids);
+  room.emplace(options_.budget.get(), fresh * each);
+  if (room->is_there()) return;
+  const Budget& budget = *options_.budget;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("{} rows more of table {} of job {}, of {} bytes each: the job has {} bytes on this "
+                  "server, which takes {} of one job and {} in all; bound the table with most_rows, or "
+                  "use more servers",
+                  fresh, options_.spec.name, options_.job, each, budget.taken(), budget.limit(),
+                  limit_of_all(budget)));
+}
+
+std::size_t Table::count_new(const std::vector<std::uint64_t>& ids) {
+  std::size_t fresh = 0;
+  for (const std::uint64_t id : ids) {
+    Part& part = this->part(compute::part_of_row(id));
+    const std::lock_guard lock(part.mutex);
+    fresh += part.rows && part.rows->find(id) != nullptr ? 0 : 1;
+  }
+  return fresh;
+}
+
+// With the part's lock, after its rows have changed.
+void Table::count(Part& part) {
+  if (!is_counted()) return;
+  const std::size_t before = std::exchange(part.counted, part.rows ? part.rows->bytes() : 0);
+  if (part.counted > before) options_.budget->add(part.counted - before);
+  if (part.counted < before) options_.budget->give_back(before - part.counted);
 }
 
 Table::Push Table::checked(const StoreRequest& message, const Request& request) const {
@@ -144,17 +182,19 @@ void Table::require_ticket(std::int64_t ticket, std::uint64_t parts) {
     Part& part = this->part(std::countr_zero(left));
     const std::lock_guard lock(part.mutex);
     if (!part.tickets.has_room_for(ticket))
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("table {} of job {} has {} stretches of tickets apart from each other, ticket {} "
-                              "would be one more",
-                              options_.spec.name, options_.job, TicketSet::kMostRanges, ticket));
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("table {} of job {} has {} stretches of tickets apart from each other, ticket {} "
+                      "would be one more",
+                      options_.spec.name, options_.job, TicketSet::kMostRanges, ticket));
   }
 }
 
 bool Table::push(const StoreRequest& message, Request& request) {
   const Push push = checked(message, request);
   require_open();
-  require_room(options_.spec.most_rows > 0 ? 0 : push.ids.size());
+  std::optional<Reservation> room;
+  reserve(room, push.ids);
   Parcels parcels;
   bool repeated = false;
   std::shared_lock applying = work();
@@ -198,7 +238,6 @@ bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t 
   ++part.version;
   if (begin == end) return true;
   RowStore& rows = rows_of(part);
-  const std::size_t before = rows.rows();
   for (std::size_t i = begin; i < std::min(begin + 2 * kAhead, end); ++i) rows.expect_entry(push.ids[i]);
   for (std::size_t i = begin; i < std::min(begin + kAhead, end); ++i) rows.expect_row(push.ids[i]);
   for (std::size_t i = begin; i < end; ++i) {
@@ -206,7 +245,7 @@ bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t 
     if (i + kAhead < end) rows.expect_row(push.ids[i + kAhead]);
     update(push, part, i, parcels);
   }
-  rows_ += rows.rows() - before;
+  count(part);
   return true;
 }
 
@@ -232,7 +271,7 @@ void Table::update(const Push& push, Part& part, std::size_t row, const Parcels&
 
 // For one more row, of a table that has a bound.
 void Table::make_place(Part& part, const Parcels& parcels) {
-  if (part.rows->rows() < std::max<std::size_t>(1, options_.spec.most_rows / kParts)) return;
+  if (part.rows->rows() < most_rows_of_part(options_.spec)) return;
   const std::uint64_t id = part.rows->oldest_of(kDraws, part.random);
   part.rows->erase(id);
   ++part.gone;

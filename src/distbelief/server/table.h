@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/store.h"
+#include "distbelief/server/budget.h"
 #include "distbelief/server/roles.h"
 #include "distbelief/server/row_store.h"
 #include "distbelief/server/ticket_set.h"
@@ -31,13 +33,18 @@ class Table {
     std::string job{};
     std::int32_t number = 0;  // of the table, in the job
     comm::TableSpec spec{};
-    std::int64_t tickets = 0;                  // that there are
-    std::size_t most_bytes = std::size_t(-1);  // of rows, here
-    bool is_open = true;                       // else it waits for rows of an earlier run
+    std::int64_t tickets = 0;          // that there are
+    std::shared_ptr<Budget> budget{};  // of the job; none: no limit
+    bool is_open = true;               // else it waits for rows of an earlier run
     std::function<std::shared_ptr<const Roles>()> roles{};
   };
   Table(Options options, const Roles& roles);
   ~Table();
+
+  // With its part of the index, at most.
+  static std::size_t row_bytes(const comm::TableSpec& spec);
+  // That a part of a table with a bound has at most.
+  static std::size_t most_rows_of_part(const comm::TableSpec& spec);
 
   // Throws Error(kBadInput) for what cannot be, kAborted for what belongs to another server, before anything
   // has changed. The request is taken, unless it throws. Gives whether the ticket was there already.
@@ -66,9 +73,10 @@ class Table {
     TicketSet tickets;
     std::uint32_t version = 0;                                // of its newest rows
     std::size_t gone = 0;                                     // rows that made place for others
+    std::size_t counted = 0;                                  // bytes, in the budget
     std::unordered_map<std::uint64_t, std::uint32_t> left{};  // rows that went, and when (backup)
-    int filled = kNobody;      // the newcomer that hears of updates
-    bool was_primary = false;  // by the roles before
+    int filled = kNobody;                                     // the newcomer that hears of updates
+    bool was_primary = false;                                 // by the roles before
     std::uint64_t random = 0;
   };
   // What goes to one backup.
@@ -84,7 +92,10 @@ class Table {
   std::span<const std::byte> checked_records(const Request& request) const;
   void require_primary(const Roles& roles, std::uint64_t parts) const;
   void require_open() const;
-  void require_room(std::size_t rows);
+  bool is_counted() const { return options_.budget && options_.spec.most_rows == 0; }
+  void reserve(std::optional<Reservation>& room, const std::vector<std::uint64_t>& ids);
+  std::size_t count_new(const std::vector<std::uint64_t>& ids);
+  void count(Part& part);
   void require_ticket(std::int64_t ticket, std::uint64_t parts);
   std::shared_lock<std::shared_mutex> work();
   void wait_for_all();
@@ -110,7 +121,6 @@ class Table {
   std::mutex turn_;             // so that who waits for all gets its turn
   std::shared_mutex applying_;  // shared: a request goes by the roles that it has seen
   std::atomic<bool> open_;      // rows of an earlier run are here
-  std::atomic<std::size_t> rows_{0};
 };
 
 }  // namespace distbelief::server

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/row_values.h"
 #include "distbelief/server/space_requests.h"
 #include "distbelief/server/table.h"
+#include "distbelief/server/under_way.h"
 
 // A table between servers, and rows that come as they were in an earlier run.
 namespace distbelief::server {
@@ -110,8 +110,8 @@ void Table::follow(const Roles& roles) {
     if (part.filled != role.filling || (is_primary && !part.was_primary)) part.filled = kNobody;
     part.was_primary = is_primary;
     if (roles.holds(role)) continue;
-    if (part.rows) rows_ -= part.rows->rows();
     part.rows.reset();
+    count(part);
     part.tickets = {};
     part.version = 0;
     part.gone = 0;
@@ -142,8 +142,7 @@ void Table::install(const StoreRequest& message, Request& request) {
     take_part(message, sender, number, payload.subspan(at, end - at));
     without &= ~(std::uint64_t{1} << number);
   }
-  for (; without != 0; without &= without - 1)
-    take_part(message, sender, std::countr_zero(without), {});
+  for (; without != 0; without &= without - 1) take_part(message, sender, std::countr_zero(without), {});
   if (About(message.piece) == About::kOpen) open_ = true;
   answer(request, {});
 }
@@ -156,6 +155,7 @@ void Table::take_part(const StoreRequest& message, const std::string& sender, in
   if (!is_held(message, sender, number)) return;
   for (std::size_t at = 0; at < records.size(); at += record_)
     take_record(part, records.subspan(at, record_));
+  count(part);
   if ((message.parts >> number & 1) != 0) note_tickets(message, part);
 }
 
@@ -166,7 +166,6 @@ void Table::take_record(Part& part, std::span<const std::byte> record) {
   RowStore& rows = rows_of(part);
   part.version = std::max(part.version, head.version);
   const RowStore::Head* const found = rows.find(head.id);
-  const std::size_t before = rows.rows();
   if (head.accumulated < 0) {
     if (found != nullptr && found->version <= head.version) rows.erase(head.id);
     ++part.gone;
@@ -178,7 +177,6 @@ void Table::take_record(Part& part, std::span<const std::byte> record) {
     if (left == part.left.end() || left->second <= head.version)
       std::memcpy(static_cast<void*>(&rows.find_or_add(head.id)), record.data(), record_);
   }
-  rows_ += rows.rows() - before;
 }
 
 void Table::note_tickets(const StoreRequest& message, Part& part) {
@@ -201,7 +199,10 @@ void Table::load(const StoreRequest& message, Request& request) {
   for (std::size_t at = 0; at < payload.size(); at += record_)
     touched |= std::uint64_t{1} << compute::part_of_row(head_of(payload.subspan(at)).id);
   require_primary(*now, touched);
-  require_room(payload.size() / record_);
+  std::vector<std::uint64_t> ids;
+  for (std::size_t at = 0; at < payload.size(); at += record_) ids.push_back(head_of(payload.subspan(at)).id);
+  std::optional<Reservation> room;
+  reserve(room, ids);
   if (open_ && !payload.empty())
     throw Error(ErrorCode::kBadInput,
                 fmt::format("table {} of job {} is in use: rows of an earlier run come first",
@@ -214,10 +215,10 @@ void Table::load(const StoreRequest& message, Request& request) {
     const std::lock_guard lock(part.mutex);
     if (part.version == 0) part.version = 1;
     RowStore& rows = rows_of(part);
-    rows_ += rows.find(head.id) == nullptr ? 1 : 0;
     RowStore::Head& mine = rows.find_or_add(head.id);
     std::memcpy(static_cast<void*>(&mine), payload.data() + at, record_);
     mine.version = part.version;
+    count(part);
     const auto* const record = reinterpret_cast<const std::byte*>(&mine);
     for (const Parcel& parcel : parcels_for(parcels, *now, number, part))
       parcel.records->insert(parcel.records->end(), record, record + record_);
@@ -262,21 +263,11 @@ void Table::stream(int number, int newcomer) {
     tickets.done = part.tickets.ranges();
     places = part.rows ? part.rows->places() : 0;
   }
-  std::mutex mutex;
-  std::condition_variable changed;
-  int under_way = 0;
+  UnderWay under_way(kChunksUnderWay);
   const auto send = [&](const StoreRequest& about, std::shared_ptr<std::vector<std::byte>> records,
                         std::uint64_t parts) {
-    {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return under_way < kChunksUnderWay; });
-      ++under_way;
-    }
-    hand_over({{link, std::move(records), parts}}, about, [&] {
-      const std::lock_guard lock(mutex);
-      --under_way;
-      changed.notify_all();
-    });
+    under_way.begin();
+    hand_over({{link, std::move(records), parts}}, about, [&] { under_way.end(); });
   };
   const auto none = std::make_shared<std::vector<std::byte>>();
   send(tickets, none, std::uint64_t{1} << number);
@@ -294,8 +285,7 @@ void Table::stream(int number, int newcomer) {
     }
     send({.epoch = tickets.epoch}, records, 0);
   }
-  std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return under_way == 0; });
+  under_way.wait_for_all();
 }
 
 }  // namespace distbelief::server

@@ -13,6 +13,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/compute/row_values.h"
 #include "distbelief/server/client_connection.h"
+#include "distbelief/server/close_job.h"
 #include "distbelief/server/test_servers.h"
 
 namespace distbelief::server {
@@ -186,13 +187,13 @@ TEST_F(TableTest, ServersComeAndGoWhileRowsArePushed) {
   check_all(client);
 }
 
-// 2 MiB for rows of 40 bytes, 52,428 of them: what others have now makes room.
+// 4 MiB for a slice of 1 MiB, rows of 40 bytes, and the index: what others have now makes room.
 TEST_F(TableTest, AServerForgetsTheRowsThatItHandedOver) {
-  serve(1, 2 << 20);
+  serve(1, 4 << 20);
   Client client = join(0, with_tables());
   push_some(client, 0, 0, 40'000);
   for (int id = 1; id <= 2; ++id) {
-    add_server(2 << 20);
+    add_server(4 << 20);
     publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
     follow_plan({}, [] {});
   }
@@ -307,6 +308,43 @@ TEST_F(TableTest, AJobBeyondItsQuotaGetsNoMoreRows) {
   }
 }
 
+// Each alone would have room.
+TEST_F(TableTest, RowsOfAllTablesCountTogetherWithTheSlices) {
+  serve(1, 4 << 20);  // of which a slice takes 1 MiB
+  Client client = join(0, with_tables());
+  push_some(client, 0, 0, 30'000);  // 1.2 MB, and the index
+  const std::vector<std::uint64_t> ids = some_ids(0, 8'000);
+  const auto push_wide = [&](std::int64_t ticket, std::size_t rows) {
+    client.push_rows(1, ticket, 0.1, {ids.begin(), ids.begin() + std::ptrdiff_t(rows)},
+                     std::vector<float>(rows * 64));
+  };
+  push_wide(1, 2'000);
+  try {
+    push_wide(2, 8'000);  // 2.2 MB
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("rows more of table wide"), std::string::npos) << error.message();
+    EXPECT_NE(error.message().find("takes 4194304 of one job"), std::string::npos) << error.message();
+  }
+  push_wide(3, 2'000);  // these are there
+  check_all(client);
+}
+
+TEST_F(TableTest, RowsOfAllJobsCountTogether) {
+  add_server(std::size_t(-1), 6 << 20);
+  publish(first_map({{.id = 0, .target = addresses_[0].target}}));
+  comm::SpaceSpec second = with_tables();
+  second.job = "second";
+  Client client = join(0, with_tables()), other = join(0, second);
+  push_some(client, 0, 0, 40'000);
+  const std::vector<float> gradients(40'000 * kWidth);
+  EXPECT_THROW(other.push_rows(0, 0, 0.1, some_ids(0, 40'000), gradients), Error);
+  close_job(addresses_, "test");
+  second.job = "third";
+  Client third = join(0, second);
+  third.push_rows(0, 0, 0.1, some_ids(0, 40'000), gradients);
+}
+
 // What a client of ours would not send: bytes as they come.
 class HostileRowsTest : public TableTest {
  protected:
@@ -318,12 +356,13 @@ class HostileRowsTest : public TableTest {
     exchange_ = std::make_unique<comm::ExchangeClient>(
         comm::ExchangeClient::Options{.address = addresses_[0], .name = "mallory"});
     const std::string spec = comm::encode(with_tables());
-    space_ = comm::decode_answer(exchange_
-                                     ->send(comm::encode(comm::StoreRequest{.kind = Kind::kOpen, .replica = 9}),
-                                            std::as_bytes(std::span(spec)), {})
-                                     .wait(20s)
-                                     .header)
-                 .space;
+    space_ =
+        comm::decode_answer(exchange_
+                                ->send(comm::encode(comm::StoreRequest{.kind = Kind::kOpen, .replica = 9}),
+                                       std::as_bytes(std::span(spec)), {})
+                                .wait(20s)
+                                .header)
+            .space;
   }
   void TearDown() override {
     exchange_.reset();

@@ -47,6 +47,7 @@ class ServiceTest : public ::testing::Test {
                                                    .logs = folder_ / "logs",
                                                    .memory_limit = memory_limit,
                                                    .job_limit = job_limit,
+                                                   .lease = lease_,
                                                    .on_settled = [this](std::int64_t) { ++settled_; }}));
     addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(id)).string()});
     exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
@@ -120,6 +121,7 @@ class ServiceTest : public ::testing::Test {
   }
 
   std::filesystem::path folder_;
+  std::chrono::milliseconds lease_{0};
   ServerMap map_;
   std::atomic<int> settled_{0};
   std::vector<comm::ControlAddress> addresses_;

@@ -291,6 +291,19 @@ TEST_F(VectorsTest, WhatCannotBeIsRefusedAndChangesNothing) {
   EXPECT_THROW(require_sound(other), Error);
 }
 
+TEST_F(VectorsTest, TheSamePortionAgainAndAgainIsRefused) {
+  serve(1);
+  Client client = join(0);
+  std::vector<float> gradient(spec().elements);
+  const auto push = [&](std::int64_t ticket) {
+    return client.push_pull({.ticket = ticket, .samples = 1, .step_samples = kPortionsOfTest}, gradient, {});
+  };
+  EXPECT_FALSE(push(0));
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(push(0));
+  EXPECT_FALSE(push(1)) << "what is new counts";
+  EXPECT_THROW(for (int i = 0; i < 100; ++i) push(0), Error);
+}
+
 TEST_F(VectorsTest, WhoeverIsFreeGetsACopyOfWhatIsLeft) {
   serve(1);
   Client slow = join(0), fast = join(1);
