@@ -12,7 +12,9 @@ namespace {
 
 class Regression final : public Task {
  public:
-  explicit Regression(const TaskSite& site) : values_(element_count(site.spec.target_shape)) {}
+  explicit Regression(const TaskSite& site)
+      : values_(element_count(site.spec.target_shape)),
+        unit_(site.spec.target_unit) {}
 
   std::int64_t items_per_sample() const override { return values_; }
 
@@ -29,7 +31,7 @@ class Regression final : public Task {
   }
 
   std::vector<Metric> metrics(const Tally& tally) const override {
-    return {{"rmse", std::sqrt(tally.mean(0))}, {"mae", tally.mean(1)}};
+    return {{"rmse", unit_ * std::sqrt(tally.mean(0))}, {"mae", unit_ * tally.mean(1)}};
   }
 
  private:
@@ -38,6 +40,7 @@ class Regression final : public Task {
   }
   std::int64_t values_;
 };
+  double unit_;  // the loss is not in it
 
 // Networks give for each sample its reconstruction and then its code: one number each (autoencoder), or a
 // mean and a logarithm of a variance each (vae). With classes known, the codes of the test samples are
