@@ -257,6 +257,45 @@ class PredictTest(UseTest):
             self.assertEqual(answers, [{"input": f"test:{i}", "labels": wanted} for i in range(2)])
             self.assertEqual(self.distbelief("predict", f"says{symbol}", "test:0-1").out, shown)
 
+    def test_codes_are_put_in_groups(self):
+        coder = {"model.name": "autoencoder", "model.hidden": [16], "model.code": 3, "train.batch_size": 16,
+                 "train.optimizer": "adamw", "train.lr": 0.003, "train.epochs": 2}
+        run = self.train("images", {**coder, "data.train_limit": 512, "data.test_limit": 200}, "--workers", 2)
+        found = [answer["cluster"] for answer in self.grouped("images", 200, 10)]
+        labels = gzip.decompress((DATA / "t10k-labels-idx1-ubyte.gz").read_bytes())[8:208]
+        most = [max([labels[i] for i in range(200) if found[i] == group].count(label) for label in range(10))
+                for group in set(found)]
+        self.assertAlmostEqual(sum(most) / 200, run["test_metrics"]["cluster_purity"], places=9)
+        self.train("table", {**coder, "data.name": "synthetic_table", "data.target": "value", "data.samples": 64,
+                             "data.test_samples": 40, "model.clusters": 4}, "--workers", 1)
+        self.grouped("table", 40, 4)
+        self.assertRegex(self.distbelief("predict", "table", "test:0").out, r"^test:0: code( [-\d.e]+){3}, cluster [0-3]")
+        (self.scratch / "table" / "clusters.json").unlink()
+        self.assertNotIn("cluster", json.loads(self.distbelief("predict", "table", "test:0", "--json").out)[0])
+        self.distbelief("report", "table", "--score")
+        self.grouped("table", 40, 4)
+
+    def grouped(self, run, samples, groups):
+        """Answers for all test samples, each in the group whose centre is nearest."""
+        kept = json.loads((self.scratch / run / "clusters.json").read_text())
+        self.assertEqual((len(kept["centres"]), len(kept["samples"]), sum(kept["samples"])), (groups, groups, samples))
+        self.assertEqual(kept["weights_sha256"], self.summary(run)["weights_sha256"])
+        answers = json.loads(self.distbelief("predict", run, f"test:0-{samples - 1}", "--json").out)
+        for answer in answers:
+            distances = [sum((a - b) ** 2 for a, b in zip(answer["code"], centre)) for centre in kept["centres"]]
+            self.assertEqual(distances[answer["cluster"]], min(distances))
+        self.assertEqual([sum(answer["cluster"] == i for answer in answers) for i in range(groups)], kept["samples"])
+        return answers
+
+    def test_the_report_has_the_probabilities_of_predict(self):
+        for loss in ("mse", "cross_entropy"):
+            self.train(loss, {**program.MLP, "train.loss": loss}, "--workers", 1)
+            kept = json.loads((self.scratch / loss / "predictions.json").read_text())["first"]
+            answers = json.loads(self.distbelief("predict", loss, "test:0-11", "--json").out)
+            for answer, shown in zip(answers, kept):
+                self.assertEqual(answer["classes"][0]["class"], shown["predicted"])
+                self.assertAlmostEqual(answer["classes"][0]["probability"], shown["probability"], places=6)
+
     def refusals(self):
         for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "short.pgm', byte 20: damaged PNM: it ends after 20 bytes, its header wants 797"),
                                      ("bomb.ppm", b"P6 99999999 99999999 255\n", "99999999 x 99999999 pixels"),
@@ -324,7 +363,7 @@ class MorePredictTest(UseTest):
                             "data.samples": 64, "data.test_samples": 8, "data.height": 12, "data.width": 20,
                             "train.batch_size": 8, "train.optimizer": "adamw", "train.lr": 0.001}, "--workers", 1)
         answer = json.loads(self.distbelief("predict", "code", "test:1", "--json").out)[0]
-        self.assertEqual((set(answer), len(answer["code"])), ({"input", "code", "picture"}, 3))
+        self.assertEqual((set(answer), len(answer["code"])), ({"input", "code", "cluster", "picture"}, 3))
         pixels = Pixels(self.scratch / answer["picture"])
         self.assertEqual((pixels.width, pixels.height), (20, 12))
 
