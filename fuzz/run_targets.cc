@@ -21,8 +21,12 @@ void json_lines(std::span<const std::uint8_t> input) {
   history.read_new();
   const nlohmann::json found = json_or_discarded(lines);
   const nlohmann::json value = found.is_discarded() ? nlohmann::json() : found;
-  report::render_page(
-      {.history = history, .name = "run", .summary = value, .predictions = value, .job = lines});
+  report::render_page({.history = history,
+                       .name = "run",
+                       .summary = value,
+                       .predictions = value,
+                       .text = value,
+                       .job = lines});
   const MemoryFile log(input);
   parse_or_refuse([&] { server::read_log(log.path()); });
 }

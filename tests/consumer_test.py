@@ -23,14 +23,14 @@ class LibraryTest(program.ProgramTest):
         return self.command(*program.mpirun(workers), *command).out
 
 
-class ConsumerTest(LibraryTest):
-    def build(self):
+class OutOfTreeTest(LibraryTest):
+    def build(self, *targets):
         prefix, folder = self.scratch / "prefix", self.scratch / "build"
         self.command("cmake", "--install", BUILD, "--prefix", prefix)
         self.assert_headers_are_whole(prefix / "include")
         self.command("cmake", "-S", SOURCE / "tests" / "consumer", "-B", folder, "-G", "Ninja",
                      f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=None")
-        self.command("cmake", "--build", folder, within=240)
+        self.command("cmake", "--build", folder, *(["--target", *targets] if targets else []), within=240)
         return folder
 
     def assert_headers_are_whole(self, folder):
@@ -43,6 +43,8 @@ class ConsumerTest(LibraryTest):
                 self.assertTrue((folder / included).exists(), f"{header} includes {included}")
             self.assertNotRegex(text, "(?i)gtest|// for tests", header)
 
+
+class ConsumerTest(OutOfTreeTest):
     def libraries(self, executable):
         return subprocess.run(["ldd", executable], capture_output=True, text=True, check=True, timeout=30).stdout
 
@@ -100,6 +102,31 @@ class ConsumerTest(LibraryTest):
             found = ends.search(self.command(consumer, self.scratch / "halves", epochs).out).groups()
             self.assertEqual(found[0], begins)
         self.assertEqual(found[2], whole[2], "the same bits in one go and in two")
+
+
+class OwnModelTest(OutOfTreeTest):
+    """Long: a network that somebody has written in C++, registered in one line, learns as those of the table do."""
+
+    BASELINE, MARGIN = 0.10, 0.60  # accuracy of the most frequent class, and by how much every seed must beat it
+    SHORT = {**{key: value for key, value in program.MLP.items() if key != "model.hidden"}, "model.name": "mine"}
+    IMAGES = {"model.name": "mine", "model.width": 64, "data.name": "fashion_mnist", "data.train_limit": 6000,
+              "data.test_limit": 2000, "train.epochs": 3, "train.batch_size": 64, "train.optimizer": "adam",
+              "train.lr": 0.002}
+
+    def test_same_bits_at_one_to_four_workers_and_held_out_accuracy_on_three_seeds(self):
+        self.consumer = self.build("program_consumer") / "program_consumer"
+        hashes = {self.trained(f"bits{workers}", self.SHORT, workers)["weights_sha256"] for workers in (1, 2, 3, 4)}
+        self.assertEqual(len(hashes), 1)
+        found = [self.trained(f"seed{seed}", {**self.IMAGES, "train.seed": seed}, 2)["test_metrics"]["accuracy"]
+                 for seed in (1, 2, 3)]
+        print(f"mine: accuracy {', '.join(f'{value:.4f}' for value in found)}; baseline {self.BASELINE}, "
+              f"margin {self.MARGIN}", flush=True)
+        for value in found:
+            self.assertGreater(value, self.BASELINE + self.MARGIN)
+
+    def trained(self, run, job, workers):
+        self.command(self.consumer, "train", *program.settings(job), "--workers", workers, "--run-dir", run, within=300)
+        return self.summary(run)
 
 
 class OwnLoopTest(LibraryTest):

@@ -232,17 +232,17 @@ class GenerateTest(ModelsTest):
         return self.distbelief("generate", "run2", code=2).err
 
 
+ANY_WORKERS = {"lenet": LENET, "wide_resnet": WIDE_RESNET, "unet": UNET, "autoencoder": AUTOENCODER,
+               "autoencoder_convolutions": CONVOLUTION_AUTOENCODER, "vae": VAE, "table_classes": CLASSES,
+               "table_values": VALUES, "bert": BERT, "lstm": LSTM, "gru": GRU, "dcgan": DCGAN, "speech": SPEECH,
+               "logic": LOGIC, "cartpole": ACTOR, "grid_world": GRID_WORLD, "election": {**ACTOR, "model.voters": 3},
+               "few_labels": FEW_LABELS, "fbnet": FBNET, "fbnet_search": SEARCH}
+
+
 class AnyWorkersTest(ModelsTest):
-    """Long: every kind of model, at 1 to 4 workers."""
+    """Every kind of model has the same bits at 1 to 4 workers; a test for each of ANY_WORKERS is added below."""
 
-    def test_the_bits_are_the_same_at_one_to_four_workers(self):
-        jobs = (LENET, WIDE_RESNET, UNET, AUTOENCODER, CONVOLUTION_AUTOENCODER, VAE, CLASSES, VALUES, BERT, LSTM, GRU,
-                DCGAN, SPEECH, LOGIC, ACTOR, GRID_WORLD, {**ACTOR, "model.voters": 3}, FEW_LABELS, FBNET, SEARCH)
-        for job in jobs:
-            with self.subTest(model=job["model.name"], data=job["data.name"]):
-                self.assert_one_result(job)
-
-    def test_and_those_of_a_network_from_python(self):
+    def test_network_from_python(self):
         exported.export(self, "net.pt")
         self.assert_one_result({**IMAGES, "model.name": "torchscript", "model.file": "net.pt", "data.height": 28,
                                 "data.width": 28})
@@ -250,6 +250,10 @@ class AnyWorkersTest(ModelsTest):
     def assert_one_result(self, job):
         found = {self.trained(job, workers)["weights_sha256"] for workers in (1, 2, 3, 4)}
         self.assertEqual(len(found), 1)
+
+
+for _name, _job in ANY_WORKERS.items():
+    setattr(AnyWorkersTest, f"test_{_name}", lambda self, job=_job: self.assert_one_result(job))
 
 
 RISK = {"data.path": str(program.SOURCE / "examples" / "data" / "risk.csv")}
@@ -272,7 +276,7 @@ MARGINS = {
     "table_values_wide_and_deep": ("rmse", 0.94, -0.60, {"data.samples": 8000}),
     "csv_mlp": ("auc", 0.5, 0.35, RISK),
     "csv_classes_wide_and_deep": ("auc", 0.5, 0.35, RISK),
-    "csv_values_wide_and_deep": ("rmse", 1.0, -0.45, RENTS),
+    "csv_values_wide_and_deep": ("rmse", 355, -160, RENTS),
     "tokens_bert": ("accuracy", 0.03125, 0.30, {}),
     "tokens_lstm": ("perplexity", 32, -20, {}),
     "tokens_gru": ("perplexity", 32, -20, {}),
@@ -288,6 +292,13 @@ MARGINS = {
     "text_gpt": ("perplexity", 33.1, -15.0, {"train.epochs": 3}),
     "torchscript": ("accuracy", 0.10, 0.50, {"model.file": "net.pt", "data.train_limit": 6000, "data.test_limit": 2000,
                                             "train.epochs": 2, "train.batch_size": 64}),
+}
+# A second metric of the same runs. An autoencoder that gave the training images' mean for every test image would have an
+# rmse of 0.83, of pixels in deviations.
+MORE_MARGINS = {
+    "fashion_mnist_autoencoder": [("rmse", 0.83, -0.25)],
+    "fashion_mnist_autoencoder convolutions": [("rmse", 0.83, -0.10)],
+    "fashion_mnist_vae": [("rmse", 0.83, -0.10)],
 }
 
 
@@ -305,17 +316,19 @@ class HeldOutTest(ModelsTest):
         return json.loads(self.distbelief("eval", folder, "--json").out)["test_metrics"]
 
     def beats_its_baseline(self, name):
-        metric, baseline, margin, changes = MARGINS[name]
+        *first, changes = MARGINS[name]
         if "model.file" in changes:
             exported.export(self, changes["model.file"])
-        found = [self.scored(name.split()[0], seed, changes)[metric] for seed in (1, 2, 3)]
-        print(f"{name}: {metric} {', '.join(f'{value:.4f}' for value in found)}; baseline {baseline}, margin {margin}; "
-              f"{self.seconds:.0f} s", flush=True)
-        for value in found:
-            if margin > 0:
-                self.assertGreater(value, baseline + margin)
-            else:
-                self.assertLess(value, baseline + margin)
+        scores = [self.scored(name.split()[0], seed, changes) for seed in (1, 2, 3)]
+        for metric, baseline, margin in [first] + MORE_MARGINS.get(name, []):
+            found = [score[metric] for score in scores]
+            print(f"{name}: {metric} {', '.join(f'{value:.4f}' for value in found)}; baseline {baseline}, margin {margin}; "
+                  f"{self.seconds:.0f} s", flush=True)
+            for value in found:
+                if margin > 0:
+                    self.assertGreater(value, baseline + margin)
+                else:
+                    self.assertLess(value, baseline + margin)
 
     def test_searched_architectures_are_faster_than_the_slowest_and_learn(self):
         name = "fashion_mnist_fbnet_search"

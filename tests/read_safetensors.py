@@ -31,6 +31,19 @@ def read(path):
     return tensors, metadata
 
 
+def write(path, tensors):
+    """Writes arrays of float32 and int64 by name, as others' programs do."""
+    header, data = {}, bytearray()
+    for name, tensor in tensors.items():
+        begin = len(data)
+        data += numpy.ascontiguousarray(tensor).tobytes()
+        header[name] = {"dtype": "I64" if tensor.dtype == numpy.int64 else "F32", "shape": list(tensor.shape),
+                        "data_offsets": [begin, len(data)]}
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: read_safetensors.py MODEL.safetensors")

@@ -1,5 +1,6 @@
 """report.html in a real browser, and TensorBoard's files through two readers: one written here, one of npm's."""
 import base64
+import html
 import json
 import pathlib
 import re
@@ -85,6 +86,10 @@ class BrowserTest(program.ProgramTest):
         page = self.page("shapes")
         self.assertEqual(len(page.lines("accuracy")), 3, "accuracy, f1 and iou")
         self.assertIn("iou", page.figures["accuracy"])
+        sheet = (self.scratch / "shapes" / "masks.png").read_bytes()
+        self.assertEqual(struct.unpack(">II", sheet[16:24]), (8 * 18 - 2, 3 * 18 - 2), "images, answers and the truth")
+        self.assertIn(base64.b64encode(sheet).decode(), page.figures["masks"])
+        self.goes_on(common)
         drawn = {"data.name": "synthetic", "data.samples": 16, "data.test_samples": 16, "data.height": 16, "data.width": 16}
         self.train("gan", {**common, **drawn, "model.name": "dcgan", "model.latent": 8, "model.width": 4,
                            "data.normalize": False}, "--workers", 2)
@@ -101,6 +106,18 @@ class BrowserTest(program.ProgramTest):
         self.assertEqual(struct.unpack(">II", (self.scratch / "more.png").read_bytes()[16:24]), (8 * 18 - 2, 16))
         self.distbelief("generate", "vae", "--out", "same.png")
         self.assertEqual((self.scratch / "same.png").read_bytes(), kept, "the run's own seed was 1 too")
+
+    def goes_on(self, common):
+        (self.scratch / "text.txt").write_text("a < b & b > c; " * 40)
+        self.train("text", {**common, "model.name": "lstm", "model.width": 16, "data.name": "text", "data.path": "text.txt",
+                            "data.level": "characters", "data.length": 20}, "--workers", 1)
+        kept = json.loads((self.scratch / "text" / "samples.json").read_text())
+        self.assertEqual((len(kept["prompt"]), len(kept["text"])), (16, 200))
+        shown = self.page("text").figures["text"]
+        self.assertIn(html.escape(kept["prompt"]), shown)
+        self.assertIn(html.escape(kept["text"]), shown)
+        said = json.loads(self.distbelief("generate", "text", "--prompt", kept["prompt"], "--json").out)
+        self.assertEqual(said["text"], kept["text"], "as the command says it")
 
     def reconstructions(self, run):
         shown = self.page(run).figures["reconstructions"]

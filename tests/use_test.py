@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import exported
+import numpy
 import program
 import read_safetensors
 from images import Pixels, jpeg, png
@@ -88,13 +89,103 @@ class ExportTest(UseTest):
             """, pathlib.Path(__file__).parent)
         self.assertEqual(lines, "(5, 10) torch.int64\n")
 
-    def test_what_a_trace_cannot_hold_is_refused_with_the_reason(self):
-        self.train("run", {**program.GPT, "train.max_steps": 2}, "--workers", 1)
-        refused = self.distbelief("export", "run", "--to", "torchscript", "out.pt", code=2).err
-        self.assertIn("depends on the size of the batch", refused)
-        self.assertIn("safetensors or state_dict", refused)
-        self.assertFalse((self.scratch / "out.pt").exists())
-        self.distbelief("export", "run", "--to", "state_dict", "out.pth")
+    def test_a_trace_in_python_answers_as_predict_does(self):
+        if not exported.has_torch():
+            program.cannot("load it in Python: there is no python3-torch")
+        tokens = [[(7 * row + 3 * i) % 32 for i in range(16)] for row in range(3)]
+        (self.scratch / "rows.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in tokens))
+        recurrent = {key: value for key, value in program.GPT.items() if key != "model.heads"}
+        for name, job in (("gpt", program.GPT),
+                          ("lstm", {**recurrent, "model.streams": 8, "data.order": "streams"})):
+            self.train(name, {**job, "model.name": name, "train.max_steps": 2}, "--workers", 1)
+            self.distbelief("export", name, "--to", "torchscript", f"{name}.pt")
+            asked = json.loads(self.distbelief("predict", name, "rows.csv", "--json", "--top", 32).out)
+            given = json.loads(self.python("""
+                import json, sys, torch
+                script = torch.jit.load(sys.argv[1] + ".pt")
+                assert not [name for name in script.state_dict() if name.endswith("state.rows")]
+                logits = script(torch.tensor(json.loads(sys.argv[2]))).view(3, 16, 32)[:, -1]
+                print(json.dumps(torch.softmax(logits, 1).tolist()))
+                """, name, json.dumps(tokens)))
+            for answer, wanted in zip(asked, given):
+                self.assertEqual(len(answer["classes"]), 32)
+                for found in answer["classes"]:
+                    self.assertAlmostEqual(found["probability"], wanted[found["class"]], places=6, msg=name)
+
+    def test_a_generator_is_traced_from_noise(self):
+        if not exported.has_torch():
+            program.cannot("load it in Python: there is no python3-torch")
+        self.train("run", {**SMALL, "model.name": "dcgan", "model.latent": 6, "model.width": 4, "data.channels": 1,
+                           "data.normalize": False, "train.max_steps": 2}, "--workers", 1)
+        self.distbelief("export", "run", "--to", "torchscript", "out.pt")
+        self.assertEqual(self.python("""
+            import torch
+            images = torch.jit.load("out.pt")(torch.randn(5, 6))
+            print(tuple(images.shape), bool((images >= 0).all() and (images <= 1).all()))
+            """), "(5, 1, 16, 16) True\n")
+
+    def test_what_only_training_carries_on_stays_behind(self):
+        recurrent = {**{key: value for key, value in program.GPT.items() if key != "model.heads"}, "model.name": "lstm"}
+        carrying = {**recurrent, "model.streams": 8, "data.order": "streams"}
+        trained = self.train("run", {**carrying, "train.max_steps": 2}, "--workers", 1)
+        self.distbelief("export", "run", "--to", "safetensors", "out.safetensors")
+        kept, _ = read_safetensors.read(self.scratch / "run" / "model.safetensors")
+        given, _ = read_safetensors.read(self.scratch / "out.safetensors")
+        self.assertEqual(sorted(set(kept) - set(given)), ["layers.0.state.rows", "layers.1.state.rows"])
+        for file in ("out.safetensors", "run/model.safetensors"):
+            for name, job in (("plain", recurrent), ("streams", carrying)):
+                begun = self.train(f"{name}-{len(file)}", {**job, **STILL}, "--workers", 1, "--init", file)
+                self.assertEqual(begun["weights_sha256"], trained["weights_sha256"], (file, name))
+
+
+def torchvision_resnet(depth, classes):
+    """Names and shapes of all parameters and buffers of torchvision.models.resnetN(num_classes=classes)."""
+    basic, blocks = {18: (True, (2, 2, 2, 2)), 50: (False, (3, 4, 6, 3))}[depth]
+    found, inputs = {}, 64
+
+    def add(convolution, norm, sizes):
+        found[f"{convolution}.weight"] = sizes
+        found.update({f"{norm}.{part}": sizes[:1] for part in ("weight", "bias", "running_mean", "running_var")})
+        found[f"{norm}.num_batches_tracked"] = ()
+
+    add("conv1", "bn1", (64, 3, 7, 7))
+    for stage, count in enumerate(blocks):
+        width = 64 << stage
+        outputs = width if basic else 4 * width
+        for block in range(count):
+            at = f"layer{stage + 1}.{block}"
+            sizes = ([(width, inputs, 3, 3), (width, width, 3, 3)] if basic else
+                     [(width, inputs, 1, 1), (width, width, 3, 3), (outputs, width, 1, 1)])
+            for i, size in enumerate(sizes, 1):
+                add(f"{at}.conv{i}", f"{at}.bn{i}", size)
+            if block == 0 and inputs != outputs:
+                add(f"{at}.downsample.0", f"{at}.downsample.1", (outputs, inputs, 1, 1))
+            inputs = outputs
+    return {**found, "fc.weight": (classes, inputs), "fc.bias": (classes,)}
+
+
+class TorchvisionTest(UseTest):
+    DEPTH = 18
+
+    def test_weights_with_its_names_and_shapes_fit(self):
+        wanted = torchvision_resnet(self.DEPTH, 10)
+        draw = numpy.random.default_rng(1)
+        given = {name: draw.uniform(0.01, 0.02, shape).astype(numpy.float32) if shape else numpy.array(7)
+                 for name, shape in wanted.items()}
+        read_safetensors.write(self.scratch / "theirs.safetensors", given)
+        job = {**RESNET, **STILL, "model.name": f"resnet{self.DEPTH}", "model.stem": "imagenet", "data.height": 64,
+               "data.width": 64, "data.samples": 8}
+        self.train("run", job, "--workers", 2, "--init", "theirs.safetensors")
+        found, metadata = read_safetensors.read(self.scratch / "run" / "model.safetensors")
+        self.assertEqual({name: tensor.shape for name, tensor in found.items()}, wanted)
+        buffers = set(metadata["buffers"].split(","))
+        self.assertEqual(buffers, {name for name in wanted if "running_" in name or "num_batches" in name})
+        for name in set(wanted) - buffers:
+            self.assertTrue((found[name] == given[name]).all(), name)
+
+
+class MoreTorchvisionTest(TorchvisionTest):
+    DEPTH = 50
 
 
 class PredictTest(UseTest):
@@ -166,6 +257,45 @@ class PredictTest(UseTest):
             self.assertEqual(answers, [{"input": f"test:{i}", "labels": wanted} for i in range(2)])
             self.assertEqual(self.distbelief("predict", f"says{symbol}", "test:0-1").out, shown)
 
+    def test_codes_are_put_in_groups(self):
+        coder = {"model.name": "autoencoder", "model.hidden": [16], "model.code": 3, "train.batch_size": 16,
+                 "train.optimizer": "adamw", "train.lr": 0.003, "train.epochs": 2}
+        run = self.train("images", {**coder, "data.train_limit": 512, "data.test_limit": 200}, "--workers", 2)
+        found = [answer["cluster"] for answer in self.grouped("images", 200, 10)]
+        labels = gzip.decompress((DATA / "t10k-labels-idx1-ubyte.gz").read_bytes())[8:208]
+        most = [max([labels[i] for i in range(200) if found[i] == group].count(label) for label in range(10))
+                for group in set(found)]
+        self.assertAlmostEqual(sum(most) / 200, run["test_metrics"]["cluster_purity"], places=9)
+        self.train("table", {**coder, "data.name": "synthetic_table", "data.target": "value", "data.samples": 64,
+                             "data.test_samples": 40, "model.clusters": 4}, "--workers", 1)
+        self.grouped("table", 40, 4)
+        self.assertRegex(self.distbelief("predict", "table", "test:0").out, r"^test:0: code( [-\d.e]+){3}, cluster [0-3]")
+        (self.scratch / "table" / "clusters.json").unlink()
+        self.assertNotIn("cluster", json.loads(self.distbelief("predict", "table", "test:0", "--json").out)[0])
+        self.distbelief("report", "table", "--score")
+        self.grouped("table", 40, 4)
+
+    def grouped(self, run, samples, groups):
+        """Answers for all test samples, each in the group whose centre is nearest."""
+        kept = json.loads((self.scratch / run / "clusters.json").read_text())
+        self.assertEqual((len(kept["centres"]), len(kept["samples"]), sum(kept["samples"])), (groups, groups, samples))
+        self.assertEqual(kept["weights_sha256"], self.summary(run)["weights_sha256"])
+        answers = json.loads(self.distbelief("predict", run, f"test:0-{samples - 1}", "--json").out)
+        for answer in answers:
+            distances = [sum((a - b) ** 2 for a, b in zip(answer["code"], centre)) for centre in kept["centres"]]
+            self.assertEqual(distances[answer["cluster"]], min(distances))
+        self.assertEqual([sum(answer["cluster"] == i for answer in answers) for i in range(groups)], kept["samples"])
+        return answers
+
+    def test_the_report_has_the_probabilities_of_predict(self):
+        for loss in ("mse", "cross_entropy"):
+            self.train(loss, {**program.MLP, "train.loss": loss}, "--workers", 1)
+            kept = json.loads((self.scratch / loss / "predictions.json").read_text())["first"]
+            answers = json.loads(self.distbelief("predict", loss, "test:0-11", "--json").out)
+            for answer, shown in zip(answers, kept):
+                self.assertEqual(answer["classes"][0]["class"], shown["predicted"])
+                self.assertAlmostEqual(answer["classes"][0]["probability"], shown["probability"], places=6)
+
     def refusals(self):
         for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "short.pgm', byte 20: damaged PNM: it ends after 20 bytes, its header wants 797"),
                                      ("bomb.ppm", b"P6 99999999 99999999 255\n", "99999999 x 99999999 pixels"),
@@ -233,7 +363,7 @@ class MorePredictTest(UseTest):
                             "data.samples": 64, "data.test_samples": 8, "data.height": 12, "data.width": 20,
                             "train.batch_size": 8, "train.optimizer": "adamw", "train.lr": 0.001}, "--workers", 1)
         answer = json.loads(self.distbelief("predict", "code", "test:1", "--json").out)[0]
-        self.assertEqual((set(answer), len(answer["code"])), ({"input", "code", "picture"}, 3))
+        self.assertEqual((set(answer), len(answer["code"])), ({"input", "code", "cluster", "picture"}, 3))
         pixels = Pixels(self.scratch / answer["picture"])
         self.assertEqual((pixels.width, pixels.height), (20, 12))
 

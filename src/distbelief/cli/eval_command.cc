@@ -1,8 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/run_model.h"
 #include "distbelief/cluster/launch.h"
@@ -17,9 +20,28 @@ namespace {
 struct EvalFlags {
   std::string run_dir;
   std::string data_dir;
+  std::vector<std::string> metrics;  // empty: all
   bool best = false;
   bool json = false;
 };
+
+// Only those that were asked for, in the order that they were asked for in.
+void keep_asked(const std::vector<std::string>& asked, train::Evaluation& result) {
+  if (asked.empty()) return;
+  std::vector<train::Metric> kept;
+  for (const std::string& name : asked)
+    if (const double* value = train::find_metric(result.metrics, name)) kept.push_back({name, *value});
+  result.metrics = std::move(kept);
+}
+
+void require_metrics(const std::vector<std::string>& asked, const train::Task& task,
+                     const std::string& task_name) {
+  const std::vector<std::string> known = train::metric_names(task);
+  for (const std::string& name : asked)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(ErrorCode::kBadInput, fmt::format("task '{}' has no metric '{}'; it has {}", task_name,
+                                                    name, fmt::join(known, ", ")));
+}
 
 nlohmann::json to_json(const train::Evaluation& result, const std::string& sha) {
   nlohmann::json answer{{"test_loss", result.loss}, {"items", result.items}, {"weights_sha256", sha}};
@@ -52,7 +74,9 @@ int eval(const EvalFlags& flags, const Invocation& invocation) {
   comm::SelfCommunicator alone;
   const std::unique_ptr<train::SavedTables> rows = rows_of_run(flags.run_dir, job);
   const auto task = train::make_task(config, job.data.test->spec(), nullptr, rows.get());
-  const train::Evaluation result = train::evaluate(*job.network, *task, maker, job.data.test->size(), alone);
+  require_metrics(flags.metrics, *task, train::task_name(config, job.data.test->spec()));
+  train::Evaluation result = train::evaluate(*job.network, *task, maker, job.data.test->size(), alone);
+  keep_asked(flags.metrics, result);
   const std::string sha = train::weights_sha256(*job.network);
   if (flags.json)
     fmt::print("{}\n", to_json(result, sha).dump());
@@ -68,9 +92,15 @@ void add_eval(CLI::App& app, const Invocation& invocation, Run& run) {
   CLI::App* command = app.add_subcommand("eval", "score a trained model on its test set");
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_option("--data-dir", flags->data_dir, "where the data is, if not where the run had it");
+  command->add_option("--metric", flags->metrics, "a metric to give; may be repeated; all, if none is named")
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_flag("--best", flags->best, "the best checkpoint instead of the last weights");
   command->add_flag("--json", flags->json, "answer as JSON");
-  command->footer("Example:\n  distbelief eval runs/my-run --best");
+  command->footer(
+      "Examples:\n"
+      "  distbelief eval runs/my-run --best\n"
+      "  distbelief eval runs/my-run --metric f1 --metric auc");
   command->callback([=, &invocation, &run] { run = [=, &invocation] { return eval(*flags, invocation); }; });
 }
 

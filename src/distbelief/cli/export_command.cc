@@ -8,9 +8,11 @@
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/run_model.h"
 #include "distbelief/model/device.h"
+#include "distbelief/model/registry.h"
 #include "distbelief/model/torchscript.h"
 #include "distbelief/train/state_dict.h"
 #include "distbelief/train/state_file.h"
+#include "distbelief/train/task.h"
 
 namespace distbelief::cli {
 namespace {
@@ -26,12 +28,13 @@ struct ExportFlags {
   bool best = false;
 };
 
-// The model's tensors under their own names.
-std::vector<TensorView> tensors_of_model(const RunWeights& weights) {
+// The model's tensors under their own names, without what only a run that goes on needs.
+std::vector<TensorView> tensors_of_model(const RunWeights& weights, const model::ModelEntry& entry) {
   std::vector<TensorView> views;
   for (TensorView view : weights.tensors().all()) {
     if (!view.name.starts_with(weights.prefix)) continue;
     view.name.erase(0, weights.prefix.size());
+    if (model::is_training_state(entry, view.name)) continue;
     views.push_back(std::move(view));
   }
   return views;
@@ -39,25 +42,28 @@ std::vector<TensorView> tensors_of_model(const RunWeights& weights) {
 
 void export_tensors(const ExportFlags& flags) {
   const RunWeights weights = weights_of_run(flags.run_dir, {.data_dir = {}, .best = flags.best});
-  const std::vector<TensorView> tensors = tensors_of_model(weights);
-  if (flags.format == "state_dict") return train::write_state_dict(flags.out, tensors);
   const Config config = config_of_run(flags.run_dir, {});
+  const std::vector<TensorView> tensors = tensors_of_model(weights, model::find_model(config.model.name));
+  if (flags.format == "state_dict") return train::write_state_dict(flags.out, tensors);
   checkpoint::write_safetensors(flags.out, tensors, {{"format", "pt"}, {"model", config.model.name}});
 }
 
-// A batch as the network gets it.
-torch::Tensor example_of(const model::DataShape& shape) {
-  Shape batch = shape.input;
-  batch.insert(batch.begin(), 2);
-  return shape.tokens ? torch::zeros(batch, torch::kInt64) : torch::rand(batch);
+void require_no_tables(const train::PreparedJob& job) {
+  if (train::make_task(job.config, job.data.train->spec())->tables().empty()) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("model '{}' reads rows of tables, which are no part of a network that TorchScript "
+                          "could hold; export it as safetensors or state_dict",
+                          job.config.model.name));
 }
 
 void export_script(const ExportFlags& flags) {
   torch::set_num_threads(1);
   const RunModel run = load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best});
+  require_no_tables(run.job);
   model::Network& network = *run.job.network;
-  torch::jit::Module script =
-      model::to_script(network, model::on_device(example_of(run.job.shape), network.device()));
+  model::TraceOptions options = model::trace_options(run.job.config.model, run.job.shape);
+  options.example = model::on_device(options.example, network.device());
+  torch::jit::Module script = model::to_script(network, options);
   const fs::path temporary = flags.out + ".tmp-" + std::to_string(getpid());
   std::error_code ignored;
   try {

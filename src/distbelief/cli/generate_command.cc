@@ -4,12 +4,10 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/run_model.h"
-#include "distbelief/data/text.h"
 #include "distbelief/report/picture.h"
 #include "distbelief/train/generated.h"
 #include "distbelief/train/sampling_text.h"
@@ -19,8 +17,6 @@ namespace distbelief::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t kByteTokens = 256;
 
 struct GenerateFlags {
   std::string run_dir;
@@ -32,31 +28,7 @@ struct GenerateFlags {
   bool json = false;
 };
 
-// The text's tokens as data set 'text' has them; other sets of 256 tokens are taken for bytes.
-class PromptText {
- public:
-  explicit PromptText(const train::PreparedJob& job) {
-    if (job.config.data.name == "text")
-      vocabulary_ = data::learn_vocabulary(job.config.data);
-    else if (job.shape.classes == kByteTokens)
-      vocabulary_.emplace(data::TextLevel::kBytes, "", "", 0);
-  }
-  bool knows_text() const { return vocabulary_.has_value(); }
-  std::vector<std::int64_t> encode(const std::string& text) const {
-    const std::vector<std::uint32_t> tokens = vocabulary_->encode(text, "--prompt", 0);
-    return {tokens.begin(), tokens.end()};
-  }
-  std::string decode(const std::vector<std::int64_t>& tokens) const {
-    std::string text;
-    for (const std::int64_t token : tokens) text += vocabulary_->decode(std::uint32_t(token));
-    return text;
-  }
-
- private:
-  std::optional<data::Vocabulary> vocabulary_;
-};
-
-std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const PromptText& text,
+std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const train::TokenText& text,
                                         std::int64_t vocabulary) {
   std::vector<std::int64_t> tokens = flags.tokens;
   if (!flags.prompt.empty() && !text.knows_text())
@@ -66,7 +38,7 @@ std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const Prompt
                     "knows {} tokens; give --tokens 1,2,3 instead",
                     vocabulary));
   if (!flags.prompt.empty()) {
-    const std::vector<std::int64_t> words = text.encode(flags.prompt);
+    const std::vector<std::int64_t> words = text.encode(flags.prompt, "--prompt");
     tokens.insert(tokens.end(), words.begin(), words.end());
   }
   if (tokens.empty())
@@ -79,7 +51,7 @@ std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const Prompt
 }
 
 int continue_text(const GenerateFlags& flags, const train::PreparedJob& job) {
-  const PromptText text(job);
+  const train::TokenText text(job.config.data, job.shape.classes);
   const std::vector<std::int64_t> prompt = prompt_tokens(flags, text, job.shape.classes);
   train::SampleOptions options = flags.sample;
   options.count = flags.count > 0 ? flags.count : 200;

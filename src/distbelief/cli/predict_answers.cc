@@ -10,19 +10,14 @@
 #include "distbelief/train/ctc_path.h"
 #include "distbelief/train/evaluation.h"
 #include "distbelief/train/generated.h"
+#include "distbelief/train/predictions.h"
+#include "distbelief/train/score.h"
 #include "distbelief/train/task.h"
 
 namespace distbelief::cli {
 namespace {
 
 using Json = nlohmann::json;
-
-// What outputs mean depends on what was minimised.
-torch::Tensor probabilities_of(const torch::Tensor& output, const std::string& loss) {
-  if (loss != "mse") return torch::softmax(output, 1);  // of log-probabilities they are the probabilities
-  const torch::Tensor shares = output.clamp(0, 1);
-  return shares / shares.sum(1, /*keepdim=*/true).clamp_min(1e-12);
-}
 
 // Of tokens each sample is seen by itself, since it may be shorter than those that were trained on.
 torch::Tensor token_answers(const train::PreparedJob& job, const GivenSamples& samples, std::uint64_t first,
@@ -50,7 +45,7 @@ class Answerer {
     const std::int64_t classes = samples.spec().classes;
     const bool reconstructs = task_ == "autoencoder" || task_ == "vae";
     const bool classifies = !reconstructs && classes > 0 && output.dim() == 2 && output.size(1) == classes;
-    if (classifies) output = probabilities_of(output, job_.config.train.loss);
+    if (classifies) output = train::probabilities_of(output, job_.config.train.loss);
     const torch::Tensor images = train::reconstructed_images(job_, output);
     for (std::int64_t i = 0; i < output.size(0); ++i) {
       const std::string& name = samples.name(first + std::uint64_t(i));
@@ -103,6 +98,12 @@ class Answerer {
     return found;
   }
 
+  // The same of what is no target: as the network has them.
+  static Json numbers_of(const torch::Tensor& output) {
+    const model::HostValues<double> numbers(output.flatten().to(torch::kFloat64));
+    return std::vector<double>(numbers.begin(), numbers.end());
+  }
+
   // `output` is [classes, height, width].
   void add_pixels(Json& answer, const std::string& name, const torch::Tensor& output) const {
     const torch::Tensor classes = model::on_host(output.argmax(0));
@@ -127,11 +128,19 @@ class Answerer {
                 const torch::Tensor& image) const {
     const std::int64_t elements = element_count(job_.shape.input);
     const std::int64_t rest = output.size(0) - elements;
-    answer["code"] = values_of(output.narrow(0, elements, task_ == "vae" ? rest / 2 : rest));
+    const torch::Tensor code = output.narrow(0, elements, task_ == "vae" ? rest / 2 : rest);
+    answer["code"] = numbers_of(code);
+    add_cluster(answer, code);
     if (image.defined())
       answer["picture"] = options_.pictures.add(name, train::sheet_of(image)).string();
     else
-      answer["values"] = values_of(output.narrow(0, 0, elements));
+      answer["values"] = numbers_of(output.narrow(0, 0, elements));
+  }
+
+  void add_cluster(Json& answer, const torch::Tensor& code) const {
+    const model::HostValues<double> point(code.to(torch::kFloat64));
+    if (!options_.clusters || options_.clusters->width != point.size()) return;
+    answer["cluster"] = train::nearest_centre({point.data(), point.size()}, options_.clusters->centres);
   }
 
   const train::PreparedJob& job_;

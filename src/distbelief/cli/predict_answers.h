@@ -1,9 +1,11 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "distbelief/cli/predict_inputs.h"
 #include "distbelief/report/picture_folder.h"
+#include "distbelief/train/clusters.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/row_source.h"
 
@@ -14,9 +16,11 @@ struct AnswerOptions {
   int top = 3;  // classes to name
   report::PictureFolder& pictures;
   train::RowSource* rows = nullptr;  // of the model's tables, if it has any
+  std::optional<train::CodeClusters> clusters{};
 };
 // An object for each sample (docs/using_models.md): `classes`, or `values`; of ctc `labels` in order; of a
-// segmentation a `picture` and its `classes`; of an autoencoder the `code`, and of images a `picture`.
+// segmentation a `picture` and its `classes`; of an autoencoder the `code`, its `cluster` where
+// they are known, and of images a `picture`.
 nlohmann::json predict_answers(const train::PreparedJob& job, const GivenSamples& samples,
                                const InputReader& reader, const AnswerOptions& options);
 

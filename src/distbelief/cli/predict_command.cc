@@ -9,6 +9,7 @@
 #include "distbelief/cli/predict_answers.h"
 #include "distbelief/cli/predict_inputs.h"
 #include "distbelief/cli/run_model.h"
+#include "distbelief/train/state_file.h"
 #include "distbelief/train/task.h"
 
 namespace distbelief::cli {
@@ -39,6 +40,7 @@ void show_answer(const Json& answer, bool tokens) {
   if (answer.contains("picture")) fmt::print(" {}:", answer["picture"].get<std::string>());
   if (answer.contains("code")) fmt::print(" code");
   for (const Json& value : answer.value("code", Json::array())) fmt::print(" {:.6g}", value.get<double>());
+  if (answer.contains("cluster")) fmt::print(", cluster {}", answer["cluster"].get<int>());
   for (const Json& value : answer.value("values", Json::array())) fmt::print(" {:.6g}", value.get<double>());
   for (const Json& label : answer.value("labels", Json::array()))
     fmt::print(" {}", shown_class(label, tokens));
@@ -68,8 +70,10 @@ int predict(const PredictFlags& flags, const Invocation& invocation) {
   for (const std::string& input : flags.inputs) reader.add(input, samples);
   report::PictureFolder pictures(flags.out.empty() ? fs::path(flags.run_dir) / "predicted"
                                                    : fs::path(flags.out));
+  const auto clusters = train::CodeClusters::load(flags.run_dir, train::weights_sha256(*run.job.network));
   const Json found =
-      predict_answers(run.job, samples, reader, {.top = flags.top, .pictures = pictures, .rows = rows.get()});
+      predict_answers(run.job, samples, reader,
+                      {.top = flags.top, .pictures = pictures, .rows = rows.get(), .clusters = clusters});
   if (flags.json)
     fmt::print("{}\n", found.dump(-1, ' ', false, Json::error_handler_t::replace));
   else

@@ -12,6 +12,7 @@
 #include "distbelief/report/page.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/report/tensorboard.h"
+#include "distbelief/train/clusters.h"
 #include "distbelief/train/generated.h"
 #include "distbelief/train/predictions.h"
 
@@ -31,19 +32,19 @@ struct ReportFlags {
 void score(const ReportFlags& flags) {
   torch::set_num_threads(1);
   const RunModel run = load_run(flags.run_dir, {.data_dir = flags.data_dir});
-  const data::Source& test = *run.job.data.test;
-  const data::BatchMaker maker(
-      test, {.seed = run.job.config.train.seed, .normalize = run.job.config.data.normalize});
+  model::Network& network = *run.job.network;
   const nlohmann::json found = train::score_predictions(
-      *run.job.network, test, maker, {.samples = test.size(), .time = std::chrono::hours(24)});
-  if (found.is_null()) {
-    if (train::keep_reconstructions(run.job, *run.job.network, flags.run_dir)) return;
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("model '{}' neither gives one class per sample nor makes images of images; leave "
-                            "--score out",
-                            run.job.config.model.name));
-  }
-  report::write_json_atomically(fs::path(flags.run_dir) / "predictions.json", found);
+      run.job, network, {.samples = run.job.data.test->size(), .time = std::chrono::hours(24)});
+  if (!found.is_null())
+    return report::write_json_atomically(fs::path(flags.run_dir) / "predictions.json", found);
+  bool kept = train::keep_clusters(run.job, network, flags.run_dir);
+  for (const auto keep : {train::keep_reconstructions, train::keep_masks, train::keep_text})
+    kept = keep(run.job, network, flags.run_dir) || kept;
+  if (kept) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("model '{}' neither gives one class per sample, nor makes images of images, nor "
+                          "continues text; leave --score out",
+                          run.job.config.model.name));
 }
 
 int make_report(const ReportFlags& flags) {

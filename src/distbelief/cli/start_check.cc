@@ -35,7 +35,8 @@ std::size_t most_replicas_of_a_host(const ParallelConfig& parallel,
 
 void show_init(const train::PreparedJob& job) {
   if (job.config.train.init.empty()) return;
-  fmt::print("{}\n", train::describe_init(job.blueprint, job.config.train));
+  fmt::print("{}\n",
+             train::describe_init(model::find_model(job.config.model.name), job.blueprint, job.config.train));
   std::fflush(stdout);  // before what the workers print
 }
 

@@ -23,6 +23,7 @@ struct SampleSpec {
   std::vector<std::string> class_names{};  // one each, or none where they are known by number only
   std::vector<float> mean;                 // per channel, of input / 255; empty: no normalisation known
   std::vector<float> deviation;
+  double target_unit = 1;  // how much of what people measure in a distance of 1 between values is
 };
 
 // A set of samples by index. size() and read() carry it; everything else wraps it. Implementations are

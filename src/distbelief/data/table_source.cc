@@ -29,7 +29,10 @@ TableSource::TableSource(std::shared_ptr<const TableSchema> schema) : schema_(st
   spec_.input_shape = {schema_->features};
   const bool values = schema_->task == TableTask::kRegression;
   spec_.target_type = values ? ElementType::kFloat32 : ElementType::kInt64;
-  if (values) return;
+  if (values) {
+    spec_.target_unit = schema_->target_column().deviation;
+    return;
+  }
   spec_.class_names = schema_->target_column().categories;
   spec_.classes = static_cast<std::int64_t>(spec_.class_names.size());
 }

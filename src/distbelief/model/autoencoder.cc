@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "distbelief/base/error.h"
 #include "distbelief/model/device.h"
 #include "distbelief/model/layers.h"
 #include "distbelief/model/random.h"
@@ -167,6 +168,9 @@ Blueprint coder_blueprint(const std::string& model, CodeKind kind, const OptionM
   const std::string layers = option<std::string>(options, "layers");
   const CoderOptions coder{.code = positive_option(model, options, "code"), .kind = kind};
   const std::vector<std::int64_t> hidden = positive_list_option(model, options, "hidden");
+  if (const auto clusters = option<std::int64_t>(options, "clusters"); clusters < 0)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model '{}': option 'clusters' must be 0 or more, found {}", model, clusters));
   const Activation activation = parse_activation(option<std::string>(options, "activation"));
   if (layers == "dense") {
     require_dense(model, shape);
@@ -187,6 +191,8 @@ std::vector<OptionSpec> autoencoder_options() {
        "widths of the encoder's layers (channels of its convolutions, each halving the image); the decoder "
        "mirrors them"},
       {"code", std::int64_t{16}, "numbers that a sample becomes"},
+      {"clusters", std::int64_t{0},
+       "groups that the codes of test samples are put in at the end; 0: as many as classes"},
       {"activation", std::string("relu"), "relu, leaky_relu, gelu, tanh, silu or elu"}};
 }
 

@@ -111,6 +111,10 @@ std::vector<OptionSpec> dcgan_options() {
            "channels of the largest inner images; the smaller ones have twice as many"}};
 }
 
+torch::Tensor dcgan_noise(const OptionMap& options, std::int64_t samples) {
+  return torch::randn({samples, option<std::int64_t>(options, "latent")});
+}
+
 Blueprint dcgan_blueprint(const OptionMap& options, const DataShape& shape) {
   require_images("dcgan", shape);
   if (shape.input[1] % 4 != 0 || shape.input[2] % 4 != 0)

@@ -16,6 +16,9 @@ namespace distbelief::model {
 std::vector<OptionSpec> dcgan_options();
 Blueprint dcgan_blueprint(const OptionMap& options, const DataShape& shape);
 
+// Noise that the generator takes.
+torch::Tensor dcgan_noise(const OptionMap& options, std::int64_t samples);
+
 inline constexpr int kGeneratorBlock = 0;
 inline constexpr int kDiscriminatorBlock = 1;
 

@@ -200,7 +200,9 @@ std::vector<Candidate> parse_architecture(const std::string& text, const std::ve
 
 torch::Tensor shuffle_channels(const torch::Tensor& input, std::int64_t groups) {
   const auto sizes = input.sizes();
-  return input.view({sizes[0], groups, sizes[1] / groups, sizes[2], sizes[3]}).transpose(1, 2).reshape(sizes);
+  return input.view({-1, groups, sizes[1] / groups, sizes[2], sizes[3]})
+      .transpose(1, 2)
+      .reshape({-1, sizes[1], sizes[2], sizes[3]});
 }
 
 std::shared_ptr<Block> make_candidate(const Candidate& candidate, const FbnetLayer& layer) {

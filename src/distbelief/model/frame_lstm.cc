@@ -12,15 +12,19 @@ namespace {
 class FrameBlock final : public Block {
  public:
   FrameBlock(std::int64_t inputs, std::int64_t width, double dropout)
-      : rnn_(register_module(
+      : width_(width),
+        rnn_(register_module(
             "rnn",
             torch::nn::LSTM(torch::nn::LSTMOptions(inputs, width).batch_first(true).bidirectional(true)))),
         dropout_(register_module("dropout", std::make_shared<Dropout>(dropout))) {}
   torch::Tensor forward(torch::Tensor input) override {
-    return dropout_->forward(std::get<0>(rnn_->forward(input)));
+    const torch::Tensor zeros = zeros_for(input, width_).repeat({kDirections, 1, 1});
+    return dropout_->forward(std::get<0>(rnn_->forward(input, std::make_tuple(zeros, zeros))));
   }
 
  private:
+  static constexpr std::int64_t kDirections = 2;
+  std::int64_t width_;
   torch::nn::LSTM rnn_;
   std::shared_ptr<Dropout> dropout_;
 };

@@ -86,17 +86,18 @@ class DecoderBlock final : public Block {
   }
 
   torch::Tensor attend(const torch::Tensor& qkv) const {
-    const std::int64_t batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
+    // The batch's size is not named, so that a trace holds for all.
+    const std::int64_t length = qkv.size(1), width = qkv.size(2) / 3;
     const std::int64_t head = width / heads_;
     std::vector<torch::Tensor> parts = qkv.split(width, 2);
-    for (torch::Tensor& part : parts) part = part.view({batch, length, heads_, head}).transpose(1, 2);
+    for (torch::Tensor& part : parts) part = part.view({-1, length, heads_, head}).transpose(1, 2);
     torch::Tensor weights =
         torch::matmul(parts[0], parts[1].transpose(-2, -1)) * std::pow(static_cast<double>(head), -0.5);
     if (mask_.defined())
       weights =
           weights.masked_fill(on_device(mask_, weights.device()).narrow(0, 0, length).narrow(1, 0, length),
                               -std::numeric_limits<float>::infinity());
-    return torch::matmul(weights.softmax(-1), parts[2]).transpose(1, 2).reshape({batch, length, width});
+    return torch::matmul(weights.softmax(-1), parts[2]).transpose(1, 2).reshape({-1, length, width});
   }
 
   TensorGroup* group_;

@@ -89,6 +89,10 @@ torch::Tensor Dropout::fill(torch::Tensor mask) const {
   return mask.div_(keep);
 }
 
+torch::Tensor zeros_for(const torch::Tensor& input, std::int64_t width) {
+  return torch::zeros_like(input.select(1, 0).narrow(1, 0, 1)).repeat({1, width});
+}
+
 void append_dense(torch::nn::Sequential& layers, const DenseOptions& options) {
   layers->push_back(fmt::format("fc{}", options.index), torch::nn::Linear(options.inputs, options.outputs));
   layers->push_back(fmt::format("act{}", options.index), std::make_shared<Activate>(options.activation));

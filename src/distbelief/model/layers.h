@@ -45,6 +45,10 @@ class Dropout : public torch::nn::Module {
   double probability_;
 };
 
+// Zeros [samples, width] for an input [samples, length, features], made of it: a trace then holds for any
+// number of samples.
+torch::Tensor zeros_for(const torch::Tensor& input, std::int64_t width);
+
 // Appends "fc<index>", "act<index>" and "drop<index>" to a list of layers.
 struct DenseOptions {
   int index = 1;

@@ -35,10 +35,10 @@ class CarriedState final : public torch::nn::Module {
   CarriedState(std::int64_t streams, std::int64_t width)
       : rows_(streams > 0 ? register_buffer("rows", torch::zeros({streams, width})) : torch::Tensor()) {}
 
-  // Of this lane's samples; zeros where nothing is carried.
-  torch::Tensor take(std::int64_t samples, std::int64_t width) const {
+  // Of this lane's samples; none where nothing is carried.
+  torch::Tensor take(std::int64_t samples) const {
     const LanePlace* place = carrying();
-    if (place == nullptr || place->fresh) return torch::zeros({samples, width});
+    if (place == nullptr || place->fresh) return {};
     return own_rows(*place, samples).clone();
   }
   void leave(const torch::Tensor& state) {
@@ -73,8 +73,8 @@ class RecurrentBlock final : public Block {
                                std::make_shared<CarriedState>(options.streams, kStates * options.width))) {}
 
   torch::Tensor forward(torch::Tensor input) override {
-    const torch::Tensor state = on_device(state_->take(input.size(0), kStates * width_), input.device());
-    return dropout_->forward(run(input, state));
+    const torch::Tensor carried = on_device(state_->take(input.size(0)), input.device());
+    return dropout_->forward(run(input, carried.defined() ? carried : zeros_for(input, kStates * width_)));
   }
 
  private:

@@ -84,9 +84,9 @@ std::vector<ModelEntry>& table_of_models() {
       {"bert", "encoder of pre-norm transformer blocks, for masked tokens", bert_options(), text, text,
        bert_blueprint, false, "masked_tokens"},
       {"lstm", "LSTM language model; may carry its state from step to step", recurrent_options(), text, text,
-       lstm_blueprint, false},
+       lstm_blueprint, false, "", "state.rows"},
       {"gru", "GRU language model; may carry its state from step to step", recurrent_options(), text, text,
-       gru_blueprint, false},
+       gru_blueprint, false, "", "state.rows"},
       {"frame_lstm", "LSTM in both directions over frames, for labels in order (ctc)", frame_lstm_options(),
        frames, frames, frame_lstm_blueprint, false, "ctc"},
       {"tree_lstm", "child-sum LSTM on trees", tree_lstm_options(), trees, trees, tree_lstm_blueprint, false},
@@ -99,11 +99,12 @@ std::vector<ModelEntry>& table_of_models() {
       {"wide_and_deep", "linear model of features and their products beside fully connected layers",
        wide_and_deep_options(), rows, rows, wide_and_deep_blueprint, false},
       {"actor_critic", "policy and value of an environment", actor_critic_options(), state, state,
-       actor_critic_blueprint, false, "actor_critic"},
+       actor_critic_blueprint, false, "actor_critic", "worlds.rows"},
       {"fbnet", "inverted residual blocks with convolutions in groups, as a search has chosen them",
        fbnet_options(), small, small, fbnet_blueprint, false},
       {"fbnet_search", "all candidates of an fbnet's layers, to choose among by loss and latency",
-       fbnet_search_options(), small, small, fbnet_search_blueprint, false, "architecture_search"},
+       fbnet_search_options(), small, small, fbnet_search_blueprint, false, "architecture_search",
+       "choices.temperature"},
       {"click_through", "fully connected layers on rows of a table, which parameter servers keep",
        click_through_options(), embedded, embedded, click_through_blueprint, false, "click_through"},
       {"word2vec", "vectors of words from the words around them; rows of two tables on parameter servers",
@@ -137,10 +138,18 @@ const ModelEntry& find_model(const std::string& name) {
   throw unknown_name("model", name, names);
 }
 
+bool is_training_state(const ModelEntry& entry, const std::string& tensor) {
+  return !entry.training_state.empty() && tensor.ends_with(entry.training_state);
+}
+
+OptionMap resolved_options(const ModelConfig& config) {
+  const ModelEntry& entry = find_model(config.name);
+  return resolve_options(fmt::format("model '{}'", entry.name), entry.options, config.options);
+}
+
 Blueprint model_blueprint(const ModelConfig& config, const DataShape& shape) {
   const ModelEntry& entry = find_model(config.name);
-  const OptionMap options =
-      resolve_options(fmt::format("model '{}'", entry.name), entry.options, config.options);
+  const OptionMap options = resolved_options(config);
   return entry.blueprint != nullptr ? entry.blueprint(options, shape)
                                     : own_blueprints().at(entry.name)(options, shape);
 }

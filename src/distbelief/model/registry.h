@@ -23,10 +23,15 @@ struct ModelEntry {
   Blueprint (*blueprint)(const OptionMap& options, const DataShape& shape);
   bool splits_features = false;  // workers of a tensor group may each have some of a sample's features
   std::string task{};            // that it is made for (train.task); empty: what the data asks for
+  // How the names of buffers end that training carries on and nobody else wants: no part of what is exported.
+  std::string training_state{};
 };
 
 // All models known by name.
 const std::vector<ModelEntry>& models();
+bool is_training_state(const ModelEntry& entry, const std::string& tensor);
+// Of a job, with defaults where it says nothing. Throws Error(kBadInput) for options that the model lacks.
+OptionMap resolved_options(const ModelConfig& config);
 const ModelEntry& find_model(const std::string& name);  // throws Error(kBadInput) with the nearest name
 
 // The blocks of what [model] names.

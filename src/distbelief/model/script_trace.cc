@@ -4,6 +4,8 @@
 #include <map>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/dcgan.h"
+#include "distbelief/model/registry.h"
 #include "distbelief/model/script_block.h"
 #include "distbelief/model/torchscript.h"
 
@@ -15,13 +17,14 @@ using torch::jit::Module;
 // TorchScript modules in the tree of the network's names, which share its tensors.
 class ScriptTree {
  public:
-  explicit ScriptTree(const torch::nn::Module& network) {
+  ScriptTree(const torch::nn::Module& network, const TraceOptions& options) {
     modules_.emplace("", make("Network"));
     for (const auto& item : network.named_parameters()) {
       auto [place, name] = place_of(item.key());
       place.register_parameter(name, item.value(), false);
     }
     for (const auto& item : network.named_buffers()) {
+      if (options.is_left_out(item.key())) continue;
       auto [place, name] = place_of(item.key());
       place.register_buffer(name, item.value());
     }
@@ -51,10 +54,18 @@ class ScriptTree {
   std::map<std::string, Module> modules_;
 };
 
-void add_traced_forward(Module& module, Network& network, const torch::Tensor& example) {
+torch::Tensor forward_of(Network& network, const TraceOptions& options, torch::Tensor batch) {
+  if (options.blocks == 0) return network.forward(std::move(batch));
+  for (int block = 0; block < options.blocks; ++block) batch = network.forward(block, std::move(batch));
+  return batch;
+}
+
+void add_traced_forward(Module& module, Network& network, const TraceOptions& options) {
   const auto traced = torch::jit::tracer::trace(
-      {example},
-      [&](torch::jit::Stack inputs) { return torch::jit::Stack{network.forward(inputs.at(0).toTensor())}; },
+      {options.example},
+      [&](torch::jit::Stack inputs) {
+        return torch::jit::Stack{forward_of(network, options, inputs.at(0).toTensor())};
+      },
       [](const torch::autograd::Variable&) { return std::string(); }, /*strict=*/true,
       /*force_outplace=*/false, &module);
   const auto function = module._ivalue()->compilation_unit()->create_function(
@@ -63,9 +74,9 @@ void add_traced_forward(Module& module, Network& network, const torch::Tensor& e
 }
 
 // A trace knows numbers that the code has computed from the batch's size as constants.
-void require_any_batch(Module& module, Network& network, const torch::Tensor& example) {
-  const torch::Tensor fewer = example.narrow(0, 0, 1).contiguous();
-  const torch::Tensor wanted = network.forward(fewer);
+void require_any_batch(Module& module, Network& network, const TraceOptions& options) {
+  const torch::Tensor fewer = options.example.narrow(0, 0, 1).contiguous();
+  const torch::Tensor wanted = forward_of(network, options, fewer);
   torch::Tensor found;
   try {
     found = module.forward({fewer}).toTensor();
@@ -80,7 +91,7 @@ void require_any_batch(Module& module, Network& network, const torch::Tensor& ex
 
 }  // namespace
 
-Module to_script(Network& network, const torch::Tensor& example) {
+Module to_script(Network& network, const TraceOptions& options) {
   const torch::NoGradGuard no_grad;
   if (network.range().size() == 1)
     if (const auto* block = dynamic_cast<const ScriptBlock*>(&network.block(0))) {
@@ -89,17 +100,33 @@ Module to_script(Network& network, const torch::Tensor& example) {
       return script;
     }
   network.eval();
-  ScriptTree tree(network);
+  ScriptTree tree(network, options);
   try {
-    add_traced_forward(tree.root(), network, example);
+    add_traced_forward(tree.root(), network, options);
   } catch (const c10::Error& error) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("torch cannot trace this network: {}; export it as safetensors "
                             "or state_dict",
                             error.what_without_backtrace()));
   }
-  require_any_batch(tree.root(), network, example);
+  require_any_batch(tree.root(), network, options);
   return tree.root();
+}
+
+TraceOptions trace_options(const ModelConfig& config, const DataShape& shape) {
+  TraceOptions options;
+  options.is_left_out = [entry = find_model(config.name)](const std::string& name) {
+    return is_training_state(entry, name);
+  };
+  if (config.name == "dcgan") {
+    options.example = dcgan_noise(resolved_options(config), 2);
+    options.blocks = kGeneratorBlock + 1;
+    return options;
+  }
+  Shape batch = shape.input;
+  batch.insert(batch.begin(), 2);
+  options.example = shape.tokens ? torch::zeros(batch, torch::kInt64) : torch::rand(batch);
+  return options;
 }
 
 }  // namespace distbelief::model

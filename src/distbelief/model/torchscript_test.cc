@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
+#include "distbelief/model/dcgan.h"
 #include "distbelief/model/own_model.h"
 #include "distbelief/model/random.h"
 
@@ -91,21 +93,77 @@ TEST(TorchScript, FilesThatAreNoneAreNamed) {
   EXPECT_NE(refusal({"torchscript", {}}).find("option 'file'"), std::string::npos);
 }
 
-TEST(ToScript, TraceOfOurNetworksComputesTheSameUnderTheSameNames) {
-  const DataShape image{.tokens = false, .input = {3, 16, 16}, .classes = 5};
-  for (const char* name : {"mlp", "cnn", "resnet18"}) {
-    SCOPED_TRACE(name);
-    const auto network = build_model({name, {}}, image, 2);
-    torch::jit::Module script = to_script(*network, torch::rand({2, 3, 16, 16}));
-    const torch::Tensor input = torch::rand({7, 3, 16, 16});
-    network->eval();
-    EXPECT_TRUE(torch::allclose(script.forward({input}).toTensor(), network->forward(input), 1e-5, 1e-6));
-    std::size_t parameters = 0;
-    for (const auto& item : script.named_parameters()) {
-      ++parameters;
-      EXPECT_NE(network->named_parameters().find(item.name), nullptr) << item.name;
-    }
-    EXPECT_EQ(parameters, network->named_parameters().size());
+// Every network of the table as it is by default, and those whose options make other code.
+std::vector<ModelConfig> traced_models() {
+  std::vector<ModelConfig> all;
+  for (const ModelEntry& entry : models())
+    if (entry.blueprint != nullptr && entry.name != "torchscript") all.push_back({entry.name, {}});
+  const std::string grouped = "k3_e3_g2 k5_e1_g2 k3_e3 skip k3_e3_g2 skip";
+  all.push_back({"fbnet", {{"architecture", grouped}}});
+  all.push_back({"lstm", {{"streams", std::int64_t{4}}}});
+  all.push_back({"gru", {{"streams", std::int64_t{4}}}});
+  all.push_back({"gpt", {{"tied", true}}});
+  all.push_back({"frame_lstm", {{"layers", std::int64_t{2}}}});
+  all.push_back({"actor_critic", {{"voters", std::int64_t{3}}}});
+  for (const char* coder : {"autoencoder", "vae"})
+    all.push_back({coder, {{"layers", std::string("convolution")}}});
+  return all;
+}
+
+torch::Tensor other_batch(const torch::Tensor& example, const DataShape& shape) {
+  Shape sizes = example.sizes().vec();
+  sizes[0] = 7;
+  return example.is_floating_point() ? torch::rand(sizes) : torch::randint(shape.classes, sizes);
+}
+
+void expect_same_names(const torch::jit::Module& script, const Network& network, const ModelEntry& entry) {
+  std::set<std::string> wanted, found;
+  for (const auto& item : network.named_parameters()) wanted.insert(item.key());
+  for (const auto& item : network.named_buffers())
+    if (!is_training_state(entry, item.key())) wanted.insert(item.key());
+  for (const auto& item : script.named_parameters()) found.insert(item.name);
+  for (const auto& item : script.named_buffers()) found.insert(item.name);
+  EXPECT_EQ(found, wanted);
+}
+
+TEST(ToScript, TraceOfOurNetworksComputesTheSameUnderTheSameNamesForAnyBatch) {
+  const torch::NoGradGuard no_grad;
+  for (const ModelConfig& config : traced_models()) {
+    SCOPED_TRACE(config.name);
+    const ModelEntry& entry = find_model(config.name);
+    const auto network = build_model(config, entry.bench, 2);
+    const TraceOptions options = trace_options(config, entry.bench);
+    torch::jit::Module script = to_script(*network, options);
+    const torch::Tensor input = other_batch(options.example, entry.bench);
+    const torch::Tensor wanted =
+        options.blocks == 0 ? network->forward(input) : network->forward(kGeneratorBlock, input);
+    EXPECT_TRUE(torch::allclose(script.forward({input}).toTensor(), wanted, 1e-5, 1e-6));
+    expect_same_names(script, *network, entry);
+  }
+}
+
+TEST(ToScript, WhatOnlyTrainingNeedsIsLeftOut) {
+  const ModelConfig config{"lstm", {{"streams", std::int64_t{4}}}};
+  const ModelEntry& entry = find_model("lstm");
+  const auto network = build_model(config, entry.bench, 2);
+  EXPECT_TRUE(network->named_buffers().contains("layers.0.state.rows"));
+  EXPECT_EQ(to_script(*network, trace_options(config, entry.bench)).named_buffers().size(), 0U);
+}
+
+// Code that a trace cannot hold: it says how large the batch was.
+struct Sized : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x.view({x.size(0), 2, 2}).sum(2); }
+};
+
+TEST(ToScript, CodeThatNamesTheSizeOfTheBatchIsRefused) {
+  register_model("sized", "of this test", {},
+                 [](const OptionMap&, const DataShape&) { return std::make_shared<Sized>(); });
+  const auto network = build_model({"sized", {}}, kSmall, 1);
+  try {
+    to_script(*network, trace_options({"sized", {}}, kSmall));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("depends on the size of the batch"), std::string::npos);
   }
 }
 

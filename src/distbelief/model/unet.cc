@@ -18,7 +18,7 @@ std::vector<torch::Tensor> unpack(const torch::Tensor& flat, const Packed& shape
   std::int64_t begin = 0;
   for (const Shape& shape : shapes) {
     const std::int64_t count = element_count(shape);
-    parts.push_back(flat.narrow(1, begin, count).reshape({flat.size(0), shape[0], shape[1], shape[2]}));
+    parts.push_back(flat.narrow(1, begin, count).reshape({-1, shape[0], shape[1], shape[2]}));
     begin += count;
   }
   return parts;

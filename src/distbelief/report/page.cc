@@ -143,11 +143,39 @@ std::string sheet(const char* id, const char* caption, const std::string& png) {
       id, caption, caption, base64(png));
 }
 
+// What a page cannot show is written as its number.
+std::string visible_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f)
+      out += fmt::format("\\x{:02x}", byte);
+    else
+      out += c;
+  }
+  return escape_html(out);
+}
+
+std::string continued_text(const Json& sample) {
+  const auto part = [&](const char* key) {
+    const auto found = sample.find(key);
+    return found != sample.end() && found->is_string() ? visible_text(found->get<std::string>()) : "";
+  };
+  if (!sample.is_object() || part("text").empty()) return "";
+  return fmt::format(
+      R"(<figure id="text"><figcaption>How the network goes on after the beginning of a test sample</figcaption><pre class="text"><b>{}</b>{}</pre></figure>)",
+      part("prompt"), part("text"));
+}
+
 std::string picture_parts(const PageContent& content) {
   const std::string sheets =
       sheet("generated", "What the network draws from noise", content.samples) +
       sheet("reconstructions", "Test images, and below each what the network makes of its code",
-            content.reconstructions);
+            content.reconstructions) +
+      sheet("masks",
+            "Test images, below each the classes that the network gives to its pixels, and the true ones",
+            content.masks) +
+      continued_text(content.text);
   return sheets.empty() ? "" : "<h2>Samples</h2>" + sheets;
 }
 
@@ -205,15 +233,18 @@ void write_page(const std::filesystem::path& run_dir, const RunHistory& history,
   constexpr std::size_t kLongestJob = 1 << 18, kLargestSheet = 4 << 20;
   const Json summary = json_or_null(run_dir / "summary.json");
   const Json predictions = json_or_null(run_dir / "predictions.json");
+  const Json text = json_or_null(run_dir / "samples.json");
   const std::string name = std::filesystem::absolute(run_dir).lexically_normal().filename().string();
   const std::string page = render_page(
       {.history = history,
        .name = name.empty() ? std::filesystem::absolute(run_dir).parent_path().filename().string() : name,
        .summary = summary,
        .predictions = predictions,
+       .text = text,
        .job = read_text(run_dir / "job.toml", kLongestJob),
        .samples = read_text(run_dir / "samples.png", kLargestSheet),
        .reconstructions = read_text(run_dir / "reconstructions.png", kLargestSheet),
+       .masks = read_text(run_dir / "masks.png", kLargestSheet),
        .refresh_seconds = refresh_seconds});
   const std::string_view pieces[] = {page};
   write_atomically(run_dir / "report.html", pieces);

@@ -14,9 +14,11 @@ struct PageContent {
   std::string name;                   // of the run folder
   const nlohmann::json& summary;      // summary.json
   const nlohmann::json& predictions;  // predictions.json
+  const nlohmann::json& text;         // samples.json: how a language model goes on
   std::string job;                    // the text of job.toml
   std::string samples{};              // samples.png: what a generator draws
   std::string reconstructions{};      // reconstructions.png: what an autoencoder makes of test images
+  std::string masks{};                // masks.png: what a segmentation makes of test images
   double refresh_seconds = 0;         // more than 0: the run goes on, and the page is loaded anew so often
 
   bool goes_on() const { return refresh_seconds > 0 || history.goes_on(); }

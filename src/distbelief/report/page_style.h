@@ -51,6 +51,7 @@ img.sheet{width:min(100%,640px);image-rendering:pixelated;border-radius:6px}
 .right b{color:var(--c3)}.wrong b{color:var(--c5)}
 .confusion text{text-anchor:middle;fill:var(--ink)}.confusion .label{fill:var(--soft)}
 .confusion rect{fill:rgb(var(--heat))}.confusion .full{fill:var(--card)}
+pre.text{white-space:pre-wrap;overflow-wrap:anywhere}
 pre{overflow:auto;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px;font-size:13px}
 summary{cursor:pointer}
 )css";

@@ -66,8 +66,12 @@ TEST(Page, ConfusionMatrixHasACellForEachPair) {
       {"first",
        {{{"sample", 0}, {"label", 0}, {"predicted", 1}, {"probability", 0.75}, {"image", "iVBORw=="}}}}};
   const RunHistory history(scratch.path());
-  const std::string page = render_page(
-      {.history = history, .name = "run", .summary = Json(), .predictions = predictions, .job = ""});
+  const std::string page = render_page({.history = history,
+                                        .name = "run",
+                                        .summary = Json(),
+                                        .predictions = predictions,
+                                        .text = Json(),
+                                        .job = ""});
   EXPECT_NE(page.find("70 of 85 test samples are right"), std::string::npos);
   EXPECT_NE(page.find("shirt taken for bag: 10"), std::string::npos);
   EXPECT_NE(page.find("data:image/png;base64,iVBORw=="), std::string::npos);
@@ -86,8 +90,12 @@ TEST(Page, ScoresOfEveryTaskAreDrawn) {
   file.close();
   RunHistory history(scratch.path());
   history.read_new();
-  const std::string page =
-      render_page({.history = history, .name = "run", .summary = Json(), .predictions = Json(), .job = ""});
+  const std::string page = render_page({.history = history,
+                                        .name = "run",
+                                        .summary = Json(),
+                                        .predictions = Json(),
+                                        .text = Json(),
+                                        .job = ""});
   EXPECT_NE(page.find(R"(<figure id="test_rmse">)"), std::string::npos) << "below 1, and yet no share";
   EXPECT_NE(page.find(R"(<figure id="test_perplexity">)"), std::string::npos);
   EXPECT_EQ(page.find(R"(<figure id="test_iou">)"), std::string::npos) << "with the shares";
@@ -116,6 +124,29 @@ TEST(Page, ShowsWhatAnAutoencoderMakesOfImages) {
   EXPECT_NE(page.find(R"(<figure id="reconstructions">)"), std::string::npos);
   EXPECT_NE(page.find("data:image/png;base64,iVBORyBhbmQgc28gb24="), std::string::npos);
   EXPECT_EQ(page.find(R"(<figure id="generated">)"), std::string::npos);
+}
+
+TEST(Page, ShowsWhatASegmentationMakesOfImages) {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.path() / "masks.png") << "\x89PNG and so on";
+  write_page(scratch.path(), RunHistory(scratch.path()), 0);
+  const std::string page = read_text(scratch.path() / "report.html");
+  EXPECT_NE(page.find(R"(<figure id="masks">)"), std::string::npos);
+  EXPECT_NE(page.find("data:image/png;base64,iVBORyBhbmQgc28gb24="), std::string::npos);
+}
+
+TEST(Page, ShowsHowALanguageModelGoesOnAndNoneOfItIsCode) {
+  const ScratchFolder scratch;
+  const auto page = [&](const std::string& sample) {
+    std::ofstream(scratch.path() / "samples.json") << sample;
+    write_page(scratch.path(), RunHistory(scratch.path()), 0);
+    return read_text(scratch.path() / "report.html");
+  };
+  EXPECT_NE(page(R"({"prompt": "To be, ", "text": "or\u0007 <script>alert(1)</script>\nnot"})")
+                .find("<b>To be, </b>or\\x07 &lt;script&gt;alert(1)&lt;/script&gt;\nnot</pre>"),
+            std::string::npos);
+  for (const char* other : {"[]", "{", R"({"text": 3})", R"({"prompt": "x"})"})
+    EXPECT_EQ(page(other).find(R"(<figure id="text">)"), std::string::npos) << other;
 }
 
 TEST(PageWriter, WritesWhileTheRunGoesOnAndAtItsEnd) {

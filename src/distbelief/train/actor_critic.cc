@@ -254,8 +254,7 @@ std::unique_ptr<Task> make_actor_critic(const TaskSite& site) {
         fmt::format("task 'actor_critic' wants model actor_critic and data cartpole or grid_world, found "
                     "model '{}' and data '{}'",
                     site.model.name, site.data.name));
-  const model::ModelEntry& entry = model::find_model(site.model.name);
-  const OptionMap options = resolve_options("model '" + entry.name + "'", entry.options, site.model.options);
+  const OptionMap options = model::resolved_options(site.model);
   if (option<std::int64_t>(options, "environments") != site.train.batch_size ||
       option<std::int64_t>(options, "rollout") < 1)
     throw Error(

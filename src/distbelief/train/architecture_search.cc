@@ -98,8 +98,7 @@ std::unique_ptr<Task> make_architecture_search(const TaskSite& site) {
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("task 'architecture_search' wants model fbnet_search, found '{}'", site.model.name));
-  const model::ModelEntry& entry = model::find_model(site.model.name);
-  const OptionMap options = resolve_options("model '" + entry.name + "'", entry.options, site.model.options);
+  const OptionMap options = model::resolved_options(site.model);
   const auto share = option<double>(options, "choice_share");
   const auto cooling = option<double>(options, "cooling");
   if (!(share > 0 && share < 1) || !(cooling > 0 && cooling <= 1) ||

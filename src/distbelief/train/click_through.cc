@@ -46,15 +46,13 @@ class ClickThrough final : public Task {
 }  // namespace
 
 std::unique_ptr<Task> make_click_through(const TaskSite& site) {
-  const model::ModelEntry& entry = model::find_model(site.model.name);
-  if (entry.name != "click_through" || !site.spec.target_shape.empty())
+  if (site.model.name != "click_through" || !site.spec.target_shape.empty())
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("task 'click_through' wants model click_through and samples of ids with one class, "
                     "found model '{}' and targets {}; data set synthetic_clicks has them",
                     site.model.name, to_string(site.spec.target_shape)));
-  return std::make_unique<ClickThrough>(
-      site, resolve_options("model '" + entry.name + "'", entry.options, site.model.options));
+  return std::make_unique<ClickThrough>(site, model::resolved_options(site.model));
 }
 
 }  // namespace distbelief::train

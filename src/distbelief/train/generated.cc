@@ -4,11 +4,15 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/dcgan.h"
 #include "distbelief/model/device.h"
 #include "distbelief/model/random.h"
+#include "distbelief/report/summary.h"
+#include "distbelief/train/sampling_text.h"
 #include "distbelief/train/task.h"
 
 namespace distbelief::train {
@@ -16,6 +20,9 @@ namespace {
 
 constexpr int kSheetColumns = 8;
 constexpr std::uint64_t kReconstructed = 32;
+constexpr std::uint64_t kMasked = 8;
+constexpr std::ptrdiff_t kPrompt = 16;        // tokens
+constexpr std::chrono::seconds kTextTime{2};  // at most, for a network that is slow
 
 torch::Tensor drawn_by_generator(const PreparedJob& job, model::Network& network, std::int64_t count) {
   Shape batch = job.shape.input;
@@ -27,9 +34,7 @@ torch::Tensor drawn_by_generator(const PreparedJob& job, model::Network& network
 // Codes from the prior through the decoder: the blocks after those of the encoder, one for each of `hidden`,
 // and the code's own. Mean and variance pass the decoder by; here there are none.
 torch::Tensor drawn_by_decoder(const PreparedJob& job, model::Network& network, std::int64_t count) {
-  const model::ModelEntry& entry = model::find_model(job.config.model.name);
-  const OptionMap options =
-      resolve_options("model '" + entry.name + "'", entry.options, job.config.model.options);
+  const OptionMap options = model::resolved_options(job.config.model);
   const auto code = option<std::int64_t>(options, "code");
   const auto encoder = int(option<std::vector<std::int64_t>>(options, "hidden").size());
   torch::Tensor x = torch::zeros({count, 3 * code});
@@ -54,6 +59,22 @@ torch::Tensor as_stored(const PreparedJob& job, torch::Tensor images) {
   if (!job.config.data.normalize || spec.mean.empty()) return images;
   const Shape each{1, std::int64_t(spec.mean.size()), 1, 1};
   return images * torch::tensor(spec.deviation).view(each) + torch::tensor(spec.mean).view(each);
+}
+
+// Borrows the memory of `batch`.
+TensorBatch first_of_test(const PreparedJob& job, std::uint64_t most, data::Batch& batch) {
+  const data::BatchMaker maker(*job.data.test,
+                               {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
+  maker.eval_batch({0, std::min(job.data.test->size(), most)}, batch);
+  return as_tensors(batch);
+}
+
+// [height, width] of classes.
+report::Picture picture_of_classes(const torch::Tensor& classes) {
+  const model::HostValues<std::int64_t> pixels(classes);
+  return report::picture_of({.height = int(classes.size(0)),
+                             .width = int(classes.size(1)),
+                             .classes = {pixels.data(), pixels.size()}});
 }
 
 }  // namespace
@@ -100,11 +121,8 @@ bool keep_reconstructions(const PreparedJob& job, model::Network& network,
                           const std::filesystem::path& run_dir) {
   if (!reconstructs_images(job)) return false;
   const torch::NoGradGuard no_grad;
-  const data::BatchMaker maker(*job.data.test,
-                               {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
   data::Batch batch;
-  maker.eval_batch({0, std::min(job.data.test->size(), kReconstructed)}, batch);
-  const torch::Tensor input = as_tensors(batch).input;
+  const torch::Tensor input = first_of_test(job, kReconstructed, batch).input;
   network.eval();
   const torch::Tensor made =
       reconstructed_images(job, network.forward(model::on_device(input, network.device())));
@@ -117,13 +135,52 @@ bool keep_reconstructions(const PreparedJob& job, model::Network& network,
   return true;
 }
 
-void keep_pictures(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
+bool keep_masks(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
+  const Shape& shape = job.shape.input;
+  if (task_name(job.config, job.data.train->spec()) != "segmentation" || job.data.test->size() == 0 ||
+      (shape[0] != 1 && shape[0] != 3))
+    return false;
+  const torch::NoGradGuard no_grad;
+  data::Batch batch;
+  const TensorBatch first = first_of_test(job, kMasked, batch);
+  network.eval();
+  const torch::Tensor answers = network.forward(model::on_device(first.input, network.device())).argmax(1);
+  const torch::Tensor images = as_stored(job, first.input).clamp(0, 1).expand({-1, 3, -1, -1});
+  std::vector<report::Picture> pictures;
+  for (std::int64_t i = 0; i < first.size; ++i) pictures.push_back(sheet_of(images.narrow(0, i, 1)));
+  for (const torch::Tensor& classes : {answers, first.target.view(answers.sizes())})
+    for (std::int64_t i = 0; i < first.size; ++i) pictures.push_back(picture_of_classes(classes[i]));
+  report::write_png(run_dir / "masks.png", report::contact_sheet(pictures, int(first.size)));
+  return true;
+}
+
+bool keep_text(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
+  const data::SampleSpec& spec = job.data.test->spec();
+  if (task_name(job.config, spec) != "classification" || !job.shape.tokens || job.shape.input.size() != 1 ||
+      spec.target_shape.empty() || job.data.test->size() == 0)
+    return false;
+  data::Batch batch;
+  const model::HostValues<std::int64_t> sample(first_of_test(job, 1, batch).input);
+  const std::vector<std::int64_t> prompt(
+      sample.begin(), sample.begin() + std::min<std::ptrdiff_t>(kPrompt, sample.end() - sample.begin()));
+  const std::vector<std::int64_t> added =
+      continue_tokens(network, prompt,
+                      {.context = job.shape.input[0], .seed = job.config.train.seed, .most_time = kTextTime});
+  const TokenText text(job.config.data, job.shape.classes);
+  report::write_json_atomically(run_dir / "samples.json",
+                                {{"prompt", text.shown(prompt)}, {"text", text.shown(added)}});
+  return true;
+}
+
+void keep_samples(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
   try {
     const torch::Tensor images = draw_images(job, network, {.seed = job.config.train.seed});
     if (images.defined()) report::write_png(run_dir / "samples.png", sheet_of(images));
     keep_reconstructions(job, network, run_dir);
+    keep_masks(job, network, run_dir);
+    keep_text(job, network, run_dir);
   } catch (const std::exception& error) {
-    spdlog::warn("no pictures for the report: {}", error.what());
+    spdlog::warn("no samples for the report: {}", error.what());
   }
   network.train();
 }

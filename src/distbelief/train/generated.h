@@ -8,7 +8,8 @@
 #include "distbelief/report/picture.h"
 #include "distbelief/train/job.h"
 
-// Pictures that networks make: what dcgan and vae draw from noise, what autoencoders make of an image.
+// What networks make that people look at: what dcgan and vae draw from noise, what autoencoders make of an
+// image, the classes that a segmentation gives to pixels, how a language model continues a text.
 namespace distbelief::train {
 
 struct DrawOptions {
@@ -25,12 +26,18 @@ torch::Tensor reconstructed_images(const PreparedJob& job, const torch::Tensor& 
 // Such images, of 1 or 3 channels, in rows. Throws Error(kBadInput) for others.
 report::Picture sheet_of(const torch::Tensor& images, int columns = 8);
 
-// Pictures of a run folder, for its report: samples.png of what draws from noise, reconstructions.png of
-// autoencoders, with the first test images and below each what became of it. Nothing for other tasks. What
-// fails is logged: the run itself is done. The network is in training mode afterwards.
-void keep_pictures(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
-// The second alone; whether there is one. Throws what goes wrong.
+// Files of a run folder, for its report: samples.png of what draws from noise, and the three below. Nothing
+// for other tasks. What fails is logged: the run itself is done. The network is in training mode afterwards.
+void keep_samples(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
+
+// One of them alone; whether there is one. Throw what goes wrong, and leave the network evaluating.
+// reconstructions.png: the first test images, and below each what an autoencoder makes of its code.
 bool keep_reconstructions(const PreparedJob& job, model::Network& network,
                           const std::filesystem::path& run_dir);
+// masks.png: the first test images, below each the classes that a segmentation gives to its pixels, and below
+// those the true ones.
+bool keep_masks(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
+// samples.json: how a language model continues the beginning of the first test sample.
+bool keep_text(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
 
 }  // namespace distbelief::train

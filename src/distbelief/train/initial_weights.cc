@@ -47,13 +47,14 @@ void copy_from(const TensorView& found, const torch::Tensor& tensor, const model
   tensor.detach().copy_(whole.reshape(tensor.sizes()));
 }
 
-void take_weights(model::Block& block, const std::string& path, const checkpoint::TensorIndex& tensors) {
+void take_weights(model::Block& block, const std::string& path, const model::ModelEntry& entry,
+                  const checkpoint::TensorIndex& tensors) {
   const auto take = [&](const auto& items) {
     for (const auto& item : items) {
       const std::string name = full_name(path, item.key());
       const auto sliced = std::find_if(block.slices().begin(), block.slices().end(),
                                        [&](const auto& each) { return each.tensor.is_same(item.value()); });
-      if (tensors.has(name))
+      if (tensors.has(name) && !model::is_training_state(entry, name))
         copy_from(tensors.tensor(name), item.value(), sliced == block.slices().end() ? nullptr : &*sliced);
     }
   };
@@ -68,11 +69,12 @@ std::string WeightsComparison::text() const {
                      shortened("not in the network", superfluous), shortened("different", different));
 }
 
-WeightsComparison compare_weights(const std::vector<WantedTensor>& wanted,
+WeightsComparison compare_weights(const model::ModelEntry& entry, const std::vector<WantedTensor>& wanted,
                                   const checkpoint::TensorIndex& found) {
   WeightsComparison result;
   std::set<std::string> known;
   for (const WantedTensor& tensor : wanted) {
+    if (model::is_training_state(entry, tensor.name)) continue;
     known.insert(tensor.name);
     if (!found.has(tensor.name)) {
       if (!may_be_missing(tensor.name)) result.missing.push_back(tensor.name);
@@ -87,7 +89,8 @@ WeightsComparison compare_weights(const std::vector<WantedTensor>& wanted,
                                              to_string(tensor.shape)));
   }
   for (const TensorView& tensor : found.all())
-    if (!known.contains(tensor.name)) result.superfluous.push_back(tensor.name);
+    if (!known.contains(tensor.name) && !model::is_training_state(entry, tensor.name))
+      result.superfluous.push_back(tensor.name);
   return result;
 }
 
@@ -108,35 +111,37 @@ std::vector<WantedTensor> tensors_of(const model::Blueprint& blueprint, std::uin
   return all;
 }
 
-model::Blueprint begin_with(model::Blueprint blueprint,
+model::Blueprint begin_with(const model::ModelEntry& entry, model::Blueprint blueprint,
                             std::shared_ptr<const checkpoint::SafetensorsFile> file) {
   for (model::BlockRecipe& recipe : blueprint)
-    recipe.make = [make = std::move(recipe.make), path = recipe.path, file](const model::BlockSite& site) {
+    recipe.make = [make = std::move(recipe.make), path = recipe.path, entry,
+                   file](const model::BlockSite& site) {
       std::shared_ptr<model::Block> block = make(site);
-      take_weights(*block, path, file->index());
+      take_weights(*block, path, entry, file->index());
       return block;
     };
   return blueprint;
 }
 
 // What does not fit is found before any block is made, in all processes alike.
-model::Blueprint begin_with_file(model::Blueprint blueprint, const std::string& model,
+model::Blueprint begin_with_file(const model::ModelEntry& entry, model::Blueprint blueprint,
                                  const TrainConfig& config) {
   auto file = std::make_shared<const checkpoint::SafetensorsFile>(config.init, HalfFloats::kWidened);
-  const WeightsComparison found = compare_weights(tensors_of(blueprint, config.seed), file->index());
+  const WeightsComparison found = compare_weights(entry, tensors_of(blueprint, config.seed), file->index());
   if (!found.is_same() && (!config.init_partial || found.fitting == 0))
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("the weights of {} are not those of model '{}': {}; {}", config.init, model, found.text(),
-                    found.fitting == 0 ? "is it a file of another network?"
-                                       : "to take what fits and draw the rest: --init-partial"));
-  return begin_with(std::move(blueprint), std::move(file));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("the weights of {} are not those of model '{}': {}; {}", config.init, entry.name,
+                            found.text(),
+                            found.fitting == 0 ? "is it a file of another network?"
+                                               : "to take what fits and draw the rest: --init-partial"));
+  return begin_with(entry, std::move(blueprint), std::move(file));
 }
 
-std::string describe_init(const model::Blueprint& blueprint, const TrainConfig& config) {
+std::string describe_init(const model::ModelEntry& entry, const model::Blueprint& blueprint,
+                          const TrainConfig& config) {
   const checkpoint::SafetensorsFile file(config.init, HalfFloats::kWidened);
   return fmt::format("begins with weights of {}: {}", config.init,
-                     compare_weights(tensors_of(blueprint, config.seed), file.index()).text());
+                     compare_weights(entry, tensors_of(blueprint, config.seed), file.index()).text());
 }
 
 }  // namespace distbelief::train

@@ -15,6 +15,8 @@ namespace {
 
 const model::DataShape kImages{.tokens = false, .input = {3, 16, 16}, .classes = 10};
 
+const model::ModelEntry& resnet18() { return model::find_model("resnet18"); }
+
 // Weights as others write them, numbers in 16 bits; gives what float32 has of each.
 std::map<std::string, torch::Tensor> write_halves(const model::Network& network, torch::ScalarType type,
                                                   const std::filesystem::path& path) {
@@ -52,7 +54,7 @@ TEST(InitialWeights, ComparisonNamesEveryDifference) {
   std::vector<WantedTensor> wanted = tensors_of(model::model_blueprint({"resnet18", {}}, kImages), 1);
   wanted.push_back({"extra.weight", ElementType::kFloat32, {2}});
   std::erase_if(wanted, [](const WantedTensor& tensor) { return tensor.name == "bn1.bias"; });
-  const WeightsComparison found = compare_weights(wanted, file.index());
+  const WeightsComparison found = compare_weights(resnet18(), wanted, file.index());
   EXPECT_EQ(found.missing, std::vector<std::string>{"extra.weight"});
   EXPECT_EQ(found.superfluous, std::vector<std::string>{"bn1.bias"});
   ASSERT_EQ(found.different.size(), 2U);
@@ -66,8 +68,34 @@ TEST(InitialWeights, CountsOfBatchesMayBeMissing) {
   save_model(parameter_views(*made), {}, scratch.path() / "old.safetensors", {});
   const checkpoint::SafetensorsFile file(scratch.path() / "old.safetensors");
   const auto missing =
-      compare_weights(tensors_of(model::model_blueprint({"resnet18", {}}, kImages), 1), file.index()).missing;
+      compare_weights(resnet18(), tensors_of(model::model_blueprint({"resnet18", {}}, kImages), 1),
+                      file.index())
+          .missing;
   EXPECT_EQ(missing.size(), 40U) << "means and variances of 20 layers";
+}
+
+TEST(InitialWeights, WhatOnlyTrainingCarriesOnIsNeitherMissedNorTaken) {
+  const ScratchFolder scratch;
+  const model::ModelEntry& entry = model::find_model("lstm");
+  const model::DataShape tokens{.tokens = true, .input = {6}, .classes = 9};
+  const auto blueprint = [&](std::int64_t streams) {
+    return model::model_blueprint({"lstm", {{"width", std::int64_t{4}}, {"streams", streams}}}, tokens);
+  };
+  const auto made = [](const model::Blueprint& of, std::uint64_t seed) {
+    return model::Network(of, {0, int(of.size())}, seed);
+  };
+  TrainConfig config;
+  config.init = (scratch.path() / "a.safetensors").string();
+  for (const std::int64_t there : {0, 5})
+    for (const std::int64_t here : {0, 5, 8}) {
+      const model::Network network = made(blueprint(there), 3);
+      for (const auto& buffer : network.named_buffers()) buffer.value().fill_(7);
+      save_model(network, config.init);
+      const model::Network begun = made(begin_with_file(entry, blueprint(here), config), 99);
+      EXPECT_EQ(weights_sha256(begun), weights_sha256(network));
+      for (const auto& buffer : begun.named_buffers())
+        EXPECT_EQ(buffer.value().abs().sum().item<float>(), 0) << buffer.key();
+    }
 }
 
 TEST(InitialWeights, BlocksBeginWithTheFileWhateverTheSeed) {
@@ -75,7 +103,8 @@ TEST(InitialWeights, BlocksBeginWithTheFileWhateverTheSeed) {
   const auto made = model::build_model({"resnet18", {}}, kImages, 3);
   save_model(*made, scratch.path() / "a.safetensors");
   const auto file = std::make_shared<const checkpoint::SafetensorsFile>(scratch.path() / "a.safetensors");
-  const model::Blueprint blueprint = begin_with(model::model_blueprint({"resnet18", {}}, kImages), file);
+  const model::Blueprint blueprint =
+      begin_with(resnet18(), model::model_blueprint({"resnet18", {}}, kImages), file);
   const model::Network other(blueprint, {0, int(blueprint.size())}, 99);
   EXPECT_EQ(weights_sha256(other), weights_sha256(*made));
 }
@@ -89,7 +118,7 @@ TEST(InitialWeights, HalfFloatsBecomeFloat32) {
   config.seed = 99;
   for (const torch::ScalarType type : {torch::kHalf, torch::kBFloat16}) {
     const auto wanted = write_halves(*made, type, config.init);
-    const model::Blueprint blueprint = begin_with_file(plain, "resnet18", config);
+    const model::Blueprint blueprint = begin_with_file(resnet18(), plain, config);
     const model::Network network(blueprint, {0, int(blueprint.size())}, 99);
     for (const auto& item : network.named_parameters())
       EXPECT_TRUE(torch::equal(item.value(), wanted.at(item.key()))) << item.key();

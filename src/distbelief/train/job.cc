@@ -223,7 +223,8 @@ PreparedJob prepare_blueprint(const Config& config) {
   job.shape = shape_of(job.data.train->spec());
   job.blueprint = model::model_blueprint(config.model, job.shape);
   if (!config.train.init.empty())
-    job.blueprint = begin_with_file(std::move(job.blueprint), config.model.name, config.train);
+    job.blueprint =
+        begin_with_file(model::find_model(config.model.name), std::move(job.blueprint), config.train);
   require_layout_for(config, find_task(task_name(config, job.data.train->spec())));
   require_streams(config);
   require_target(config.train,

@@ -92,11 +92,11 @@ bool gives_one_class(const data::SampleSpec& spec, const torch::Tensor& output) 
   return output.dim() == 2 && output.size(1) == spec.classes && output.is_floating_point();
 }
 
-void add_batch(AnswerTally& tally, const torch::Tensor& output, const data::Batch& batch,
+void add_batch(AnswerTally& tally, const torch::Tensor& answers, const data::Batch& batch,
                std::uint64_t first) {
-  const auto [probabilities, classes] = torch::softmax(output, 1).max(1);
+  const auto [probabilities, classes] = answers.max(1);
   const torch::Tensor targets = as_tensors(batch).target;
-  for (std::int64_t i = 0; i < output.size(0); ++i)
+  for (std::int64_t i = 0; i < answers.size(0); ++i)
     tally.add({.sample = first + std::uint64_t(i),
                .label = targets[i].item<std::int64_t>(),
                .predicted = classes[i].item<std::int64_t>(),
@@ -105,13 +105,21 @@ void add_batch(AnswerTally& tally, const torch::Tensor& output, const data::Batc
 
 }  // namespace
 
-Json score_predictions(model::Network& network, const data::Source& samples, const data::BatchMaker& maker,
-                       const PredictionLimits& limits) {
+torch::Tensor probabilities_of(const torch::Tensor& output, const std::string& loss) {
+  if (loss != "mse") return torch::softmax(output, 1);  // of log-probabilities they are the probabilities
+  const torch::Tensor shares = output.clamp(0, 1);
+  return shares / shares.sum(1, /*keepdim=*/true).clamp_min(1e-12);
+}
+
+Json score_predictions(const PreparedJob& job, model::Network& network, const PredictionLimits& limits) {
+  const data::Source& samples = *job.data.test;
   const data::SampleSpec& spec = samples.spec();
   if (spec.classes < 1 || spec.target_type != ElementType::kInt64 || !spec.target_shape.empty())
     return Json();
   const auto end = std::chrono::steady_clock::now() + limits.time;
   const torch::NoGradGuard no_grad;
+  const data::BatchMaker maker(samples,
+                               {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
   const std::uint64_t count = std::min(samples.size(), limits.samples);
   AnswerTally tally;
   data::Batch batch;
@@ -121,17 +129,16 @@ Json score_predictions(model::Network& network, const data::Source& samples, con
     maker.eval_batch({first, std::min(count, first + kEvaluationChunk)}, batch);
     const torch::Tensor output = network.forward(model::on_device(as_tensors(batch).input, network.device()));
     fits = gives_one_class(spec, output);
-    if (fits) add_batch(tally, output, batch, first);
+    if (fits) add_batch(tally, probabilities_of(output, job.config.train.loss), batch, first);
     if (std::chrono::steady_clock::now() > end) break;
   }
   network.train();
   return fits ? tally.result(samples) : Json();
 }
 
-void keep_predictions(model::Network& network, const data::Source& samples, const data::BatchMaker& maker,
-                      const std::filesystem::path& run_dir) {
+void keep_predictions(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
   try {
-    const Json found = score_predictions(network, samples, maker, PredictionLimits{});
+    const Json found = score_predictions(job, network, PredictionLimits{});
     if (!found.is_null()) report::write_json_atomically(run_dir / "predictions.json", found);
   } catch (const std::exception& error) {
     spdlog::warn("no predictions for the report: {}", error.what());

@@ -4,8 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 
-#include "distbelief/data/batch.h"
-#include "distbelief/model/network.h"
+#include "distbelief/train/job.h"
 
 namespace distbelief::train {
 
@@ -17,10 +16,13 @@ struct PredictionLimits {
   std::uint64_t samples = 2000;
   std::chrono::duration<double> time{1.0};
 };
-nlohmann::json score_predictions(model::Network& network, const data::Source& samples,
-                                 const data::BatchMaker& maker, const PredictionLimits& limits);
+nlohmann::json score_predictions(const PreparedJob& job, model::Network& network,
+                                 const PredictionLimits& limits);
 // The same as a file of the run folder, for its report. What fails is logged: the run itself is done.
-void keep_predictions(model::Network& network, const data::Source& samples, const data::BatchMaker& maker,
-                      const std::filesystem::path& run_dir);
+void keep_predictions(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
+
+// The probabilities of classes that a network's outputs [samples, classes] stand for, by what was minimised
+// (train.loss).
+torch::Tensor probabilities_of(const torch::Tensor& output, const std::string& loss);
 
 }  // namespace distbelief::train

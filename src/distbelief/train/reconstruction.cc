@@ -4,6 +4,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/device.h"
+#include "distbelief/train/clusters.h"
 #include "distbelief/train/task_kinds.h"
 
 // Tasks whose targets are values or the input itself.
@@ -12,7 +13,9 @@ namespace {
 
 class Regression final : public Task {
  public:
-  explicit Regression(const TaskSite& site) : values_(element_count(site.spec.target_shape)) {}
+  explicit Regression(const TaskSite& site)
+      : values_(element_count(site.spec.target_shape)),
+        unit_(site.spec.target_unit) {}
 
   std::int64_t items_per_sample() const override { return values_; }
 
@@ -29,7 +32,7 @@ class Regression final : public Task {
   }
 
   std::vector<Metric> metrics(const Tally& tally) const override {
-    return {{"rmse", std::sqrt(tally.mean(0))}, {"mae", tally.mean(1)}};
+    return {{"rmse", unit_ * std::sqrt(tally.mean(0))}, {"mae", unit_ * tally.mean(1)}};
   }
 
  private:
@@ -37,11 +40,12 @@ class Regression final : public Task {
     return batch.target.to(torch::kFloat32).view({batch.size, values_});
   }
   std::int64_t values_;
+  double unit_;  // the loss is not in it
 };
 
 // Networks give for each sample its reconstruction and then its code: one number each (autoencoder), or a
 // mean and a logarithm of a variance each (vae). With classes known, the codes of the test samples are
-// grouped by k-means and the groups compared with the classes.
+// grouped by k-means and the groups compared with the classes (train/clusters.h keeps them with the run).
 class Reconstruction final : public Task {
  public:
   enum class Kind { kPlain, kVariational };
@@ -50,15 +54,14 @@ class Reconstruction final : public Task {
       : kind_(kind),
         elements_(element_count(site.spec.input_shape)),
         classes_(site.spec.target_shape.empty() ? site.spec.classes : 0) {
-    const model::ModelEntry& entry = model::find_model(site.model.name);
-    const OptionMap options =
-        resolve_options("model '" + entry.name + "'", entry.options, site.model.options);
+    const OptionMap options = model::resolved_options(site.model);
     if (!options.contains("code"))
       throw Error(ErrorCode::kBadInput,
                   fmt::format("task '{}' wants a model with a code, such as autoencoder, found '{}'",
-                              kind == Kind::kPlain ? "autoencoder" : "vae", entry.name));
+                              kind == Kind::kPlain ? "autoencoder" : "vae", site.model.name));
     code_ = option<std::int64_t>(options, "code");
     beta_ = options.contains("beta") ? option<double>(options, "beta") : 1.0;
+    clusters_ = cluster_count(options, site.spec);
   }
 
   std::int64_t items_per_sample() const override { return 1; }
@@ -125,13 +128,14 @@ class Reconstruction final : public Task {
                      chunk.begin() + std::ptrdiff_t(at + width));
         classes.push_back(int(chunk[at + width]));
       }
-    return purity(k_means(codes, {.width = width, .groups = std::size_t(classes_)}), classes);
+    return purity(k_means(codes, {.width = width, .groups = clusters_}).groups, classes);
   }
 
   Kind kind_;
   std::int64_t elements_;
   std::int64_t classes_;
   std::int64_t code_ = 0;
+  std::size_t clusters_ = 0;
   double beta_ = 1.0;
 };
 

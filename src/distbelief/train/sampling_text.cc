@@ -1,8 +1,13 @@
 #include "distbelief/train/sampling_text.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
+#include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
+#include "distbelief/data/text.h"
 #include "distbelief/model/device.h"
 
 namespace distbelief::train {
@@ -31,7 +36,8 @@ std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<s
   SplitMix64 random(derive_seed({options.seed, kSamplingStream}));
   std::vector<std::int64_t> tokens = std::move(prompt);
   std::vector<std::int64_t> added;
-  for (std::int64_t i = 0; i < options.count; ++i) {
+  const auto end = std::chrono::steady_clock::now() + options.most_time;
+  for (std::int64_t i = 0; i < options.count && std::chrono::steady_clock::now() < end; ++i) {
     const auto seen = std::min<std::int64_t>(options.context, std::int64_t(tokens.size()));
     const torch::Tensor input = torch::tensor(
         std::vector<std::int64_t>(tokens.end() - std::ptrdiff_t(seen), tokens.end()), torch::kInt64);
@@ -40,6 +46,31 @@ std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<s
     tokens.push_back(added.back());
   }
   return added;
+}
+
+TokenText::TokenText(const DataConfig& config, std::int64_t vocabulary) {
+  constexpr std::int64_t kByteTokens = 256;
+  if (config.name == "text")
+    vocabulary_ = data::learn_vocabulary(config);
+  else if (vocabulary == kByteTokens)
+    vocabulary_.emplace(data::TextLevel::kBytes, "", "", 0);
+}
+
+std::vector<std::int64_t> TokenText::encode(const std::string& text, const std::string& origin) const {
+  DISTBELIEF_INVARIANT(knows_text());
+  const std::vector<std::uint32_t> tokens = vocabulary_->encode(text, origin, 0);
+  return {tokens.begin(), tokens.end()};
+}
+
+std::string TokenText::decode(const std::vector<std::int64_t>& tokens) const {
+  DISTBELIEF_INVARIANT(knows_text());
+  std::string text;
+  for (const std::int64_t token : tokens) text += vocabulary_->decode(std::uint32_t(token));
+  return text;
+}
+
+std::string TokenText::shown(const std::vector<std::int64_t>& tokens) const {
+  return knows_text() ? decode(tokens) : fmt::format("{} ", fmt::join(tokens, " "));
 }
 
 }  // namespace distbelief::train

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "distbelief/base/config.h"
+#include "distbelief/data/vocabulary.h"
 #include "distbelief/model/network.h"
 
 namespace distbelief::train {
@@ -13,11 +18,28 @@ struct SampleOptions {
   double temperature = 1.0;  // 0: always the likeliest token
   std::int64_t top_k = 0;    // of the likeliest only; 0: of all
   std::uint64_t seed = 1;
+  std::chrono::duration<double> most_time = std::chrono::hours(24);  // fewer tokens when it is over
 };
 
 // Continues `prompt`, which has at least one token, with what a language model says. The same for the same
 // options. Leaves the network evaluating.
 std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<std::int64_t> prompt,
                                           const SampleOptions& options);
+
+// What a model's tokens stand for: as data set 'text' has them; other sets of 256 tokens are taken for bytes.
+// Of a text its file is read. Immutable.
+class TokenText {
+ public:
+  TokenText(const DataConfig& config, std::int64_t vocabulary);
+  bool knows_text() const { return vocabulary_.has_value(); }
+  // Wants to know text. Throws Error(kBadInput), naming `origin`, for what has no tokens.
+  std::vector<std::int64_t> encode(const std::string& text, const std::string& origin) const;
+  std::string decode(const std::vector<std::int64_t>& tokens) const;
+  // The text, or numbers with blanks between where there is none.
+  std::string shown(const std::vector<std::int64_t>& tokens) const;
+
+ private:
+  std::optional<data::Vocabulary> vocabulary_;
+};
 
 }  // namespace distbelief::train

@@ -38,11 +38,10 @@ class KMeans {
         rows_(points.size() / options.width),
         groups_(rows_, -1) {}
 
-  std::vector<int> run() {
-    if (rows_ == 0) return groups_;
-    choose_centres();
+  Clusters run() {
+    if (rows_ > 0) choose_centres();
     for (int round = 0; round < options_.rounds && assign(); ++round) move_centres();
-    return groups_;
+    return {std::move(groups_), std::move(centres_)};
   }
 
  private:
@@ -71,14 +70,7 @@ class KMeans {
   bool assign() {
     bool changed = false;
     for (std::size_t i = 0; i < rows_; ++i) {
-      int best = 0;
-      double least = std::numeric_limits<double>::infinity();
-      for (std::size_t c = 0; c < centre_count(); ++c) {
-        const double distance =
-            squared_distance(row(i), centres_.data() + c * options_.width, options_.width);
-        if (distance < least) best = int(c);
-        least = std::min(least, distance);
-      }
+      const int best = nearest_centre({row(i), options_.width}, centres_);
       changed = changed || groups_[i] != best;
       groups_[i] = best;
     }
@@ -159,8 +151,19 @@ double purity(std::span<const int> groups, std::span<const int> classes) {
   return groups.empty() ? 0 : double(right) / double(groups.size());
 }
 
-std::vector<int> k_means(std::span<const double> points, const KMeansOptions& options) {
+Clusters k_means(std::span<const double> points, const KMeansOptions& options) {
   return KMeans(points, options).run();
+}
+
+int nearest_centre(std::span<const double> point, std::span<const double> centres) {
+  int best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t c = 0; (c + 1) * point.size() <= centres.size(); ++c) {
+    const double distance = squared_distance(point.data(), centres.data() + c * point.size(), point.size());
+    if (distance < least) best = int(c);
+    least = std::min(least, distance);
+  }
+  return best;
 }
 
 }  // namespace distbelief::train

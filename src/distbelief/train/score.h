@@ -58,15 +58,21 @@ double auc(std::span<const double> counts);
 // samples whose class is their group's. `groups` and `classes` are 0 and up.
 double purity(std::span<const int> groups, std::span<const int> classes);
 
-// Lloyd's k-means on `points` rows of `width` numbers; gives each row's group. The first centres are chosen
-// by k-means++ with randomness of `seed`; the same rows give the same groups on every machine with the same
-// rounding.
+// Lloyd's k-means on `points` rows of `width` numbers; gives each row's group and the groups' centres. The
+// first centres are chosen by k-means++ with randomness of `seed`; the same rows give the same groups on
+// every machine with the same rounding.
 struct KMeansOptions {
   std::size_t width = 1;
   std::size_t groups = 2;
   int rounds = 50;  // at most
   std::uint64_t seed = 1;
 };
-std::vector<int> k_means(std::span<const double> points, const KMeansOptions& options);
+struct Clusters {
+  std::vector<int> groups;      // of each row
+  std::vector<double> centres;  // rows of `width` numbers; no more than there are rows of points
+};
+Clusters k_means(std::span<const double> points, const KMeansOptions& options);
+// The row of `centres` that is nearest to a point, which has the width of all; the first of several.
+int nearest_centre(std::span<const double> point, std::span<const double> centres);
 
 }  // namespace distbelief::train

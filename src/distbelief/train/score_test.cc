@@ -36,14 +36,19 @@ TEST(KMeans, FindsGroupsThatLieApart) {
     points.insert(points.end(), {10.0 * (i % 3) + 0.01 * i, -5.0 * (i % 3)});
     classes.push_back(i % 3);
   }
-  const std::vector<int> groups = k_means(points, {.width = 2, .groups = 3});
+  const Clusters found = k_means(points, {.width = 2, .groups = 3});
+  const std::vector<int>& groups = found.groups;
   EXPECT_EQ(purity(groups, classes), 1);
-  EXPECT_EQ(groups, k_means(points, {.width = 2, .groups = 3}));
+  EXPECT_EQ(groups, k_means(points, {.width = 2, .groups = 3}).groups);
+  ASSERT_EQ(found.centres.size(), 6U);
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    EXPECT_EQ(nearest_centre({points.data() + 2 * i, 2}, found.centres), groups[i]);
 }
 
 TEST(KMeans, HasNoMoreGroupsThanPoints) {
-  EXPECT_EQ(k_means(std::vector<double>{1, 2}, {.width = 1, .groups = 5}).size(), 2U);
-  EXPECT_TRUE(k_means({}, {.width = 1, .groups = 5}).empty());
+  EXPECT_EQ(k_means(std::vector<double>{1, 2}, {.width = 1, .groups = 5}).groups.size(), 2U);
+  EXPECT_EQ(k_means(std::vector<double>{1, 2}, {.width = 1, .groups = 5}).centres.size(), 2U);
+  EXPECT_TRUE(k_means({}, {.width = 1, .groups = 5}).groups.empty());
 }
 
 TEST(Purity, LetsEveryGroupStandForItsMostFrequentClass) {

@@ -123,16 +123,14 @@ class SkipGram final : public Task {
 }  // namespace
 
 std::unique_ptr<Task> make_skip_gram(const TaskSite& site) {
-  const model::ModelEntry& entry = model::find_model(site.model.name);
-  if (entry.name != "word2vec" || site.spec.input_type != ElementType::kInt64 ||
+  if (site.model.name != "word2vec" || site.spec.input_type != ElementType::kInt64 ||
       site.spec.target_shape.size() != 1 || site.spec.target_shape[0] < 2)
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("task 'skip_gram' wants model word2vec and sentences of words (data.name = \"text\", "
                     "data.level = \"sentences\"), found model '{}' and targets {}",
                     site.model.name, to_string(site.spec.target_shape)));
-  return std::make_unique<SkipGram>(
-      site, resolve_options("model '" + entry.name + "'", entry.options, site.model.options));
+  return std::make_unique<SkipGram>(site, model::resolved_options(site.model));
 }
 
 }  // namespace distbelief::train

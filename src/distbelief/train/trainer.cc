@@ -12,8 +12,6 @@
 #include "distbelief/base/error.h"
 #include "distbelief/compute/schedule.h"
 #include "distbelief/train/fence.h"
-#include "distbelief/train/generated.h"
-#include "distbelief/train/predictions.h"
 #include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
@@ -68,10 +66,8 @@ report::Summary Trainer::run(const Start& start) {
   if (is_root() && leads() && status_ != "handed over") {
     write_model(summary);
     // A network that no worker has whole is scored by `distbelief report --score`.
-    if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted" && task_->tables().empty()) {
-      keep_predictions(*kept()[0].network, *job_.data.test, *test_batches_, options_.run_dir);
-      keep_pictures(job_, *kept()[0].network, options_.run_dir);
-    }
+    if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted" && task_->tables().empty())
+      keep_answers();
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
   }

@@ -135,6 +135,7 @@ class Trainer {
   report::PhaseSeconds phases();
   report::Summary summarise(double wall_seconds);
   std::string worker_summary();
+  void keep_answers();
   void write_trace();
   void write_model(const report::Summary& summary);
   bool is_root() const { return world_.rank() == 0; }

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,6 +7,9 @@
 #include "distbelief/base/host_name.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/report/memory.h"
+#include "distbelief/train/clusters.h"
+#include "distbelief/train/generated.h"
+#include "distbelief/train/predictions.h"
 #include "distbelief/train/state_file.h"
 #include "distbelief/train/trainer.h"
 
@@ -120,6 +124,17 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.mpi_version = world_.mpi_version();
   summary.phase_seconds = phases();
   return summary;
+}
+
+void Trainer::keep_answers() {
+  model::Network& network = *kept()[0].network;
+  keep_predictions(job_, network, options_.run_dir);
+  keep_samples(job_, network, options_.run_dir);
+  try {
+    keep_clusters(job_, network, options_.run_dir);
+  } catch (const std::exception& error) {
+    spdlog::warn("no clusters of the codes: {}", error.what());
+  }
 }
 
 void Trainer::write_trace() {

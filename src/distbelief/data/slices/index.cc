@@ -56,6 +56,7 @@ json spec_json(const SampleSpec& spec) {
                {"mean", spec.mean},
                {"deviation", spec.deviation}};
   if (!spec.class_names.empty()) text["class_names"] = spec.class_names;
+  if (spec.target_unit != 1) text["target_unit"] = spec.target_unit;
   return text;
 }
 
@@ -90,6 +91,9 @@ SampleSpec spec_from(const std::string& name, const json& from) {
   spec.mean = from.at("mean").get<std::vector<float>>();
   spec.deviation = from.at("deviation").get<std::vector<float>>();
   if (spec.classes < 0) refuse_index(name, fmt::format("there cannot be {} classes", spec.classes));
+  spec.target_unit = from.value("target_unit", 1.0);
+  if (!(spec.target_unit > 0))
+    refuse_index(name, fmt::format("values cannot have a unit of {}", spec.target_unit));
   spec.class_names = from.value("class_names", std::vector<std::string>{});
   if (!spec.class_names.empty() && std::int64_t(spec.class_names.size()) != spec.classes)
     refuse_index(name, fmt::format("{} classes cannot have {} names", spec.classes, spec.class_names.size()));

@@ -1,0 +1,86 @@
+#include "distbelief/train/clusters.h"
+
+#include <nlohmann/json.hpp>
+
+#include "distbelief/base/json_text.h"
+#include "distbelief/model/device.h"
+#include "distbelief/report/summary.h"
+#include "distbelief/train/state_file.h"
+#include "distbelief/train/task.h"
+
+namespace distbelief::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// As validation sees them, so that the groups are those whose purity it reports.
+std::vector<double> test_codes(const PreparedJob& job, model::Network& network, std::int64_t width) {
+  const torch::NoGradGuard no_grad;
+  const data::Source& test = *job.data.test;
+  const data::BatchMaker maker(test, {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
+  std::vector<double> codes;
+  data::Batch batch;
+  network.eval();
+  for (std::uint64_t first = 0; first < test.size(); first += kEvaluationChunk) {
+    maker.eval_batch({first, std::min(test.size(), first + kEvaluationChunk)}, batch);
+    const torch::Tensor output = network.forward(model::on_device(as_tensors(batch).input, network.device()));
+    const model::HostValues<double> rows(
+        output.narrow(1, element_count(job.shape.input), width).to(torch::kFloat64));
+    codes.insert(codes.end(), rows.begin(), rows.end());
+  }
+  network.train();
+  return codes;
+}
+
+Json clusters_json(const Clusters& found, std::size_t width) {
+  std::vector<std::int64_t> sizes(found.centres.size() / width);
+  for (const int group : found.groups) ++sizes[std::size_t(group)];
+  Json centres = Json::array();
+  for (std::size_t at = 0; at < found.centres.size(); at += width)
+    centres.push_back(std::vector<double>(found.centres.begin() + std::ptrdiff_t(at),
+                                          found.centres.begin() + std::ptrdiff_t(at + width)));
+  return {{"centres", centres}, {"samples", sizes}};
+}
+
+}  // namespace
+
+std::size_t cluster_count(const OptionMap& options, const data::SampleSpec& spec) {
+  const auto given = options.contains("clusters") ? option<std::int64_t>(options, "clusters") : 0;
+  return std::size_t(given > 0 ? given : spec.target_shape.empty() ? spec.classes : 0);
+}
+
+bool keep_clusters(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
+  const data::SampleSpec& spec = job.data.test->spec();
+  const std::string task = task_name(job.config, spec);
+  if (task != "autoencoder" && task != "vae") return false;
+  const OptionMap options = model::resolved_options(job.config.model);
+  const std::size_t groups = cluster_count(options, spec);
+  if (groups == 0 || job.data.test->size() == 0) return false;
+  const auto width = option<std::int64_t>(options, "code");
+  const std::vector<double> codes = test_codes(job, network, width);
+  Json found =
+      clusters_json(k_means(codes, {.width = std::size_t(width), .groups = groups}), std::size_t(width));
+  found["weights_sha256"] = weights_sha256(network);
+  report::write_json_atomically(run_dir / "clusters.json", found);
+  return true;
+}
+
+std::optional<CodeClusters> CodeClusters::load(const std::filesystem::path& run_dir,
+                                               const std::string& weights) {
+  const Json found = read_json(run_dir / "clusters.json");
+  try {
+    if (!found.is_object() || found.at("weights_sha256") != weights) return {};
+    CodeClusters clusters;
+    for (const Json& row : found.at("centres")) {
+      const auto centre = row.get<std::vector<double>>();
+      if (centre.empty() || (clusters.width > 0 && centre.size() != clusters.width)) return {};
+      clusters.width = centre.size();
+      clusters.centres.insert(clusters.centres.end(), centre.begin(), centre.end());
+    }
+    return clusters.width > 0 ? std::optional(clusters) : std::nullopt;
+  } catch (const Json::exception&) {  // somebody else's file of that name
+    return {};
+  }
+}
+
+}  // namespace distbelief::train
