@@ -25,6 +25,14 @@ struct SampleSpec {
   std::vector<float> deviation;
 };
 
+// Whether targets are classes, one or several of each sample.
+inline bool has_class_targets(const SampleSpec& spec) {
+  return spec.classes > 0 && spec.target_type == ElementType::kInt64;
+}
+inline bool is_class(const SampleSpec& spec, std::int64_t target) {
+  return target >= 0 && target < spec.classes;
+}
+
 // A set of samples by index. size() and read() carry it; everything else wraps it. Implementations are
 // immutable after construction, so read() may be called from any number of threads.
 class Source {

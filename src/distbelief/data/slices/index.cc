@@ -89,7 +89,8 @@ SampleSpec spec_from(const std::string& name, const json& from) {
   spec.classes = static_cast<std::int64_t>(number_in(from.at("classes")));
   spec.mean = from.at("mean").get<std::vector<float>>();
   spec.deviation = from.at("deviation").get<std::vector<float>>();
-  if (spec.classes < 0) refuse_index(name, fmt::format("there cannot be {} classes", spec.classes));
+  if (spec.classes < 0 || spec.classes > kMostClasses)
+    refuse_index(name, fmt::format("there cannot be {} classes, {} at most", spec.classes, kMostClasses));
   spec.class_names = from.value("class_names", std::vector<std::string>{});
   if (!spec.class_names.empty() && std::int64_t(spec.class_names.size()) != spec.classes)
     refuse_index(name, fmt::format("{} classes cannot have {} names", spec.classes, spec.class_names.size()));
@@ -126,7 +127,7 @@ bool follows(const SliceIndex& index, const PartIndex& part, std::size_t number)
   return slice.first == first && first < part.samples &&
          slice.samples == std::min(index.slice_samples, part.samples - first) &&
          (new_file || slice.file == before.file) && slice.file < part.files.size() &&
-         slice.offset == offset && slice.bytes > kSliceHeaderBytes && slice.bytes <= 2 * kMostSliceBytes &&
+         slice.offset == offset && slice.bytes > kSliceHeaderBytes &&
          slice.raw_bytes == slice.samples * sample_bytes(index.spec).sum();
 }
 
@@ -135,12 +136,21 @@ PartIndex part_from(const std::string& name, const SliceIndex& index, const json
   part.samples = number_in(from.at("samples"));
   part.files = from.at("files").get<std::vector<std::string>>();
   part.balance = numbers_in(from.at("balance"));
+  if (!part.balance.empty() && part.balance.size() != std::uint64_t(index.spec.classes))
+    refuse_index(name, fmt::format("it counts the samples of {} classes, there are {}", part.balance.size(),
+                                   index.spec.classes));
   for (const std::string& file : part.files)
     if (!is_plain_name(file)) refuse_index(name, fmt::format("'{}' is no name of a file of slices", file));
   for (const json& slice : from.at("slices")) part.slices.push_back(slice_from(slice));
-  for (std::size_t i = 0; i < part.slices.size(); ++i)
+  for (std::size_t i = 0; i < part.slices.size(); ++i) {
     if (!follows(index, part, i))
       refuse_index(name, fmt::format("slice {} is not where it must be after the one before it", i));
+    // Whoever reads a slice takes memory for it first.
+    if (const SliceEntry& slice = part.slices[i]; slice.bytes > most_slice_bytes(slice.raw_bytes))
+      refuse_index(
+          name, fmt::format("slice {} at byte {} of '{}' cannot have {} bytes, at most {}", i, slice.offset,
+                            part.files[slice.file], slice.bytes, most_slice_bytes(slice.raw_bytes)));
+  }
   if (part.slices.size() !=
       part.samples / index.slice_samples + (part.samples % index.slice_samples != 0 ? 1 : 0))
     refuse_index(name, fmt::format("{} slices of {} samples do not make {} samples", part.slices.size(),

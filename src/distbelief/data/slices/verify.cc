@@ -11,7 +11,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/data/slices/depot.h"
 #include "distbelief/data/slices/index.h"
-#include "distbelief/data/slices/slice.h"
+#include "distbelief/data/slices/indexed_slice.h"
 
 namespace distbelief::data {
 namespace {
@@ -69,11 +69,7 @@ class Verification {
     const SlicePlace place{depot_->name_of(file), piece.slice->offset};
     std::vector<std::uint8_t> bytes(piece.slice->bytes);
     depot_->read(file, piece.slice->offset, bytes);
-    decode_slice(bytes, sample_bytes(index_.spec).sum(), piece.slice->raw_bytes, place);
-    if (parse_slice_header(bytes, place).xxh3 != piece.slice->xxh3)
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("'{}', byte {}: this slice is not the one that the index tells of", place.file,
-                              place.offset));
+    decode_indexed(index_, *piece.slice, bytes, place);
   }
 
   // Bytes after the last slice of a file; missing ones are found by reading.
