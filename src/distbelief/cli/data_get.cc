@@ -47,7 +47,7 @@ int get_set(const GetFlags& flags) {
       "'{}' is in {}: {} fetched, {} was there already; every SHA-256 is right\ntrain on it: --set "
       "data.name={}{}\n",
       set.name, to, bytes_text(fetched.bytes), bytes_text(fetched.kept_bytes), set.name,
-      to == set.folder && !set.installed.empty() ? "" : " --set data.path=" + to);
+      to == set.folder && !flags.name.ends_with(".json") ? "" : " --set data.path=" + to);
   return 0;
 }
 

@@ -87,12 +87,12 @@ std::string files_text(const std::string& path) {
 
 std::string cache_fingerprint(const DataSet& set, const CacheKey& key) {
   const SampleSpec& spec = set.train->spec();
-  std::string text = fmt::format("{}\n{}\n{} {}\n{} {} {} {} {}\n", key.name, key.path, set.train->size(),
-                                 set.test->size(), to_string(spec.input_type), to_string(spec.input_shape),
+  std::string text = fmt::format("{}\n{} {}\n{} {} {} {} {}\n", key.name, set.train->size(), set.test->size(),
+                                 to_string(spec.input_type), to_string(spec.input_shape),
                                  to_string(spec.target_type), to_string(spec.target_shape), spec.classes);
   for (const auto& [name, value] : key.options)
     if (name != "cache") text += fmt::format("{} = {}\n", name, to_string(value));
-  text += files_text(key.path);
+  for (const std::string& place : key.places) text += fmt::format("{}\n{}", place, files_text(place));
   Sha256 hash;
   hash.update(text.data(), text.size());
   return hash.hex().substr(0, kFingerprintDigits);
