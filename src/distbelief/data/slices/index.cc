@@ -56,6 +56,8 @@ json spec_json(const SampleSpec& spec) {
                {"mean", spec.mean},
                {"deviation", spec.deviation}};
   if (!spec.class_names.empty()) text["class_names"] = spec.class_names;
+  if (spec.input_tokens > 0) text["input_tokens"] = spec.input_tokens;
+  if (spec.target_share > 0) text["target_share"] = spec.target_share;
   return text;
 }
 
@@ -91,6 +93,13 @@ SampleSpec spec_from(const std::string& name, const json& from) {
   spec.deviation = from.at("deviation").get<std::vector<float>>();
   if (spec.classes < 0 || spec.classes > kMostClasses)
     refuse_index(name, fmt::format("there cannot be {} classes, {} at most", spec.classes, kMostClasses));
+  if (from.contains("input_tokens"))
+    spec.input_tokens = static_cast<std::int64_t>(number_in(from.at("input_tokens")));
+  spec.target_share = from.value("target_share", 0.0);
+  if (spec.input_tokens < 0 || spec.input_tokens > kMostClasses || !(spec.target_share >= 0) ||
+      spec.target_share > 1)
+    refuse_index(name, fmt::format("samples cannot have {} input tokens and a share of {} of their targets",
+                                   spec.input_tokens, spec.target_share));
   spec.class_names = from.value("class_names", std::vector<std::string>{});
   if (!spec.class_names.empty() && std::int64_t(spec.class_names.size()) != spec.classes)
     refuse_index(name, fmt::format("{} classes cannot have {} names", spec.classes, spec.class_names.size()));

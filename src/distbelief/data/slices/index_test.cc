@@ -50,6 +50,15 @@ TEST(SliceIndexText, ComesBackAsItWas) {
   EXPECT_EQ(packed_bytes(index.train), 240U);
 }
 
+TEST(SliceIndexText, KeepsWhatTreesAndSentencesSayOfThemselves) {
+  SliceIndex index = small_index();
+  index.spec.input_tokens = 70;
+  index.spec.target_share = 0.3;
+  const SampleSpec spec = parse_slice_index(to_text(index), "index.json").spec;
+  EXPECT_EQ(spec.input_tokens, 70);
+  EXPECT_EQ(spec.target_share, 0.3);
+}
+
 TEST(SliceIndexText, NoticesAChangedDigit) {
   std::string text = to_text(small_index());
   const std::size_t at = text.find("\"slice_samples\":10");
@@ -88,6 +97,8 @@ TEST(SliceIndexText, RefusesSlicesThatAreNotWhereTheyMustBe) {
       [](SliceIndex& index) { index.spec.classes = -1; },
       [](SliceIndex& index) { index.spec.classes = kMostClasses + 1; },
       [](SliceIndex& index) { index.train.balance.pop_back(); },
+      [](SliceIndex& index) { index.spec.input_tokens = kMostClasses + 1; },
+      [](SliceIndex& index) { index.spec.target_share = 1.5; },
   };
   for (std::size_t i = 0; i < lies.size(); ++i) EXPECT_NE(refusal_of(lies[i]), "accepted") << i;
 }

@@ -176,6 +176,18 @@ void pack_labels(const fs::path& folder, std::int64_t label, const Shape& target
   write_text(folder / kIndexName, to_text(index));
 }
 
+TEST(PackedSource, LetsTargetsOfSeveralElementsLackSome) {
+  SampleSpec spec;
+  spec.classes = 5;
+  spec.target_share = 0.5;
+  EXPECT_FALSE(is_class(spec, kNoTarget)) << "one class each: who counts them trusts it";
+  spec.target_shape = {3};
+  EXPECT_TRUE(is_class(spec, kNoTarget));
+  EXPECT_FALSE(is_class(spec, -1));
+  spec.target_share = 0;
+  EXPECT_FALSE(is_class(spec, kNoTarget));
+}
+
 TEST(PackedSource, RefusesTargetsThatAreNoClasses) {
   for (const Shape& shape : {Shape{}, Shape{3}})
     for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{5}, std::int64_t{1} << 60}) {
