@@ -105,7 +105,8 @@ DataSet open_packed_set(const DataConfig& config, const OptionMap& options) {
   };
   return open_packed(config.path, {.cache_bytes = positive("cache_mb") * kMegabyte,
                                    .transfer_bytes = positive("transfer_mb") * kMegabyte,
-                                   .threads = static_cast<int>(positive("threads"))});
+                                   .threads = static_cast<int>(positive("threads")),
+                                   .ca_file = option<std::string>(options, "ca_file")});
 }
 
 std::vector<DataSetEntry> make_table() {
@@ -126,7 +127,9 @@ std::vector<DataSetEntry> make_table() {
        {{"cache_mb", std::int64_t{256},
          "decompressed slices that a worker holds; two fifths are shuffled together"},
         {"transfer_mb", std::int64_t{4}, "neighbouring slices, decompressed, that one transfer brings"},
-        {"threads", std::int64_t{2}, "of a worker, that read and decompress ahead"}},
+        {"threads", std::int64_t{2}, "of a worker, that read and decompress ahead"},
+        {"ca_file", std::string(),
+         "PEM file of who vouches for an https server; empty: SSL_CERT_FILE, or the system's"}},
        open_packed_set},
       {"s_expressions",
        "trees of text files: lines of a label and an s-expression, in train.sexp and test.sexp of data.path",

@@ -23,7 +23,7 @@ constexpr std::uint64_t kLeastSlicesHeld = 4;
 class PackedSet {
  public:
   PackedSet(const std::string& place, const PackedOptions& options)
-      : depot_(open_depot(place)),
+      : depot_(open_depot(place, options.ca_file)),
         index_(parse_slice_index(depot_->read_all(std::string(kIndexName), kMostIndexBytes),
                                  depot_->name_of(std::string(kIndexName)))),
         options_(options),
@@ -155,8 +155,8 @@ DataSet open_packed(const std::string& place, const PackedOptions& options) {
           std::make_unique<PackedSource>(set, index.train.slices.size(), index.test.samples)};
 }
 
-SliceIndex read_slice_index(const std::string& place) {
-  const std::unique_ptr<Depot> depot = open_depot(place);
+SliceIndex read_slice_index(const std::string& place, const std::string& ca_file) {
+  const std::unique_ptr<Depot> depot = open_depot(place, ca_file);
   const std::string name(kIndexName);
   return parse_slice_index(depot->read_all(name, kMostIndexBytes), depot->name_of(name));
 }

@@ -18,9 +18,10 @@ namespace {
 
 class Verification {
  public:
-  Verification(const std::string& place, const std::function<void(std::uint64_t, std::uint64_t)>& progress)
+  Verification(const std::string& place, const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+               const std::string& ca_file)
       : place_(place),
-        depot_(open_depot(place)),
+        depot_(open_depot(place, ca_file)),
         index_(parse_slice_index(depot_->read_all(std::string(kIndexName), kMostIndexBytes),
                                  depot_->name_of(std::string(kIndexName)))),
         progress_(progress) {
@@ -101,8 +102,9 @@ class Verification {
 }  // namespace
 
 Verified verify_packed(const std::string& place, int threads,
-                       const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
-  return Verification(place, progress).run(threads);
+                       const std::function<void(std::uint64_t done, std::uint64_t all)>& progress,
+                       const std::string& ca_file) {
+  return Verification(place, progress, ca_file).run(threads);
 }
 
 }  // namespace distbelief::data
