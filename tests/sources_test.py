@@ -2,6 +2,7 @@
 import io
 import json
 import random
+import struct
 import tarfile
 
 from images import png
@@ -18,26 +19,29 @@ def picture(label, number):
                              for y in range(20) for x in range(20) for _ in range(3)))
 
 
-class SourcesTest(ProgramTest):
-    """From each kind of file: the same weights with one worker and two."""
-
+class FilesTest(ProgramTest):
     def folder(self, name):
         path = self.scratch / name
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def assert_starts(self, data, name, *overrides):
+        """`init` recognises the data, and its job trains."""
+        out = self.distbelief("init", data, "--out", "job.toml", "--force").out
+        self.assertIn(f"data set '{name}'", out)
+        run = f"started-{name}-{len(list(self.scratch.glob('started-*')))}"
+        self.distbelief("train", "job.toml", "--run-dir", run, "--set", "train.max_steps=2", *overrides)
+        self.assertEqual(self.summary(run)["steps"], 2)
+
+
+class SourcesTest(FilesTest):
+    """From each kind of file: the same weights with one worker and two."""
 
     def assert_same_weights(self, job):
         one = self.train("one", {**COMMON, **job}, "--workers", "1")
         two = self.train("two", {**COMMON, **job}, "--workers", "2")
         self.assertGreaterEqual(two["steps"], 2)
         self.assertEqual(one["weights_sha256"], two["weights_sha256"])
-
-    def assert_starts(self, data, name, *overrides):
-        """`init` recognises the data, and its job trains."""
-        out = self.distbelief("init", data, "--out", "job.toml").out
-        self.assertIn(f"data set '{name}'", out)
-        self.distbelief("train", "job.toml", "--run-dir", "started", "--set", "train.max_steps=2", *overrides)
-        self.assertEqual(self.summary("started")["steps"], 2)
 
     def test_table(self):
         rows = ["age,town,note,risk"]
@@ -57,6 +61,22 @@ class SourcesTest(ProgramTest):
         self.assert_same_weights({**gpt, "data.level": "characters"})
         self.train("sentences", {**COMMON, **gpt, "data.level": "sentences"}, "--workers", "2")
         self.assert_starts(path, "text")
+
+    def test_sentences_count_their_words_however_long_samples_are(self):
+        path = self.scratch / "lines.txt"
+        path.write_text("".join(" ".join(f"w{(i * k) % 7}" for k in range(1, 2 + i % 9)) + "\n" for i in range(80)))
+        lstm = {**COMMON, "model.name": "lstm", "model.layers": 1, "model.width": 8, "data.name": "text",
+                "data.path": str(path), "data.level": "sentences", "train.batch_size": 8, "train.lr": 0.1}
+        short, long = (self.train(f"length{length}", {**lstm, "data.length": length}) for length in (10, 25))
+        self.assertAlmostEqual(short["test_loss"], long["test_loss"], 4)
+        self.assertAlmostEqual(short["test_metrics"]["perplexity"], long["test_metrics"]["perplexity"], 3)
+        self.assertEqual(short["test_accuracy"], long["test_accuracy"])
+        self.assert_same_weights({**lstm, "data.length": 10})
+        self.distbelief("data", "pack", "text", "packed", "--set", f"data.path={path}", "--set", "data.level=sentences",
+                        "--set", "data.length=10")
+        lstm.pop("data.level")
+        packed = self.train("packed_run", {**lstm, "data.name": "packed", "data.path": "packed"})
+        self.assertGreater(packed["test_accuracy"], 0)
 
     def test_image_folder(self):
         for label in (0, 1):
@@ -88,9 +108,53 @@ class SourcesTest(ProgramTest):
         self.assert_same_weights({"model.name": "mlp", "data.name": "cifar10", "data.path": str(folder),
                                   "train.batch_size": 8})
         self.assert_starts(folder, "cifar10")
+        self.assertIn("data get cifar10", self.distbelief("data", "info", "cifar10", code=1).err)
+        folder.rename(self.folder("data") / "cifar10")  # where `data get` puts it
+        self.assertIn("40 to train on", self.distbelief("data", "info", "cifar10").out)
 
 
-class InitTest(ProgramTest):
+class InitTest(FilesTest):
+    def test_idx_files(self):
+        folder = self.folder("digits")
+        noise = random.Random(1)
+        for part, count in (("train", 40), ("t10k", 8)):
+            (folder / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 12, 12) +
+                                                               noise.randbytes(count * 144))
+            (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) +
+                                                               bytes(i % 10 for i in range(count)))
+        self.assert_starts(folder, "mnist")
+
+    def test_cifar100(self):
+        folder = self.folder("hundred")
+        noise = random.Random(1)
+        for name in ("train.bin", "test.bin"):
+            (folder / name).write_bytes(b"".join(bytes([i % 20, i % 100]) + noise.randbytes(3072) for i in range(30)))
+        self.assert_starts(folder, "cifar100")
+
+    def test_trees(self):
+        folder = self.folder("trees")
+        for name in ("train.sexp", "test.sexp"):
+            (folder / name).write_text("".join(f"{i % 2} (and w{i} (not w{i + 1}))\n" for i in range(70)))
+        self.assert_starts(folder, "s_expressions")
+        refused = self.distbelief("train", "job.toml", "--run-dir", "few", "--set", "model.tokens=64", code=2)
+        self.assertIn("model.tokens must be 75 or more", refused.err)
+        self.assertFalse((self.scratch / "few").exists())
+
+    def test_packed_sets(self):
+        for name, size in (("synthetic", ["--set", "data.height=12", "--set", "data.width=12"]),
+                           ("synthetic_tokens", ["--set", "data.length=8"])):
+            self.distbelief("data", "pack", name, self.scratch / name, "--set", "data.samples=40", "--set",
+                            "data.test_samples=10", *size)
+            self.assert_starts(self.scratch / name, "packed")
+
+    def test_a_table_without_names(self):
+        table = self.scratch / "iris.csv"
+        table.write_text("".join(f"{i % 7},{i % 5}.5,{'pq'[i % 2]}\n" for i in range(60)))
+        self.assert_starts(table, "csv")
+        self.assertIn("header = false", (self.scratch / "job.toml").read_text())
+        found = json.loads(self.distbelief("check", "job.toml", "--json").out)
+        self.assertEqual(found["train_samples"] + found["test_samples"], 60)
+
     def test_never_replaces_a_file_unless_forced(self):
         table = self.scratch / "t.csv"
         table.write_text("a,b,y\n" + "".join(f"{i},{i % 5},{'pq'[i % 2]}\n" for i in range(40)))
