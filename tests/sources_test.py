@@ -1,12 +1,16 @@
 """Training from files of one's own: every kind of source, made here, and `distbelief init` on each."""
+import ctypes
+import gzip
 import io
 import json
 import random
+import resource
 import struct
 import tarfile
+import zlib
 
 from images import png
-from program import ProgramTest, main
+from program import PROGRAM, ProgramTest, main, settings
 
 COMMON = {"train.max_steps": 6, "train.epochs": 2, "parallel.lanes": 2, "checkpoint.every_epochs": 0,
           "report.interval_seconds": 0.0}
@@ -206,6 +210,98 @@ class DamagedTest(ProgramTest):
                                   "--set", "model.name=mlp", "--set", "train.batch_size=4", "--workers", "2", code=2)
         self.assertIn("train/1/3.png', byte ", outcome.err)
         self.assertIn("damaged PNG", outcome.err)
+
+
+class HostileTest(ProgramTest):
+    """Small files that ask for much: refused with file and place, within a memory cap, and nothing is left behind."""
+
+    CAP = 3 << 30  # of addresses; the libraries alone take about a third
+
+    def refused(self, *arguments, says):
+        before = sorted(self.scratch.rglob("*"))
+        child = self.start([PROGRAM, *arguments],
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (self.CAP, self.CAP)))
+        outcome = self.finish(child)
+        self.assertIn(outcome.code, (1, 2), outcome)
+        for words in says:
+            self.assertIn(words, outcome.err)
+        self.assertNotIn("bad_alloc", outcome.err)
+        after = [path for path in sorted(self.scratch.rglob("*")) if path.name not in ("out", "err")]
+        self.assertEqual(after, [path for path in before if path.name not in ("out", "err")])
+
+    def info_refused(self, name, path, *sets, says):
+        self.refused("data", "info", name, "--set", f"data.path={path}", *sets, says=says)
+
+    def bomb(self, name, head, body, times):
+        """`head` and `times` times `body`, which deflates to next to nothing, in gzip members that may be joined."""
+        path = self.scratch / name
+        unit = gzip.compress(body * (1 << 20 >> 4), 9)
+        path.write_bytes(gzip.compress(head) + unit * times)
+        self.assertLess(path.stat().st_size, 4 << 20)
+        return path
+
+    def test_compressed_files(self):
+        folder = self.scratch / "idx"
+        folder.mkdir()
+        head = struct.pack(">4I", 0x803, 1 << 20, 64, 64)
+        images = self.bomb("idx/train-images-idx3-ubyte.gz", head, bytes(16), 512)
+        for name in ("train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
+            (folder / name).write_bytes(images.read_bytes())
+        self.info_refused("mnist", folder, says=[f"'{images}', byte "])
+        table = self.bomb("t.csv.gz", b"a,b,c,y\n", b"1,2,3,4\n5,6,7,8\n", 512)
+        self.info_refused("csv", table, says=[f"'{table}', byte ", "gunzip"])
+        text = self.bomb("t.txt.gz", b"", b"All work no play", 512)
+        self.info_refused("text", text, says=[f"'{text}', byte ", "gunzip"])
+
+    def test_an_image(self):
+        def chunk(kind, content):
+            return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        pixels = chunk(b"IDAT", zlib.compress(bytes(1 << 20)))
+        huge = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", 50_000, 50_000, 8, 2, 0, 0, 0)) + pixels
+        for name in ("a/1.png", "b/1.png", "b/2.png"):
+            path = self.scratch / "photos" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(huge)
+        self.info_refused("image_folder", self.scratch / "photos", says=["photos/", ".png', byte "])
+
+    def test_a_tar_with_a_way_out(self):
+        path = self.scratch / "s.tar"
+        with tarfile.open(path, "w") as tar:
+            info = tarfile.TarInfo("../outside.png")
+            info.size = 4
+            tar.addfile(info, io.BytesIO(b"evil"))
+        self.info_refused("webdataset", path, says=[f"'{path}', byte ", "../outside.png"])
+
+    def test_weights(self):
+        job = settings({"model.name": "mlp", "model.hidden": [4], "data.name": "synthetic", "data.samples": 8})
+        entry = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+        headers = {"overlap": json.dumps({"a": entry, "b": entry}).encode(),
+                   "beyond": json.dumps({"a": {**entry, "data_offsets": [0, 1 << 40], "shape": [1 << 38]}}).encode()}
+        for name, header in headers.items():
+            path = self.scratch / f"{name}.safetensors"
+            path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(16))
+            self.refused("train", *job, "--init", path, says=[f"{name}.safetensors", "offset"])
+        long = self.scratch / "long.safetensors"
+        with long.open("wb") as file:
+            file.write(struct.pack("<Q", 1 << 30) + b"[")
+            file.truncate(2 << 30)
+        self.refused("train", *job, "--init", long, says=["long.safetensors", "offset 0"])
+
+    def test_an_index(self):
+        packed = self.scratch / "packed"
+        self.distbelief("data", "pack", "synthetic", packed, "--set", "data.samples=40", "--set", "data.test_samples=10")
+        index = json.loads((packed / "index.json").read_text())
+        index["set"]["train"]["slices"][0][4] = 1 << 31
+        text = json.dumps(index["set"], separators=(",", ":"), sort_keys=True).encode()
+        library = ctypes.CDLL("libxxhash.so.0")
+        library.XXH3_64bits.restype = ctypes.c_uint64
+        index["xxh3"] = f"{library.XXH3_64bits(text, ctypes.c_size_t(len(text))):016x}"
+        (packed / "index.json").write_text(json.dumps(index))
+        self.refused("data", "info", packed, "--split", "even", "--clients", 2,
+                     says=[f"'{packed}/index.json': slice 0 at byte 0 of 'train-00000.slices' cannot have 2147483648"])
+        with (packed / "index.json").open("wb") as file:
+            file.truncate(1 << 32)
+        self.refused("data", "verify", packed, says=[f"'{packed}/index.json'"])
 
 
 if __name__ == "__main__":
