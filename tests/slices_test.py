@@ -5,7 +5,9 @@ import json
 import os
 import pathlib
 import re
+import ssl
 import struct
+import subprocess
 import threading
 
 import program
@@ -21,9 +23,10 @@ for key in SHAPE:
 class Server:
     """Serves a folder; what goes wrong is set by its attributes. Every request's path and range is kept."""
 
-    def __init__(self, folder, ranges=True):
+    def __init__(self, folder, ranges=True, certificate=None):
         outer = self
         self.folder, self.ranges = folder, ranges
+        self.gate = None  # an event that answers wait for
         self.cut_after = None  # bytes of a body, then the connection is closed, this many times
         self.cuts = 0
         self.lie = 0  # bytes that Content-Length has too many
@@ -47,9 +50,13 @@ class Server:
                 pass
 
         self.server = Quiet(("127.0.0.1", 0), Handler)
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.server.server_address[1]}"
 
     def close(self):
         self.server.shutdown()
@@ -59,6 +66,8 @@ class Server:
     def answer(self, handler):
         wanted = handler.headers.get("Range")
         self.requests.append((handler.path, wanted))
+        if self.gate and not self.gate.wait(60):
+            return
         path = self.folder / handler.path.lstrip("/")
         if self.busy > 0 or not path.is_file():
             status = 503 if self.busy > 0 else 404
@@ -108,6 +117,15 @@ class SlicesTest(program.ProgramTest):
     def serve(self, folder, **options):
         self.servers.append(Server(folder, **options))
         return self.servers[-1]
+
+    def certificate(self, name):
+        """A file with a key and a certificate that vouches for itself."""
+        path = self.scratch / f"{name}.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-keyout", path, "-out", self.scratch / "certificate", "-days", "2", "-subj", f"/CN={name}",
+                        "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
+        path.write_text(path.read_text() + (self.scratch / "certificate").read_text())
+        return path
 
     def pack(self, name="packed", slice_mb=0.016):
         self.distbelief("data", "pack", "synthetic", self.scratch / name, "--slice-mb", slice_mb, "--slices-per-file", 4,
@@ -195,6 +213,53 @@ class TrainTest(SlicesTest):
         self.assertIn("index.json", self.distbelief("data", "verify", damaged.url, code=1).err)
 
 
+class SecureTest(SlicesTest):
+    """Over https, from a server whose certificate the system does not know."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment.pop("SSL_CERT_FILE", None)
+        self.own, self.other = self.certificate("own"), self.certificate("other")
+
+    def test_trained_on_verified_and_shown(self):
+        folder = self.pack()
+        local = self.sha("local", self.packed_job(folder), "--workers", 1)
+        server = self.serve(folder, certificate=self.own)
+        self.assertEqual(self.sha("named", {**self.packed_job(server.url), "data.ca_file": str(self.own)}, "--workers", 2),
+                         local)
+        self.assertIn("sound", self.distbelief("data", "verify", server.url, "--ca-file", self.own).out)
+        self.environment["SSL_CERT_FILE"] = str(self.own)
+        self.assertEqual(self.sha("environment", self.packed_job(server.url), "--workers", 2), local)
+        self.assertIn("sound", self.distbelief("data", "verify", server.url).out)
+        self.assertIn("600 to train on", self.distbelief("data", "info", server.url).out)
+
+    def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(self):
+        server = self.serve(self.pack(), certificate=self.own)
+        job = program.settings(self.packed_job(server.url))
+        for arguments in (("data", "verify", server.url), ("data", "verify", server.url, "--ca-file", self.other),
+                          ("data", "info", server.url), ("train", "--run-dir", "run", *job)):
+            outcome = self.distbelief(*arguments, code=1)
+            self.assertIn("certificate", outcome.err)
+            self.assertIn("data.ca_file, --ca-file or SSL_CERT_FILE", outcome.err)
+            self.assertNotIn("attempts", outcome.err)
+        self.assertEqual(server.requests, [])
+        missing = self.distbelief("data", "verify", server.url, "--ca-file", "nowhere.pem", code=1)
+        self.assertIn("--ca-file", missing.err)
+
+    def test_fetched_from_a_mirror(self):
+        home, to, content = self.scratch / "home", self.scratch / "to", b"small"
+        home.mkdir()
+        (home / "b.bin").write_bytes(content)
+        (self.scratch / "set.json").write_text(json.dumps({"name": "mine", "files": [
+            {"name": "b.bin", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}]}))
+        server = self.serve(home, certificate=self.own)
+        flags = ("data", "get", self.scratch / "set.json", "--to", to, "--mirror", server.url)
+        self.assertIn("SSL_CERT_FILE", self.distbelief(*flags, code=1).err)
+        self.assertEqual(list(to.iterdir()), [])
+        self.distbelief(*flags, "--ca-file", self.own)
+        self.assertEqual((to / "b.bin").read_bytes(), content)
+
+
 class MoreTrainTest(SlicesTest):
     def test_resumed_in_the_middle_of_an_epoch(self):
         job = {**self.packed_job(self.pack()), "checkpoint.every_steps": 7, "checkpoint.every_epochs": 0,
@@ -273,6 +338,22 @@ class GetTest(SlicesTest):
         self.to.mkdir()
         (self.to / ".part-a.bin").write_bytes(self.contents["a.bin"][:200_000])
         self.get()
+        self.assert_fetched()
+
+    def test_of_two_at_once_one_fetches(self):
+        self.server.gate = threading.Event()
+        first = self.start([program.PROGRAM, "data", "get", self.scratch / "set.json", "--to", self.to])
+        self.wait_until(lambda: self.server.requests, "the first asked for a file")
+        with subprocess.Popen([program.PROGRAM, "data", "get", self.scratch / "set.json", "--to", self.to],
+                              env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as second:
+            told = second.stdout.readline()
+            self.server.gate.set()
+            out, err = second.communicate(timeout=60)
+        self.assertIn("another process fetches into", told)
+        self.assertEqual(second.returncode, 0, err)
+        self.assertEqual(self.finish(first).code, 0, self.shown())
+        self.assertIn("0 bytes fetched", out)
+        self.assertEqual([path for path, _ in self.server.requests], ["/a.bin", "/b.bin"])
         self.assert_fetched()
 
     def test_wrong_bytes_are_refused_and_not_kept(self):

@@ -1,12 +1,17 @@
 """Training from files of one's own: every kind of source, made here, and `distbelief init` on each."""
+import ctypes
+import gzip
 import io
 import json
 import random
+import resource
 import statistics
+import struct
 import tarfile
+import zlib
 
 from images import png
-from program import ProgramTest, main
+from program import PROGRAM, ProgramTest, main, settings
 
 COMMON = {"train.max_steps": 6, "train.epochs": 2, "parallel.lanes": 2, "checkpoint.every_epochs": 0,
           "report.interval_seconds": 0.0}
@@ -19,26 +24,29 @@ def picture(label, number):
                              for y in range(20) for x in range(20) for _ in range(3)))
 
 
-class SourcesTest(ProgramTest):
-    """From each kind of file: the same weights with one worker and two."""
-
+class FilesTest(ProgramTest):
     def folder(self, name):
         path = self.scratch / name
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def assert_starts(self, data, name, *overrides):
+        """`init` recognises the data, and its job trains."""
+        out = self.distbelief("init", data, "--out", "job.toml", "--force").out
+        self.assertIn(f"data set '{name}'", out)
+        run = f"started-{name}-{len(list(self.scratch.glob('started-*')))}"
+        self.distbelief("train", "job.toml", "--run-dir", run, "--set", "train.max_steps=2", *overrides)
+        self.assertEqual(self.summary(run)["steps"], 2)
+
+
+class SourcesTest(FilesTest):
+    """From each kind of file: the same weights with one worker and two."""
 
     def assert_same_weights(self, job):
         one = self.train("one", {**COMMON, **job}, "--workers", "1")
         two = self.train("two", {**COMMON, **job}, "--workers", "2")
         self.assertGreaterEqual(two["steps"], 2)
         self.assertEqual(one["weights_sha256"], two["weights_sha256"])
-
-    def assert_starts(self, data, name, *overrides):
-        """`init` recognises the data, and its job trains."""
-        out = self.distbelief("init", data, "--out", "job.toml").out
-        self.assertIn(f"data set '{name}'", out)
-        self.distbelief("train", "job.toml", "--run-dir", "started", "--set", "train.max_steps=2", *overrides)
-        self.assertEqual(self.summary("started")["steps"], 2)
 
     def test_table(self):
         rows = ["age,town,note,risk"]
@@ -58,6 +66,22 @@ class SourcesTest(ProgramTest):
         self.assert_same_weights({**gpt, "data.level": "characters"})
         self.train("sentences", {**COMMON, **gpt, "data.level": "sentences"}, "--workers", "2")
         self.assert_starts(path, "text")
+
+    def test_sentences_count_their_words_however_long_samples_are(self):
+        path = self.scratch / "lines.txt"
+        path.write_text("".join(" ".join(f"w{(i * k) % 7}" for k in range(1, 2 + i % 9)) + "\n" for i in range(80)))
+        lstm = {**COMMON, "model.name": "lstm", "model.layers": 1, "model.width": 8, "data.name": "text",
+                "data.path": str(path), "data.level": "sentences", "train.batch_size": 8, "train.lr": 0.1}
+        short, long = (self.train(f"length{length}", {**lstm, "data.length": length}) for length in (10, 25))
+        self.assertAlmostEqual(short["test_loss"], long["test_loss"], 4)
+        self.assertAlmostEqual(short["test_metrics"]["perplexity"], long["test_metrics"]["perplexity"], 3)
+        self.assertEqual(short["test_accuracy"], long["test_accuracy"])
+        self.assert_same_weights({**lstm, "data.length": 10})
+        self.distbelief("data", "pack", "text", "packed", "--set", f"data.path={path}", "--set", "data.level=sentences",
+                        "--set", "data.length=10")
+        lstm.pop("data.level")
+        packed = self.train("packed_run", {**lstm, "data.name": "packed", "data.path": "packed"})
+        self.assertGreater(packed["test_accuracy"], 0)
 
     def test_image_folder(self):
         for label in (0, 1):
@@ -89,9 +113,53 @@ class SourcesTest(ProgramTest):
         self.assert_same_weights({"model.name": "mlp", "data.name": "cifar10", "data.path": str(folder),
                                   "train.batch_size": 8})
         self.assert_starts(folder, "cifar10")
+        self.assertIn("data get cifar10", self.distbelief("data", "info", "cifar10", code=1).err)
+        folder.rename(self.folder("data") / "cifar10")  # where `data get` puts it
+        self.assertIn("40 to train on", self.distbelief("data", "info", "cifar10").out)
 
 
-class InitTest(ProgramTest):
+class InitTest(FilesTest):
+    def test_idx_files(self):
+        folder = self.folder("digits")
+        noise = random.Random(1)
+        for part, count in (("train", 40), ("t10k", 8)):
+            (folder / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 12, 12) +
+                                                               noise.randbytes(count * 144))
+            (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) +
+                                                               bytes(i % 10 for i in range(count)))
+        self.assert_starts(folder, "mnist")
+
+    def test_cifar100(self):
+        folder = self.folder("hundred")
+        noise = random.Random(1)
+        for name in ("train.bin", "test.bin"):
+            (folder / name).write_bytes(b"".join(bytes([i % 20, i % 100]) + noise.randbytes(3072) for i in range(30)))
+        self.assert_starts(folder, "cifar100")
+
+    def test_trees(self):
+        folder = self.folder("trees")
+        for name in ("train.sexp", "test.sexp"):
+            (folder / name).write_text("".join(f"{i % 2} (and w{i} (not w{i + 1}))\n" for i in range(70)))
+        self.assert_starts(folder, "s_expressions")
+        refused = self.distbelief("train", "job.toml", "--run-dir", "few", "--set", "model.tokens=64", code=2)
+        self.assertIn("model.tokens must be 75 or more", refused.err)
+        self.assertFalse((self.scratch / "few").exists())
+
+    def test_packed_sets(self):
+        for name, size in (("synthetic", ["--set", "data.height=12", "--set", "data.width=12"]),
+                           ("synthetic_tokens", ["--set", "data.length=8"])):
+            self.distbelief("data", "pack", name, self.scratch / name, "--set", "data.samples=40", "--set",
+                            "data.test_samples=10", *size)
+            self.assert_starts(self.scratch / name, "packed")
+
+    def test_a_table_without_names(self):
+        table = self.scratch / "iris.csv"
+        table.write_text("".join(f"{i % 7},{i % 5}.5,{'pq'[i % 2]}\n" for i in range(60)))
+        self.assert_starts(table, "csv")
+        self.assertIn("header = false", (self.scratch / "job.toml").read_text())
+        found = json.loads(self.distbelief("check", "job.toml", "--json").out)
+        self.assertEqual(found["train_samples"] + found["test_samples"], 60)
+
     def test_never_replaces_a_file_unless_forced(self):
         table = self.scratch / "t.csv"
         table.write_text("a,b,y\n" + "".join(f"{i},{i % 5},{'pq'[i % 2]}\n" for i in range(40)))
@@ -152,6 +220,98 @@ class DamagedTest(ProgramTest):
                                   "--set", "model.name=mlp", "--set", "train.batch_size=4", "--workers", "2", code=2)
         self.assertIn("train/1/3.png', byte ", outcome.err)
         self.assertIn("damaged PNG", outcome.err)
+
+
+class HostileTest(ProgramTest):
+    """Small files that ask for much: refused with file and place, within a memory cap, and nothing is left behind."""
+
+    CAP = 3 << 30  # of addresses; the libraries alone take about a third
+
+    def refused(self, *arguments, says):
+        before = sorted(self.scratch.rglob("*"))
+        child = self.start([PROGRAM, *arguments],
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (self.CAP, self.CAP)))
+        outcome = self.finish(child)
+        self.assertIn(outcome.code, (1, 2), outcome)
+        for words in says:
+            self.assertIn(words, outcome.err)
+        self.assertNotIn("bad_alloc", outcome.err)
+        after = [path for path in sorted(self.scratch.rglob("*")) if path.name not in ("out", "err")]
+        self.assertEqual(after, [path for path in before if path.name not in ("out", "err")])
+
+    def info_refused(self, name, path, *sets, says):
+        self.refused("data", "info", name, "--set", f"data.path={path}", *sets, says=says)
+
+    def bomb(self, name, head, body, times):
+        """`head` and `times` times `body`, which deflates to next to nothing, in gzip members that may be joined."""
+        path = self.scratch / name
+        unit = gzip.compress(body * (1 << 20 >> 4), 9)
+        path.write_bytes(gzip.compress(head) + unit * times)
+        self.assertLess(path.stat().st_size, 4 << 20)
+        return path
+
+    def test_compressed_files(self):
+        folder = self.scratch / "idx"
+        folder.mkdir()
+        head = struct.pack(">4I", 0x803, 1 << 20, 64, 64)
+        images = self.bomb("idx/train-images-idx3-ubyte.gz", head, bytes(16), 512)
+        for name in ("train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
+            (folder / name).write_bytes(images.read_bytes())
+        self.info_refused("mnist", folder, says=[f"'{images}', byte "])
+        table = self.bomb("t.csv.gz", b"a,b,c,y\n", b"1,2,3,4\n5,6,7,8\n", 512)
+        self.info_refused("csv", table, says=[f"'{table}', byte ", "gunzip"])
+        text = self.bomb("t.txt.gz", b"", b"All work no play", 512)
+        self.info_refused("text", text, says=[f"'{text}', byte ", "gunzip"])
+
+    def test_an_image(self):
+        def chunk(kind, content):
+            return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        pixels = chunk(b"IDAT", zlib.compress(bytes(1 << 20)))
+        huge = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", 50_000, 50_000, 8, 2, 0, 0, 0)) + pixels
+        for name in ("a/1.png", "b/1.png", "b/2.png"):
+            path = self.scratch / "photos" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(huge)
+        self.info_refused("image_folder", self.scratch / "photos", says=["photos/", ".png', byte "])
+
+    def test_a_tar_with_a_way_out(self):
+        path = self.scratch / "s.tar"
+        with tarfile.open(path, "w") as tar:
+            info = tarfile.TarInfo("../outside.png")
+            info.size = 4
+            tar.addfile(info, io.BytesIO(b"evil"))
+        self.info_refused("webdataset", path, says=[f"'{path}', byte ", "../outside.png"])
+
+    def test_weights(self):
+        job = settings({"model.name": "mlp", "model.hidden": [4], "data.name": "synthetic", "data.samples": 8})
+        entry = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+        headers = {"overlap": json.dumps({"a": entry, "b": entry}).encode(),
+                   "beyond": json.dumps({"a": {**entry, "data_offsets": [0, 1 << 40], "shape": [1 << 38]}}).encode()}
+        for name, header in headers.items():
+            path = self.scratch / f"{name}.safetensors"
+            path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(16))
+            self.refused("train", *job, "--init", path, says=[f"{name}.safetensors", "offset"])
+        long = self.scratch / "long.safetensors"
+        with long.open("wb") as file:
+            file.write(struct.pack("<Q", 1 << 30) + b"[")
+            file.truncate(2 << 30)
+        self.refused("train", *job, "--init", long, says=["long.safetensors", "offset 0"])
+
+    def test_an_index(self):
+        packed = self.scratch / "packed"
+        self.distbelief("data", "pack", "synthetic", packed, "--set", "data.samples=40", "--set", "data.test_samples=10")
+        index = json.loads((packed / "index.json").read_text())
+        index["set"]["train"]["slices"][0][4] = 1 << 31
+        text = json.dumps(index["set"], separators=(",", ":"), sort_keys=True).encode()
+        library = ctypes.CDLL("libxxhash.so.0")
+        library.XXH3_64bits.restype = ctypes.c_uint64
+        index["xxh3"] = f"{library.XXH3_64bits(text, ctypes.c_size_t(len(text))):016x}"
+        (packed / "index.json").write_text(json.dumps(index))
+        self.refused("data", "info", packed, "--split", "even", "--clients", 2,
+                     says=[f"'{packed}/index.json': slice 0 at byte 0 of 'train-00000.slices' cannot have 2147483648"])
+        with (packed / "index.json").open("wb") as file:
+            file.truncate(1 << 32)
+        self.refused("data", "verify", packed, says=[f"'{packed}/index.json'"])
 
 
 if __name__ == "__main__":

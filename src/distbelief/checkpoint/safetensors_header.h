@@ -13,8 +13,8 @@
 // Both directions of the safetensors header, free of files.
 namespace distbelief::checkpoint {
 
-// The limit that other readers of the format set as well.
-inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+// Some 300,000 tensors. Other readers take 100 MB; parsed, JSON has up to twenty times its length.
+inline constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{32} << 20;
 inline constexpr std::size_t kLengthBytes = 8;
 
 // The bytes of a tensor, or nothing for a negative or overflowing shape.

@@ -10,6 +10,7 @@
 #include "distbelief/cli/data_drawing.h"
 #include "distbelief/cli/data_get.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cli/job_flags.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/slices/depot.h"
 #include "distbelief/data/slices/pack.h"
@@ -51,6 +52,7 @@ struct SourceFlags {
     }
     for (const std::string& assignment : sets) apply_override(job, assignment);
     if (!data_dir.empty()) job.config.data.path = data_dir;
+    trust_environment(job.config.data);
     return job.config.data;
   }
 };
@@ -96,12 +98,20 @@ int pack_set(const PackFlags& flags) {
   return 0;
 }
 
-int verify_set(const std::string& place, int threads) {
+struct VerifyFlags {
+  std::string place;
+  std::string ca_file;
+  int threads = default_threads();
+};
+
+int verify_set(const VerifyFlags& flags) {
+  const std::string& place = flags.place;
   data::Verified found;
   try {
     ProgressLine line("verifying", "slices");
-    found = data::verify_packed(place, threads,
-                                [&](std::uint64_t done, std::uint64_t all) { line.show(done, all); });
+    found = data::verify_packed(
+        place, flags.threads, [&](std::uint64_t done, std::uint64_t all) { line.show(done, all); },
+        flags.ca_file);
   } catch (const Error& error) {
     found.damage.push_back(error.message());
   }
@@ -138,8 +148,12 @@ struct SetInfo {
   std::string packed;  // empty when it is not
 };
 
-SetInfo info_of_packed(const std::string& place) {
-  const data::SliceIndex index = data::read_slice_index(place);
+SetInfo info_of_packed(const DataConfig& config) {
+  const std::string& place = config.path;
+  const auto trusted = config.options.find("ca_file");
+  const auto* ca_file =
+      trusted == config.options.end() ? nullptr : std::get_if<std::string>(&trusted->second);
+  const data::SliceIndex index = data::read_slice_index(place, ca_file == nullptr ? "" : *ca_file);
   const std::size_t slices = index.train.slices.size() + index.test.slices.size();
   return {
       .name = fmt::format("{} (packed from {})", place, index.origin.empty() ? "?" : index.origin),
@@ -211,7 +225,7 @@ int show_info(const InfoFlags& flags) {
   if (!flags.split.empty() && flags.clients < 1)
     throw Error(ErrorCode::kBadInput, "--split needs --clients: between how many the samples are shared out");
   const SetInfo found =
-      flags.source.is_packed() ? info_of_packed(flags.source.source) : info_of(flags.source.config());
+      flags.source.is_packed() ? info_of_packed(flags.source.config()) : info_of(flags.source.config());
   nlohmann::json json = info_json(found);
   if (!flags.json) print_info(found);
   if (!flags.split.empty()) show_split(flags, flags.json ? &json : nullptr);
@@ -259,15 +273,15 @@ void add_info(CLI::App& data, Run& run) {
 }
 
 void add_verify(CLI::App& data, Run& run) {
-  auto place = std::make_shared<std::string>();
-  auto threads = std::make_shared<int>(default_threads());
+  auto flags = std::make_shared<VerifyFlags>();
   CLI::App* command = data.add_subcommand("verify", "read a packed set and check every checksum");
-  command->add_option("place", *place, "folder or URL of the packed set")->required();
-  command->add_option("--threads", *threads, "that read and check")->check(CLI::Range(1, 1024));
+  command->add_option("place", flags->place, "folder or URL of the packed set")->required();
+  command->add_option("--threads", flags->threads, "that read and check")->check(CLI::Range(1, 1024));
+  add_ca_file(*command, flags->ca_file);
   command->footer(
       "Examples:\n  distbelief data verify /data/fashion\n  distbelief data verify https://host/fashion\n\n"
       "Names file and offset of what is damaged; the exit code is then 1.");
-  command->callback([=, &run] { run = [=] { return verify_set(*place, *threads); }; });
+  command->callback([=, &run] { run = [=] { return verify_set(*flags); }; });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "distbelief/cli/data_drawing.h"
+#include "distbelief/cli/job_flags.h"
 #include "distbelief/data/fetch.h"
 #include "distbelief/data/slices/depot.h"
 
@@ -16,16 +17,18 @@ struct GetFlags {
   std::string name;
   std::string to;
   std::string mirror;
+  std::string ca_file;
 };
 
-std::string text_of(const std::string& path) {
-  const std::filesystem::path file(path);
-  return data::open_depot(file.parent_path().string())->read_all(file.filename().string(), 1 << 20);
+std::string text_of(const GetFlags& flags) {
+  const std::filesystem::path file(flags.name);
+  return data::open_depot(file.parent_path().string(), flags.ca_file)
+      ->read_all(file.filename().string(), 1 << 20);
 }
 
 int get_set(const GetFlags& flags) {
   const data::RemoteSet set = flags.name.ends_with(".json")
-                                  ? data::parse_remote_set(text_of(flags.name), flags.name)
+                                  ? data::parse_remote_set(text_of(flags), flags.name)
                                   : data::find_remote_set(flags.name);
   if (flags.to.empty() && flags.mirror.empty() && data::is_installed(set)) {
     fmt::print("'{}' is installed in {}; nothing to fetch (--to DIR fetches all the same)\n", set.name,
@@ -38,6 +41,7 @@ int get_set(const GetFlags& flags) {
   const data::Fetched fetched =
       data::fetch(set, {.folder = to,
                         .mirror = flags.mirror,
+                        .ca_file = flags.ca_file,
                         .progress = [&](const std::string& file, std::uint64_t done, std::uint64_t all) {
                           if (file != now) line = std::make_unique<ProgressLine>(now = file, "bytes");
                           line->show(done, all);
@@ -47,11 +51,17 @@ int get_set(const GetFlags& flags) {
       "'{}' is in {}: {} fetched, {} was there already; every SHA-256 is right\ntrain on it: --set "
       "data.name={}{}\n",
       set.name, to, bytes_text(fetched.bytes), bytes_text(fetched.kept_bytes), set.name,
-      to == set.folder && !set.installed.empty() ? "" : " --set data.path=" + to);
+      to == set.folder && !flags.name.ends_with(".json") ? "" : " --set data.path=" + to);
   return 0;
 }
 
 }  // namespace
+
+void add_ca_file(CLI::App& command, std::string& ca_file) {
+  command
+      .add_option("--ca-file", ca_file, "PEM file of who vouches for an https server; default: the system's")
+      ->envname(kTrustVariable);
+}
 
 void add_data_get(CLI::App& data, Run& run) {
   auto flags = std::make_shared<GetFlags>();
@@ -62,6 +72,7 @@ void add_data_get(CLI::App& data, Run& run) {
   command->add_option("--to", flags->to, "folder to write; default: data/NAME, where it is found by itself");
   command->add_option("--mirror", flags->mirror,
                       "URL of a folder that has the files, instead of their public home");
+  add_ca_file(*command, flags->ca_file);
   command->footer(
       "Examples:\n  distbelief data get cifar10\n"
       "  distbelief data get mnist --to /data/mnist --mirror https://mirror.example/mnist\n\n"

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 #include "distbelief/cli/commands.h"
 
 namespace distbelief::cli {
+
+// --ca-file, or what SSL_CERT_FILE says.
+void add_ca_file(CLI::App& command, std::string& ca_file);
 
 // `data get`: fetches a public data set.
 void add_data_get(CLI::App& data, Run& run);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "distbelief/cli/job_check.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/model/registry.h"
@@ -21,7 +23,14 @@ Job JobFlags::read() const {
   Job job = job_file.empty() ? Job{default_job(), {}} : read_job_file(job_file);
   for (const std::string& assignment : sets) apply_override(job, assignment);
   if (!data_dir.empty()) job.config.data.path = data_dir;
+  trust_environment(job.config.data);
   return job;
+}
+
+void trust_environment(DataConfig& data) {
+  const char* file = std::getenv(kTrustVariable);
+  if (file != nullptr && data.name == "packed" && data.path.starts_with("https://"))
+    data.options.try_emplace("ca_file", std::string(file));
 }
 
 void check_named(const Job& job) {

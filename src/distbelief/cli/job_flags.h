@@ -20,6 +20,11 @@ struct JobFlags {
   Job read() const;
 };
 
+// A packed set behind https without data.ca_file is trusted as SSL_CERT_FILE says, where that is set: workers
+// on other hosts do not have this environment, but the job.
+inline constexpr const char* kTrustVariable = "SSL_CERT_FILE";
+void trust_environment(DataConfig& data);
+
 // Checks the free-form options of [model] and [data] against what they name, with file and line.
 void check_named(const Job& job);
 

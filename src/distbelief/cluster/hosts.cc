@@ -11,6 +11,8 @@
 namespace distbelief::cluster {
 namespace {
 
+constexpr int kMostWorkers = 1 << 20;  // of all hosts: more than any launcher starts, and sums of them fit
+
 // 0: not a number of workers.
 int slots_in(std::string_view text) {
   int slots = 0;
@@ -27,7 +29,14 @@ HostSlots parse_host(const std::string& text) {
 // A host that is named twice has the workers of both.
 std::vector<HostSlots> merged(const std::vector<HostSlots>& hosts) {
   std::vector<HostSlots> all;
+  int workers = 0;
   for (const HostSlots& host : hosts) {
+    if (host.slots > kMostWorkers - workers)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("hosts: at most {} workers may be named, '{}:{}' makes them "
+                              "more",
+                              kMostWorkers, host.host, host.slots));
+    workers += host.slots;
     const auto known = std::ranges::find(all, host.host, &HostSlots::host);
     if (known == all.end())
       all.push_back(host);

@@ -25,6 +25,13 @@ TEST(Hosts, AreRefusedWhenTheyMakeNoSense) {
     EXPECT_THROW(parse_hosts(text), Error) << text;
 }
 
+TEST(Hosts, AreRefusedWhenTheirWorkersCannotBeCounted) {
+  for (const char* text : {"a:2147483647,a:1", "a:2147483647,b:2147483647", "a:99999999999", "a:1048577"})
+    EXPECT_THROW(parse_hosts(text), Error) << text;
+  EXPECT_THROW(parse_host_lines("a:2147483647\na:2147483647", "file"), Error);
+  EXPECT_EQ(parse_hosts("a:1048575,b:1").size(), 2U);
+}
+
 TEST(Hosts, NamedTwiceHaveTheWorkersOfBoth) {
   EXPECT_EQ(parse_hosts("a:1,b:1,a:2"), (std::vector<HostSlots>{{"a", 3}, {"b", 1}}));
   EXPECT_EQ(parse_host_lines("a:1\na:1", "file"), (std::vector<HostSlots>{{"a", 2}}));

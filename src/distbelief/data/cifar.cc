@@ -18,7 +18,9 @@ constexpr const char* kCifar10Train[] = {"data_batch_1.bin", "data_batch_2.bin",
 std::vector<std::filesystem::path> cifar_files(const std::string& folder,
                                                std::initializer_list<const char*> names) {
   if (folder.empty())
-    throw Error(ErrorCode::kUnavailable, "set data.path to the folder that has CIFAR's binary version");
+    throw Error(ErrorCode::kUnavailable,
+                "set data.path to the folder that has CIFAR's binary version; distbelief data get cifar10 "
+                "fetches CIFAR-10");
   std::vector<std::filesystem::path> files;
   for (const char* name : names) {
     files.push_back(std::filesystem::path(folder) / name);

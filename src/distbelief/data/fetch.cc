@@ -15,6 +15,7 @@
 #include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/data/file_lock.h"
 #include "distbelief/data/http.h"
 
 namespace distbelief::data {
@@ -149,7 +150,7 @@ void fetch_file(const RemoteSet& set, const RemoteFile& file, const FetchOptions
     return;
   }
   const std::vector<std::string> homes = options.mirror.empty() ? set.homes : std::vector{options.mirror};
-  const HttpClient client;
+  const HttpClient client({.ca_file = options.ca_file});
   PartialFile partial(options.folder / file.name, file);
   for (std::size_t home = 0; home < homes.size(); ++home) {
     const std::string url = homes[home] + (homes[home].ends_with('/') ? "" : "/") + file.name;
@@ -173,6 +174,9 @@ Fetched fetch(const RemoteSet& set, const FetchOptions& options) {
   if (failure)
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("cannot make folder '{}': {}", options.folder.string(), failure.message()));
+  const FileLock lock(options.folder,
+                      {.waiting = fmt::format("another process fetches into '{}'", options.folder.string()),
+                       .advice = "name another folder with --to"});
   Fetched fetched;
   const auto there = [&](const RemoteFile& file) { return is_there(options.folder, file); };
   if (!set.unpacked.empty() && std::all_of(set.unpacked.begin(), set.unpacked.end(), there)) {

@@ -36,7 +36,8 @@ bool is_installed(const RemoteSet& set);
 
 struct FetchOptions {
   std::filesystem::path folder;
-  std::string mirror{};  // URL of a folder, instead of the homes
+  std::string mirror{};   // URL of a folder, instead of the homes
+  std::string ca_file{};  // HttpClient::Options::ca_file
   std::function<void(const std::string& file, std::uint64_t done, std::uint64_t all)> progress{};
 };
 

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <exception>
@@ -37,7 +38,8 @@ struct Attempt {
   std::uint64_t skip = 0;  // bytes still to be passed over
   bool begun = false;
   bool enough = false;
-  std::string refused;  // what the server's answer lacks
+  std::string refused;                         // what the server's answer lacks
+  std::array<char, CURL_ERROR_SIZE> reason{};  // libcurl's own
   std::exception_ptr thrown;
 };
 
@@ -104,6 +106,21 @@ Error unavailable(const std::string& url, const std::string& reason, int attempt
                            reason, attempts > 1 ? fmt::format(" ({} attempts)", attempts) : ""));
 }
 
+Error untrusted(const Attempt& attempt, CURLcode code) {
+  const std::string reason = attempt.reason[0] != '\0' ? attempt.reason.data() : curl_easy_strerror(code);
+  return Error(
+      ErrorCode::kUnavailable,
+      fmt::format("cannot get '{}': {}; a server with a certificate of your own needs the PEM file of "
+                  "who signed it: data.ca_file, --ca-file or SSL_CERT_FILE",
+                  attempt.wanted.url, reason));
+}
+
+// Another attempt would find the same certificate.
+bool is_about_trust(CURLcode code) {
+  return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
+         code == CURLE_SSL_ISSUER_ERROR;
+}
+
 bool may_pass(long status) { return status >= 500 || status == 408 || status == 429; }
 
 Error ends_early_at(const Attempt& attempt) {
@@ -116,6 +133,7 @@ Error ends_early_at(const Attempt& attempt) {
 bool is_done(Attempt& attempt, CURLcode code, std::string& reason) {
   if (attempt.thrown) std::rethrow_exception(attempt.thrown);
   if (attempt.enough) return true;
+  if (is_about_trust(code)) throw untrusted(attempt, code);
   const long status = status_of(attempt.handle);
   const Wanted& wanted = attempt.wanted;
   if (code == CURLE_OK && (status == kPart || status == kWhole)) {
@@ -146,6 +164,7 @@ void prepare(CURL* handle, const HttpClient::Options& options) {
   curl_easy_setopt(handle, CURLOPT_BUFFERSIZE, 256L << 10);
   curl_easy_setopt(handle, CURLOPT_USERAGENT, "distbelief");
   curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_bytes);
+  if (!options.ca_file.empty()) curl_easy_setopt(handle, CURLOPT_CAINFO, options.ca_file.c_str());
 }
 
 bool attempt_once(CURL* handle, Wanted& wanted, std::string& reason) {
@@ -156,7 +175,9 @@ bool attempt_once(CURL* handle, Wanted& wanted, std::string& reason) {
                             : wanted.at == 0 ? ""
                                              : fmt::format("{}-", wanted.at);
   curl_easy_setopt(handle, CURLOPT_RANGE, range.empty() ? nullptr : range.c_str());
+  curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, attempt.reason.data());
   const CURLcode code = curl_easy_perform(handle);
+  curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, nullptr);
   return is_done(attempt, code, reason);
 }
 

@@ -22,7 +22,8 @@ std::optional<ContentRange> parse_content_range(std::string_view text);
 // GET requests over HTTP(S) with libcurl: connections are kept and used again, one per thread that asks at
 // the same time. A request that fails for a reason that may pass (no connection, cut off, a status of 5xx,
 // 408 or 429, silence) is made again after a pause, from the byte that was reached; each pause is twice the
-// one before. Then it is Error(kUnavailable). Safe to use from any number of threads; calls block.
+// one before. Then it is Error(kUnavailable), at once for a server whose certificate is not trusted. Safe to
+// use from any number of threads; calls block.
 class HttpClient {
  public:
   struct Options {
@@ -30,6 +31,8 @@ class HttpClient {
     std::chrono::milliseconds first_pause{100};
     std::chrono::seconds connect_deadline{10};
     std::chrono::seconds silence_deadline{30};  // so long without a byte, and the request has failed
+    // PEM file with the certificates of those who may vouch for an https server; empty: the system's.
+    std::string ca_file{};
   };
   HttpClient();
   explicit HttpClient(const Options& options);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostInflatedAtOnce = std::size_t{1} << 30;  // fits zlib's unsigned counters
-constexpr std::uint64_t kDeflateMaxRatio = 1032;  // a property of the format: 258 bytes from two bits
+constexpr std::uint64_t kMostRatio = 100;  // of what is compressed; the format itself allows 1032
+constexpr std::uint64_t kAnyRatioBytes = std::uint64_t{64} << 20;  // harmless however small the file is
 constexpr int kGzipWindowBits = 16 + MAX_WBITS;
 
 Error unreadable(const std::filesystem::path& path, const std::string& reason) {
@@ -52,13 +53,19 @@ std::size_t InputFile::read(std::uint8_t* to, std::size_t count) {
     const std::size_t got = compressed_ ? inflate_some(to + done, wanted) : read_file(to + done, wanted);
     done += got;
     offset_ += got;
+    if (offset_ > content_limit())
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("{}: the {} bytes of the gzip file hold more than {} times as many; if they are "
+                      "yours, decompress them with gunzip",
+                      at(content_limit()), file_bytes_, kMostRatio));
     if (got < wanted) break;
   }
   return done;
 }
 
 std::uint64_t InputFile::content_limit() const {
-  return compressed_ ? file_bytes_ * kDeflateMaxRatio : file_bytes_;
+  return compressed_ ? std::max(kAnyRatioBytes, file_bytes_ * kMostRatio) : file_bytes_;
 }
 
 std::string InputFile::at(std::uint64_t offset) const {

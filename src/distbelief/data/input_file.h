@@ -13,7 +13,8 @@
 namespace distbelief::data {
 
 // The content of a file from first byte to last. A gzip file is known by its first bytes, whatever its
-// name, and decompressed on the way; its checksums are verified. Memory is one fixed buffer. One thread.
+// name, and decompressed on the way; its checksums are verified. One that turns out much larger than such
+// files ever do is refused there: who reads it holds all of it. Memory is one fixed buffer. One thread.
 class InputFile {
  public:
   // Throws Error(kUnavailable) when the file cannot be read.
@@ -22,11 +23,12 @@ class InputFile {
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  // Up to `count` bytes; fewer only at the end. Throws Error(kBadInput) for damaged compression.
+  // Up to `count` bytes; fewer only at the end. Throws Error(kBadInput) for damaged compression, and for
+  // content beyond content_limit().
   std::size_t read(std::uint8_t* to, std::size_t count);
 
   std::uint64_t offset() const { return offset_; }  // in the content, of the next byte
-  // No content of this file can be longer: its size, or what that many compressed bytes can make.
+  // No content of this file may be longer: its size, or what so many compressed bytes are believed to hold.
   std::uint64_t content_limit() const;
   std::string at(std::uint64_t offset) const;  // "'file', byte 16": how messages name a place
 

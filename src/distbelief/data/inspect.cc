@@ -12,6 +12,7 @@
 #include "distbelief/data/random_access_file.h"
 #include "distbelief/data/s_expressions.h"
 #include "distbelief/data/slices/packed_source.h"
+#include "distbelief/data/table_field.h"
 #include "distbelief/data/table_source.h"
 #include "distbelief/data/text.h"
 #include "distbelief/data/webdataset.h"
@@ -161,10 +162,53 @@ std::string useless_columns(const TableSurvey& survey, std::size_t target) {
   return list;
 }
 
+bool is_number(std::string_view field) {
+  double ignored = 0;
+  return parse_number(field, ignored);
+}
+
+std::vector<std::string> row_of(CsvReader& reader) {
+  std::vector<std::string> fields;
+  if (!reader.next()) return fields;
+  for (std::size_t i = 0; i < reader.size(); ++i) fields.emplace_back(trimmed(reader[i]));
+  return fields;
+}
+
+// Whether the first row cannot be names: all are numbers, or one is there twice and does not stand over
+// numbers.
+bool begins_with_a_sample(const fs::path& path) {
+  CsvReader reader(path, guess_delimiter(path));
+  const std::vector<std::string> first = row_of(reader), second = row_of(reader);
+  if (std::all_of(first.begin(), first.end(), is_number)) return true;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const bool twice = !first[i].empty() && std::count(first.begin(), first.end(), first[i]) > 1;
+    if (twice && (is_number(first[i]) || (i < second.size() && !is_number(second[i])))) return true;
+  }
+  return false;
+}
+
+// Whether each of the names is a number over numbers, or a value that its column has once more.
+bool names_are_a_sample(const TableSurvey& survey) {
+  return std::all_of(survey.columns.begin(), survey.columns.end(), [](const ColumnSurvey& column) {
+    return column.numeric ? is_number(column.name)
+                          : std::binary_search(column.values.begin(), column.values.end(), column.name);
+  });
+}
+
+// Says in `options` whether there is a line of names.
+TableSurvey survey_with_header(const fs::path& path, OptionMap& options) {
+  options["header"] = !begins_with_a_sample(path);
+  TableSurvey survey = survey_table(path, options);
+  if (!option<bool>(options, "header") || !names_are_a_sample(survey)) return survey;
+  options["header"] = false;
+  return survey_table(path, options);
+}
+
 Finding inspect_table(const fs::path& path) {
   OptionMap options = resolve_options("data set 'csv'", table_options(), {});
-  const TableSurvey survey = survey_table(path, options);
+  const TableSurvey survey = survey_with_header(path, options);
   Finding finding{.data_set = "csv"};
+  if (!option<bool>(options, "header")) finding.options["header"] = false;
   finding.samples = survey.rows;
   const std::size_t target = likely_target(survey);
   options["target"] = csv_quoted(survey.columns[target].name);
@@ -180,6 +224,8 @@ Finding inspect_table(const fs::path& path) {
                    values ? fmt::format("column '{}' has numbers to predict", schema.target_column().name)
                           : fmt::format("column '{}' has {} classes", schema.target_column().name,
                                         schema.target_column().categories.size())};
+  if (finding.options.contains("header"))
+    finding.notes.push_back("the first line has no names but values, so columns are called c1, c2, ...");
   if (finding.options.contains("ignore"))
     finding.notes.push_back(
         fmt::format("left out, as they say little: {}", option<std::string>(finding.options, "ignore")));

@@ -82,6 +82,23 @@ TEST_F(Inspect, KnowsATableOfValues) {
   EXPECT_EQ(opened(finding, path).train->spec().target_type, ElementType::kFloat32);
 }
 
+TEST_F(Inspect, KnowsTablesWithoutALineOfNames) {
+  const auto no_header = [&](const std::string& text) {
+    const auto path = file("t.csv", text);
+    const Finding finding = inspect(path);
+    if (!finding.options.contains("header")) return false;
+    opened(finding, path);
+    return true;
+  };
+  EXPECT_TRUE(no_header("1,2.5,0\n2,3.5,1\n3,1.5,0\n4,0.5,1\n")) << "numbers alone";
+  EXPECT_TRUE(no_header("x,x,p\ny,x,q\nx,y,p\ny,y,q\n")) << "the same word twice";
+  EXPECT_TRUE(no_header("5.1,3.5,setosa\n4.9,3.0,setosa\n6.3,3.3,virginica\n5.8,2.7,virginica\n"));
+  EXPECT_FALSE(no_header("country,2019,2020\nA,1,2\nB,2,3\nC,5,7\nA,1,2\n"));
+  EXPECT_FALSE(no_header("a,b,y\n1,2,p\n2,3,q\n3,4,p\n4,5,q\n"));
+  EXPECT_FALSE(no_header("colour,y\nred,p\nblue,q\nred,p\nblue,q\n"));
+  EXPECT_PRED_FORMAT2(IsSubstring, "names must differ", refusal([&] { no_header("a,a,y\n1,2,p\n2,3,q\n"); }));
+}
+
 TEST_F(Inspect, KnowsTextAndFitsTheWindowToIt) {
   const auto path = file("story.txt", std::string(400, 'a') + "\xC3\xA4");
   const Finding finding = inspect(path);

@@ -62,24 +62,25 @@ std::unique_ptr<Source> limited(std::unique_ptr<Source> source, const char* key,
   return std::make_unique<LimitedSource>(std::move(source), static_cast<std::uint64_t>(limit));
 }
 
-// data.path, else where Debian's package has the set, else where `distbelief data get` puts it.
-std::string usual_folder(const DataConfig& config) {
-  const RemoteSet& set = find_remote_set(config.name);
-  if (!config.path.empty()) return config.path;
+// Of a set with a public home: where Debian's package has it, else where `distbelief data get` puts it.
+std::string usual_folder(const std::string& name) {
   std::error_code ignored;  // whatever the reason, it is not to be had there
-  return !std::filesystem::exists(set.installed, ignored) && std::filesystem::exists(set.folder, ignored)
-             ? set.folder
-             : set.installed;
+  for (const RemoteSet& set : remote_sets())
+    if (set.name == name)
+      return !std::filesystem::exists(set.installed, ignored) && std::filesystem::exists(set.folder, ignored)
+                 ? set.folder
+                 : set.installed;
+  return {};
 }
 
 DataSet open_mnist(const DataConfig& config, const OptionMap&) {
   return open_idx_folder(
-      usual_folder(config), {.classes = 10, .mean = 0.1307F, .deviation = 0.3081F},
+      config.path, {.classes = 10, .mean = 0.1307F, .deviation = 0.3081F},
       "distbelief data get mnist fetches it; or set data.path to the folder that has MNIST's four IDX files");
 }
 
 DataSet open_fashion_mnist(const DataConfig& config, const OptionMap&) {
-  return open_idx_folder(usual_folder(config),
+  return open_idx_folder(config.path,
                          {.classes = 10,
                           .mean = 0.2860F,
                           .deviation = 0.3530F,
@@ -104,7 +105,8 @@ DataSet open_packed_set(const DataConfig& config, const OptionMap& options) {
   };
   return open_packed(config.path, {.cache_bytes = positive("cache_mb") * kMegabyte,
                                    .transfer_bytes = positive("transfer_mb") * kMegabyte,
-                                   .threads = static_cast<int>(positive("threads"))});
+                                   .threads = static_cast<int>(positive("threads")),
+                                   .ca_file = option<std::string>(options, "ca_file")});
 }
 
 std::vector<DataSetEntry> make_table() {
@@ -125,7 +127,9 @@ std::vector<DataSetEntry> make_table() {
        {{"cache_mb", std::int64_t{256},
          "decompressed slices that a worker holds; two fifths are shuffled together"},
         {"transfer_mb", std::int64_t{4}, "neighbouring slices, decompressed, that one transfer brings"},
-        {"threads", std::int64_t{2}, "of a worker, that read and decompress ahead"}},
+        {"threads", std::int64_t{2}, "of a worker, that read and decompress ahead"},
+        {"ca_file", std::string(),
+         "PEM file of who vouches for an https server; empty: SSL_CERT_FILE, or the system's"}},
        open_packed_set},
       {"s_expressions",
        "trees of text files: lines of a label and an s-expression, in train.sexp and test.sexp of data.path",
@@ -164,8 +168,10 @@ const std::vector<DataSetEntry>& data_sets() {
   return table;
 }
 
-DataSet open_data_set(const DataConfig& config) {
+DataSet open_data_set(const DataConfig& given) {
+  DataConfig config = given;
   const DataSetEntry& entry = find_data_set(config.name);
+  if (config.path.empty()) config.path = usual_folder(config.name);
   const OptionMap options =
       resolve_options(fmt::format("data set '{}'", entry.name), entry.options, config.options);
   DataSet set = entry.open(config, options);
@@ -173,9 +179,12 @@ DataSet open_data_set(const DataConfig& config) {
   set.train = limited(std::move(set.train), "train_limit", config.train_limit);
   set.test = limited(std::move(set.test), "test_limit", config.test_limit);
   if (!options.contains("cache") || option<std::string>(options, "cache").empty()) return set;
+  std::vector<std::string> places = {config.path};
+  if (const auto other = options.find("test"); other != options.end())
+    if (const auto* file = std::get_if<std::string>(&other->second)) places.push_back(*file);
   return cached(std::move(set), {.folder = option<std::string>(options, "cache"),
                                  .name = config.name,
-                                 .path = config.path,
+                                 .places = std::move(places),
                                  .options = options});
 }
 

@@ -20,6 +20,7 @@ constexpr TextLines::Limits kTreeLimits{.line_bytes = 1 << 20, .file_bytes = 64 
 struct LabelledTree {
   std::vector<TreeNode> tree;
   std::int64_t label = 0;
+  std::int64_t line = 0;  // from 1 on
 };
 
 // How trees become numbers, as the training trees say.
@@ -63,13 +64,13 @@ SplitLine split_label(std::string_view line) {
 std::vector<LabelledTree> read_trees(const std::string& file) {
   std::vector<LabelledTree> trees;
   for_each_line(file, "; data.path must be a folder with train.sexp and test.sexp",
-                [&](std::string_view line, std::int64_t) {
+                [&](std::string_view line, std::int64_t number) {
                   const SplitLine parts = split_label(line);
                   if (!parts.label) throw Error(ErrorCode::kBadInput, "wants a label and an expression");
                   if (*parts.label < 0 || *parts.label > kMostLabels)
                     throw Error(ErrorCode::kBadInput,
                                 fmt::format("a label must be from 0 to {}", kMostLabels));
-                  trees.push_back({parse_s_expression(parts.rest), *parts.label});
+                  trees.push_back({parse_s_expression(parts.rest), *parts.label, number});
                 });
   return trees;
 }
@@ -94,6 +95,7 @@ class TreeSource final : public Source {
     spec_.input_type = ElementType::kInt64;
     spec_.input_shape = {reading.nodes, 2};
     spec_.classes = reading.labels;
+    spec_.input_tokens = tokens_for(reading.tokens);
   }
   std::uint64_t size() const override { return trees_.size(); }
   void read(std::uint64_t index, void* input, void* target) const override {
@@ -116,7 +118,10 @@ DataSet open_s_expressions(const DataConfig& config, const OptionMap&) {
     if (each.label >= reading.labels || std::int64_t(each.tree.size()) > reading.nodes)
       throw Error(
           ErrorCode::kBadInput,
-          fmt::format("{}/test.sexp has a label or a tree larger than any of train.sexp", config.path));
+          fmt::format("'{}/test.sexp', line {}: label {} with a tree of {} nodes; labels of train.sexp "
+                      "end at {}, its trees have {} nodes at most",
+                      config.path, each.line, each.label, each.tree.size(), reading.labels - 1,
+                      reading.nodes));
   return {std::make_unique<TreeSource>(std::move(train), reading),
           std::make_unique<TreeSource>(std::move(test), reading)};
 }

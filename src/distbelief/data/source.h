@@ -11,6 +11,10 @@
 
 namespace distbelief::data {
 
+// In place of a class in a target of several: nothing is wanted there (a sentence that is shorter than
+// others).
+inline constexpr std::int64_t kNoTarget = -100;
+
 // What one sample looks like; models take their shapes from it.
 struct SampleSpec {
   // Bytes are images and become float32 in a batch; kInt64 are tokens; kFloat32 are features.
@@ -21,10 +25,24 @@ struct SampleSpec {
   Shape target_shape;                      // {} for one class or value per sample; tokens: length
   std::int64_t classes = 0;                // token sets: the vocabulary; 0: targets are not classes
   std::vector<std::string> class_names{};  // one each, or none where they are known by number only
-  std::vector<float> mean;                 // per channel, of input / 255; empty: no normalisation known
+  // kInt64 input of trees: what stands at nodes is below this; 0: not known.
+  std::int64_t input_tokens = 0;
+  // 0: every element of a target is a class. Otherwise some may be kNoTarget; this share of them is not, on
+  // average over the samples to train on.
+  double target_share = 0;
+  std::vector<float> mean;  // per channel, of input / 255; empty: no normalisation known
   std::vector<float> deviation;
   double target_unit = 1;  // how much of what people measure in a distance of 1 between values is
 };
+
+// Whether targets are classes, one or several of each sample.
+inline bool has_class_targets(const SampleSpec& spec) {
+  return spec.classes > 0 && spec.target_type == ElementType::kInt64;
+}
+inline bool is_class(const SampleSpec& spec, std::int64_t target) {
+  const bool may_lack = spec.target_share > 0 && !spec.target_shape.empty();
+  return (target >= 0 && target < spec.classes) || (target == kNoTarget && may_lack);
+}
 
 // A set of samples by index. size() and read() carry it; everything else wraps it. Implementations are
 // immutable after construction, so read() may be called from any number of threads.

@@ -214,6 +214,9 @@ SplitColumns read_split_columns(const Source& source, const SplitRule& rule) {
       target(each.target / sizeof(std::int64_t) + 1);
   for (std::uint64_t i = 0; i < source.size(); ++i) {
     source.read(i, input.data(), target.data());
+    if (labelled && !is_class(spec, target[0]))
+      throw Error(ErrorCode::kBadInput, fmt::format("sample {} has class {}, outside 0 to {}; mend the data",
+                                                    i, target[0], spec.classes - 1));
     if (labelled) columns.labels.push_back(target[0]);
     if (by_feature) columns.values.push_back(feature_of(spec, input, rule.feature));
   }

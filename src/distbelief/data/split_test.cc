@@ -32,6 +32,25 @@ std::vector<std::int64_t> class_counts(const SplitColumns& columns,
   return counts;
 }
 
+// A sample whose label is none of its classes.
+class Mislabelled final : public Source {
+ public:
+  Mislabelled() {
+    spec_.input_shape = {1};
+    spec_.classes = 2;
+  }
+  std::uint64_t size() const override { return 3; }
+  void read(std::uint64_t index, void* input, void* target) const override {
+    *static_cast<std::uint8_t*>(input) = 0;
+    *static_cast<std::int64_t*>(target) = std::int64_t(index);
+  }
+};
+
+TEST(Split, RefusesLabelsThatAreNoClasses) {
+  const std::string message = refusal([] { read_split_columns(Mislabelled(), parse_split("stratified")); });
+  EXPECT_NE(message.find("sample 2 has class 2, outside 0 to 1"), std::string::npos) << message;
+}
+
 TEST(Split, GivesEachSampleToExactlyOneClient) {
   const SplitColumns columns = some_columns();
   for (const char* text : {"even", "stratified", "label:2", "label:7", "dirichlet:0.01", "dirichlet:0.3",

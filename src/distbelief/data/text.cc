@@ -42,8 +42,8 @@ std::string read_text_file(const std::string& path) {
   for (std::size_t got = kTextChunk; got == kTextChunk;) {
     const std::size_t have = text.size();
     if (have >= kMostTextBytes)
-      throw Error(ErrorCode::kBadInput, fmt::format("'{}' has more than {} bytes of text; cut it into parts",
-                                                    path, kMostTextBytes));
+      throw Error(ErrorCode::kBadInput, fmt::format("{}: a text may have {} bytes, and this goes on; cut it",
+                                                    file.at(have), kMostTextBytes));
     text.resize(have + kTextChunk);
     got = file.read(reinterpret_cast<std::uint8_t*>(text.data()) + have, kTextChunk);
     text.resize(have + got);
@@ -214,6 +214,12 @@ Sentences::Sentences(TokenArray tokens, std::vector<std::uint64_t> ends, std::ui
       ends_(std::move(ends)),
       length_(static_cast<std::uint64_t>(length)) {
   spec_ = token_spec(length, vocabulary);
+  std::uint64_t wanted = 0, begin = 0;
+  for (const std::uint64_t end : ends_) {
+    wanted += std::min(end - begin + 1, length_);
+    begin = end;
+  }
+  if (!ends_.empty()) spec_.target_share = double(wanted) / double(ends_.size() * length_);
 }
 
 void Sentences::read(std::uint64_t index, void* input, void* target) const {
@@ -223,11 +229,12 @@ void Sentences::read(std::uint64_t index, void* input, void* target) const {
   auto* tokens = static_cast<std::int64_t*>(input);
   auto* next = static_cast<std::int64_t*>(target);
   // The sentence's end comes first too: a model learns how sentences begin.
-  tokens[0] = Vocabulary::kSentenceEnd;
   const std::uint64_t here = std::min(words, length_);
   tokens_.copy(begin, here, next);
-  std::fill(next + here, next + length_, std::int64_t{Vocabulary::kSentenceEnd});
-  std::copy(next, next + length_ - 1, tokens + 1);
+  std::fill(tokens, tokens + length_, std::int64_t{Vocabulary::kSentenceEnd});
+  std::copy(next, next + std::min(here, length_ - 1), tokens + 1);
+  std::fill(next + here, next + length_, kNoTarget);
+  if (here < length_) next[here] = Vocabulary::kSentenceEnd;
 }
 
 Vocabulary learn_vocabulary(const DataConfig& config) {

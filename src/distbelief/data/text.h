@@ -45,7 +45,8 @@ class TextWindows : public Source {
   std::uint64_t size_;
 };
 
-// A sentence each: its words, cut at `length`, then Vocabulary::kSentenceEnd up to `length`.
+// A sentence each: its words, cut at `length`, then Vocabulary::kSentenceEnd. Up to `length` the input goes
+// on with ends, the target with kNoTarget.
 class Sentences : public Source {
  public:
   Sentences(TokenArray tokens, std::vector<std::uint64_t> ends, std::uint32_t vocabulary,

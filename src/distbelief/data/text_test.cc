@@ -71,7 +71,7 @@ TEST_F(Text, NumbersTheCharactersOfTheTrainingPart) {
   EXPECT_EQ(vocabulary.decode(3), "\xE2\x82\xAC");
 }
 
-TEST_F(Text, PadsSentencesWithTheirEnd) {
+TEST_F(Text, EndsSentencesAndWantsNothingAfterwards) {
   const DataSet set =
       open_data_set(config("the cat sat\n\nthe dog\n", {{"level", std::string("sentences")},
                                                         {"length", std::int64_t{4}},
@@ -80,7 +80,9 @@ TEST_F(Text, PadsSentencesWithTheirEnd) {
   EXPECT_EQ(set.train->spec().classes, 6);
   ASSERT_EQ(set.train->size(), 2U);
   EXPECT_EQ(sample(*set.train, 0), (std::pair<Tokens, Tokens>{{0, 5, 2, 4}, {5, 2, 4, 0}}));
-  EXPECT_EQ(sample(*set.test, 0), (std::pair<Tokens, Tokens>{{0, 1, 2, 0}, {1, 2, 0, 0}}));
+  EXPECT_EQ(sample(*set.test, 0), (std::pair<Tokens, Tokens>{{0, 1, 2, 0}, {1, 2, 0, kNoTarget}}));
+  EXPECT_EQ(set.train->spec().target_share, 7.0 / 8);
+  EXPECT_EQ(set.test->spec().target_share, 3.0 / 4);
 }
 
 TEST_F(Text, CutsLongSentencesAndRareWords) {

@@ -131,6 +131,7 @@ SyntheticLogic::SyntheticLogic(Part part, const Options& options)
   spec_.input_type = ElementType::kInt64;
   spec_.input_shape = {nodes_, 2};
   spec_.classes = 2;
+  spec_.input_tokens = tokens_for(tokens());
 }
 
 std::string SyntheticLogic::text(std::uint64_t index) const {

@@ -26,6 +26,9 @@ std::vector<TreeNode> parse_s_expression(std::string_view text);
 
 using TreeTokens = std::map<std::string, std::int64_t>;  // names of nodes, numbered from 1 on
 
+// How many different numbers may stand at nodes: none, the names', any other.
+inline std::int64_t tokens_for(const TreeTokens& tokens) { return std::int64_t(tokens.size()) + 2; }
+
 // Writes a tree of at most `nodes` nodes to `out`, two numbers each. A name that `tokens` has not gets the
 // number after theirs. Throws Error(kBadInput) for a larger tree.
 void write_tree(const std::vector<TreeNode>& tree, const TreeTokens& tokens, std::int64_t nodes,

@@ -189,6 +189,13 @@ TEST(Registry, EveryModelGivesEachParameterAGradient) {
   }
 }
 
+TEST(Registry, RefusesTreesWithMoreNamesThanTheModelHasTokens) {
+  const DataShape trees{.tokens = true, .input = {7, 2}, .classes = 2, .input_tokens = 65};
+  EXPECT_TRUE(contains(refusal("tree_lstm", trees, {{"tokens", std::int64_t{64}}}),
+                       "model.tokens must be 65 or more"));
+  EXPECT_EQ(refusal("tree_lstm", trees, {{"tokens", std::int64_t{65}}}), "accepted");
+}
+
 TEST(Registry, SameSeedGivesSameWeightsAndAnotherSeedOthers) {
   const ModelConfig config{"cnn", {}};
   const auto first = build_model(config, kDigits, 3)->parameters();

@@ -1,5 +1,7 @@
 #include "distbelief/model/tree_lstm.h"
 
+#include <fmt/format.h>
+
 #include "distbelief/base/error.h"
 #include "distbelief/model/layers.h"
 #include "distbelief/model/requirements.h"
@@ -21,7 +23,7 @@ class TreeBlock final : public Block {
                                 torch::nn::Linear(torch::nn::LinearOptions(width, width).bias(false)))) {}
 
   torch::Tensor forward(torch::Tensor input) override {
-    const torch::Tensor tokens = input.select(2, 0).clamp(0, tok_->options.num_embeddings() - 1);
+    const torch::Tensor tokens = input.select(2, 0);
     const torch::Tensor parents = input.select(2, 1);
     const torch::Tensor real = tokens.gt(0).to(torch::kFloat32).unsqueeze(2);
     const torch::Tensor seen = own_(tok_(tokens));
@@ -81,6 +83,12 @@ Blueprint tree_lstm_blueprint(const OptionMap& options, const DataShape& shape) 
                     to_string(shape.input) + "; choose data such as s_expressions or synthetic_logic");
   const std::int64_t width = positive_option("tree_lstm", options, "width");
   const std::int64_t tokens = positive_option("tree_lstm", options, "tokens");
+  if (tokens < shape.input_tokens)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("model.tokens must be {} or more for these trees: the names at their nodes, and two "
+                    "that stand for none and for any other; it is {}",
+                    shape.input_tokens, tokens));
   const double dropout = dropout_option("tree_lstm", options);
   Blueprint blueprint;
   blueprint.push_back(

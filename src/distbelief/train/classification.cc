@@ -18,21 +18,21 @@ class Classification final : public Task {
         label_smoothing_(site.train.label_smoothing),
         items_(element_count(site.spec.target_shape)),
         classes_(site.spec.classes),
+        target_share_(site.spec.target_share),
         tokens_(site.spec.input_type == ElementType::kInt64 && !site.spec.target_shape.empty()),
         group_(site.group) {}
 
   std::int64_t items_per_sample() const override { return items_; }
 
   torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
-    const torch::Tensor output = network.forward(batch.input);
-    if (!is_sliced(output)) return loss_.sum(output, batch.target, label_smoothing_);
-    if (loss_.name != "cross_entropy") return loss_.sum(whole(output), batch.target, label_smoothing_);
-    const SliceRange range = share_of(classes_, group_->part(), group_->parts());
-    return model::sliced_cross_entropy(*group_, output, batch.target.flatten(),
-                                       slice_of({classes_}, 0, range), label_smoothing_);
+    if (!has_gaps()) return loss_sum(network.forward(batch.input), batch.target);
+    // What is wanted of all lanes together nobody knows before the step; what it is on average, everybody.
+    const Wanted wanted = wanted_of(network.forward(batch.input), batch.target.flatten());
+    return loss_sum(wanted.output, wanted.target) / target_share_;
   }
 
   ScoreShape score_shape() const override {
+    if (has_gaps()) return {.sums = 1, .counts = 3, .items = 2};
     return {.sums = 1,
             .counts = 2 + (has_f1() ? 3 * std::size_t(classes_) : 0) + (has_auc() ? 2 * kScoreBins : 0)};
   }
@@ -41,13 +41,22 @@ class Classification final : public Task {
     const torch::NoGradGuard no_grad;
     torch::Tensor output = network.forward(batch.input);
     if (is_sliced(output)) output = whole(output);
-    const torch::Tensor target = batch.target.flatten();
+    torch::Tensor target = batch.target.flatten();
+    if (has_gaps()) {
+      const Wanted wanted = wanted_of(output, target);
+      output = wanted.output;
+      target = wanted.target;
+    }
     const torch::Tensor answers = output.argmax(1);
     Score score{{loss_.sum(output, target, 0.0).item<double>()}, std::vector<double>(score_shape().counts)};
     score.counts[0] = double(answers.eq(target).sum().item<std::int64_t>());
     if (has_top())
       score.counts[1] =
           double(std::get<1>(output.topk(kTop, 1)).eq(target.unsqueeze(1)).any(1).sum().item<std::int64_t>());
+    if (has_gaps()) {
+      score.counts[2] = double(target.numel());
+      return score;
+    }
     if (has_f1()) count_classes(answers, target, classes_, score.counts.data() + 2);
     if (has_auc()) count_scores(output, target, score.counts.data() + 2 + 3 * classes_);
     return score;
@@ -65,6 +74,22 @@ class Classification final : public Task {
   }
 
  private:
+  // The rows whose target is a class.
+  struct Wanted {
+    torch::Tensor output, target;
+  };
+  static Wanted wanted_of(const torch::Tensor& output, const torch::Tensor& target) {
+    const torch::Tensor rows = target.ge(0).nonzero().squeeze(1);
+    return {output.index_select(0, rows), target.index_select(0, rows)};
+  }
+  torch::Tensor loss_sum(const torch::Tensor& output, const torch::Tensor& target) const {
+    if (!is_sliced(output)) return loss_.sum(output, target, label_smoothing_);
+    if (loss_.name != "cross_entropy") return loss_.sum(whole(output), target, label_smoothing_);
+    const SliceRange range = share_of(classes_, group_->part(), group_->parts());
+    return model::sliced_cross_entropy(*group_, output, target.flatten(), slice_of({classes_}, 0, range),
+                                       label_smoothing_);
+  }
+  bool has_gaps() const { return target_share_ > 0; }
   bool has_top() const { return classes_ > kTop; }
   bool has_f1() const { return !tokens_ && classes_ <= kMostF1Classes; }
   bool has_auc() const { return !tokens_ && classes_ == 2; }
@@ -83,6 +108,7 @@ class Classification final : public Task {
   double label_smoothing_;
   std::int64_t items_;
   std::int64_t classes_;
+  double target_share_;
   bool tokens_;
   model::TensorGroup* group_;
 };

@@ -25,6 +25,7 @@ Tally tally_of(const EvaluationShare& share, comm::Communicator& workers,
   workers.allreduce(comm::view(sums.data(), sums.size()), comm::ReduceOp::kSum);
   if (shape.counts > 0)
     workers.allreduce(comm::view(tally.counts.data(), tally.counts.size()), comm::ReduceOp::kSum);
+  if (shape.items) tally.items = std::int64_t(tally.counts[*shape.items]);
   for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
     const auto begin = sums.begin() + std::ptrdiff_t(chunk * shape.sums);
     tally.chunks.emplace_back(begin, begin + std::ptrdiff_t(shape.sums));

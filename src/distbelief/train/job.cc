@@ -32,6 +32,7 @@ model::DataShape shape_of(const data::SampleSpec& spec) {
   return {.tokens = spec.input_type == ElementType::kInt64,
           .input = spec.input_shape,
           .classes = spec.classes,
+          .input_tokens = spec.input_tokens,
           .values = spec.classes > 0 ? 0 : element_count(spec.target_shape)};
 }
 

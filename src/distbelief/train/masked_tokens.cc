@@ -13,7 +13,6 @@ namespace {
 constexpr double kMasked = 0.15;   // of a sample's tokens
 constexpr double kHidden = 0.8;    // of those show the mask ...
 constexpr double kReplaced = 0.1;  // ... another token; the rest stay
-constexpr std::int64_t kNoTarget = -100;
 
 torch::Tensor draw(const torch::Tensor& like) {
   torch::Tensor values = torch::empty(like.sizes(), torch::kFloat32);
@@ -39,7 +38,7 @@ class MaskedTokens final : public Task {
     const torch::Tensor fate = draw(tokens);
     const torch::Tensor others =
         (draw(tokens) * double(vocabulary_)).to(torch::kInt64).clamp_max(vocabulary_ - 1);
-    batch.target = tokens.masked_fill(chosen.logical_not(), kNoTarget);
+    batch.target = tokens.masked_fill(chosen.logical_not(), data::kNoTarget);
     batch.input = torch::where(chosen.logical_and(fate.ge(kHidden).logical_and(fate.lt(kHidden + kReplaced))),
                                others, tokens)
                       .masked_fill(chosen.logical_and(fate.lt(kHidden)), vocabulary_);
@@ -67,7 +66,7 @@ class MaskedTokens final : public Task {
 
  private:
   static torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target) {
-    return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, kNoTarget);
+    return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, data::kNoTarget);
   }
 
   std::int64_t vocabulary_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct Score {
 struct ScoreShape {
   std::size_t sums = 1;
   std::size_t counts = 0;
+  std::optional<std::size_t> items{};  // which count has the items; none: all samples have as many
 };
 
 // The scores of all chunks, the same on every worker.

@@ -38,7 +38,9 @@ class SkipGram final : public Task {
 
   // Input: how well right pairs go together, then drawn ones. Target: the weights of the same.
   TensorBatch prepared(TensorBatch batch) const override {
-    const torch::Tensor tokens = batch.target.view({-1, length_});
+    // After a sentence nothing is wanted, and nothing is a word.
+    const torch::Tensor tokens =
+        batch.target.view({-1, length_}).clamp_min(std::int64_t(data::Vocabulary::kSentenceEnd));
     const torch::Tensor is_word = tokens.gt(std::int64_t(data::Vocabulary::kUnknownWord)).to(torch::kFloat32);
     const torch::Tensor drawn = draw(tokens);
     const torch::Tensor words = gather_rows(rows_, kWords, words_, tokens, batch.rows);

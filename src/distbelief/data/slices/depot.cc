@@ -85,7 +85,9 @@ class FolderDepot final : public Depot {
 
 class HttpDepot final : public Depot {
  public:
-  explicit HttpDepot(std::string url) : url_(std::move(url)) {
+  HttpDepot(std::string url, const std::string& ca_file)
+      : url_(std::move(url)),
+        client_({.ca_file = ca_file}) {
     while (url_.ends_with('/')) url_.pop_back();
   }
 
@@ -108,8 +110,8 @@ bool is_url(const std::string& place) {
   return place.starts_with("http://") || place.starts_with("https://");
 }
 
-std::unique_ptr<Depot> open_depot(const std::string& place) {
-  if (is_url(place)) return std::make_unique<HttpDepot>(place);
+std::unique_ptr<Depot> open_depot(const std::string& place, const std::string& ca_file) {
+  if (is_url(place)) return std::make_unique<HttpDepot>(place, ca_file);
   return std::make_unique<FolderDepot>(place);
 }
 

@@ -22,8 +22,8 @@ class Depot {
   virtual std::string name_of(const std::string& file) const = 0;
 };
 
-// `place`: a folder, or a URL that begins with http:// or https://.
-std::unique_ptr<Depot> open_depot(const std::string& place);
+// `place`: a folder, or a URL that begins with http:// or https://; `ca_file`: HttpClient::Options has it.
+std::unique_ptr<Depot> open_depot(const std::string& place, const std::string& ca_file = {});
 bool is_url(const std::string& place);
 
 }  // namespace distbelief::data

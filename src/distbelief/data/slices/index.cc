@@ -57,6 +57,8 @@ json spec_json(const SampleSpec& spec) {
                {"deviation", spec.deviation}};
   if (!spec.class_names.empty()) text["class_names"] = spec.class_names;
   if (spec.target_unit != 1) text["target_unit"] = spec.target_unit;
+  if (spec.input_tokens > 0) text["input_tokens"] = spec.input_tokens;
+  if (spec.target_share > 0) text["target_share"] = spec.target_share;
   return text;
 }
 
@@ -90,7 +92,15 @@ SampleSpec spec_from(const std::string& name, const json& from) {
   spec.classes = static_cast<std::int64_t>(number_in(from.at("classes")));
   spec.mean = from.at("mean").get<std::vector<float>>();
   spec.deviation = from.at("deviation").get<std::vector<float>>();
-  if (spec.classes < 0) refuse_index(name, fmt::format("there cannot be {} classes", spec.classes));
+  if (spec.classes < 0 || spec.classes > kMostClasses)
+    refuse_index(name, fmt::format("there cannot be {} classes, {} at most", spec.classes, kMostClasses));
+  if (from.contains("input_tokens"))
+    spec.input_tokens = static_cast<std::int64_t>(number_in(from.at("input_tokens")));
+  spec.target_share = from.value("target_share", 0.0);
+  if (spec.input_tokens < 0 || spec.input_tokens > kMostClasses || !(spec.target_share >= 0) ||
+      spec.target_share > 1)
+    refuse_index(name, fmt::format("samples cannot have {} input tokens and a share of {} of their targets",
+                                   spec.input_tokens, spec.target_share));
   spec.target_unit = from.value("target_unit", 1.0);
   if (!(spec.target_unit > 0))
     refuse_index(name, fmt::format("values cannot have a unit of {}", spec.target_unit));
@@ -130,7 +140,7 @@ bool follows(const SliceIndex& index, const PartIndex& part, std::size_t number)
   return slice.first == first && first < part.samples &&
          slice.samples == std::min(index.slice_samples, part.samples - first) &&
          (new_file || slice.file == before.file) && slice.file < part.files.size() &&
-         slice.offset == offset && slice.bytes > kSliceHeaderBytes && slice.bytes <= 2 * kMostSliceBytes &&
+         slice.offset == offset && slice.bytes > kSliceHeaderBytes &&
          slice.raw_bytes == slice.samples * sample_bytes(index.spec).sum();
 }
 
@@ -139,12 +149,21 @@ PartIndex part_from(const std::string& name, const SliceIndex& index, const json
   part.samples = number_in(from.at("samples"));
   part.files = from.at("files").get<std::vector<std::string>>();
   part.balance = numbers_in(from.at("balance"));
+  if (!part.balance.empty() && part.balance.size() != std::uint64_t(index.spec.classes))
+    refuse_index(name, fmt::format("it counts the samples of {} classes, there are {}", part.balance.size(),
+                                   index.spec.classes));
   for (const std::string& file : part.files)
     if (!is_plain_name(file)) refuse_index(name, fmt::format("'{}' is no name of a file of slices", file));
   for (const json& slice : from.at("slices")) part.slices.push_back(slice_from(slice));
-  for (std::size_t i = 0; i < part.slices.size(); ++i)
+  for (std::size_t i = 0; i < part.slices.size(); ++i) {
     if (!follows(index, part, i))
       refuse_index(name, fmt::format("slice {} is not where it must be after the one before it", i));
+    // Whoever reads a slice takes memory for it first.
+    if (const SliceEntry& slice = part.slices[i]; slice.bytes > most_slice_bytes(slice.raw_bytes))
+      refuse_index(
+          name, fmt::format("slice {} at byte {} of '{}' cannot have {} bytes, at most {}", i, slice.offset,
+                            part.files[slice.file], slice.bytes, most_slice_bytes(slice.raw_bytes)));
+  }
   if (part.slices.size() !=
       part.samples / index.slice_samples + (part.samples % index.slice_samples != 0 ? 1 : 0))
     refuse_index(name, fmt::format("{} slices of {} samples do not make {} samples", part.slices.size(),

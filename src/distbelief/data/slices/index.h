@@ -10,7 +10,9 @@
 namespace distbelief::data {
 
 inline constexpr std::string_view kIndexName = "index.json";
-inline constexpr std::uint64_t kMostIndexBytes = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMostIndexBytes = std::uint64_t{16} << 20;
+
+inline constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
 
 struct SliceEntry {
   std::uint64_t first = 0;  // its samples are [first, first + samples)
@@ -41,7 +43,7 @@ struct SliceIndex {
 std::string to_text(const SliceIndex& index);
 
 // Throws Error(kBadInput), beginning with `name`, for anything but a whole index in which every slice is
-// where it must be. Memory follows the text's length.
+// where it must be and no longer than its samples allow. Memory follows the text's length.
 SliceIndex parse_slice_index(std::string_view text, const std::string& name);
 
 // The same of its part "set" alone, which the checksum is of: for fuzzing, which cannot guess checksums.

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "distbelief/base/refusal.h"
+#include "distbelief/data/slices/slice.h"
 
 namespace distbelief::data {
 namespace {
@@ -49,6 +50,15 @@ TEST(SliceIndexText, ComesBackAsItWas) {
   EXPECT_EQ(packed_bytes(index.train), 240U);
 }
 
+TEST(SliceIndexText, KeepsWhatTreesAndSentencesSayOfThemselves) {
+  SliceIndex index = small_index();
+  index.spec.input_tokens = 70;
+  index.spec.target_share = 0.3;
+  const SampleSpec spec = parse_slice_index(to_text(index), "index.json").spec;
+  EXPECT_EQ(spec.input_tokens, 70);
+  EXPECT_EQ(spec.target_share, 0.3);
+}
+
 TEST(SliceIndexText, NoticesAChangedDigit) {
   std::string text = to_text(small_index());
   const std::size_t at = text.find("\"slice_samples\":10");
@@ -85,8 +95,22 @@ TEST(SliceIndexText, RefusesSlicesThatAreNotWhereTheyMustBe) {
         index.spec.input_shape = {1LL << 40, 1LL << 40};
       },
       [](SliceIndex& index) { index.spec.classes = -1; },
+      [](SliceIndex& index) { index.spec.classes = kMostClasses + 1; },
+      [](SliceIndex& index) { index.train.balance.pop_back(); },
+      [](SliceIndex& index) { index.spec.input_tokens = kMostClasses + 1; },
+      [](SliceIndex& index) { index.spec.target_share = 1.5; },
   };
   for (std::size_t i = 0; i < lies.size(); ++i) EXPECT_NE(refusal_of(lies[i]), "accepted") << i;
+}
+
+TEST(SliceIndexText, RefusesSlicesThatAreLongerThanTheirSamplesAllow) {
+  const std::uint64_t most = most_slice_bytes(60);
+  EXPECT_EQ(refusal_of([&](SliceIndex& index) { index.train.slices[2].bytes = most; }), "accepted");
+  const std::string message =
+      refusal_of([&](SliceIndex& index) { index.train.slices[2].bytes = std::uint64_t{1} << 31; });
+  EXPECT_NE(message.find("slice 2 at byte 0 of 'train-00001.slices' cannot have 2147483648 bytes"),
+            std::string::npos)
+      << message;
 }
 
 TEST(SliceIndexText, RefusesFilesOutsideItsFolder) {

@@ -21,6 +21,17 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kSlicesEnding = ".slices";
 
+constexpr std::uint64_t kLeastEntryBytes = 36;  // of a slice in the index
+
+// What nobody could read need not be written.
+void check_index_bytes(std::uint64_t bytes) {
+  if (bytes <= kMostIndexBytes) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("the index would have {} bytes or more, {} at most can be read; pack with a larger "
+                          "--slice-mb",
+                          bytes, kMostIndexBytes));
+}
+
 bool has_classes(const SampleSpec& spec) {
   return spec.classes > 0 && spec.target_shape.empty() && spec.target_type == ElementType::kInt64;
 }
@@ -75,8 +86,12 @@ class Packing {
     if (each_.sum() > kMostSliceBytes)
       throw Error(ErrorCode::kBadInput, fmt::format("samples of {} bytes are larger than a slice may be, {}",
                                                     each_.sum(), kMostSliceBytes));
+    if (index_.spec.classes > kMostClasses)
+      throw Error(ErrorCode::kBadInput, fmt::format("a packed set has at most {} classes, this one has {}",
+                                                    kMostClasses, index_.spec.classes));
     lay_out("train", *set.train, index_.train);
     lay_out("test", *set.test, index_.test);
+    check_index_bytes((index_.train.slices.size() + index_.test.slices.size()) * kLeastEntryBytes);
   }
 
   SliceIndex run() {
@@ -85,7 +100,9 @@ class Packing {
       for (int i = 0; i < std::max(1, options_.threads); ++i) threads.emplace_back([this] { work(); });
     }
     if (failure_) std::rethrow_exception(failure_);
-    write_durably(options_.folder / kIndexName, to_text(index_));
+    const std::string text = to_text(index_);
+    check_index_bytes(text.size());
+    write_durably(options_.folder / kIndexName, text);
     return std::move(index_);
   }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <set>
 
@@ -140,6 +141,70 @@ TEST(PackedSource, ThrowsWithFileAndOffsetWhereASliceIsDamaged) {
     EXPECT_NE(message.find(fmt::format("byte {}:", slice.offset)), std::string::npos) << message;
   }
   EXPECT_EQ(sample_of(*packed.train, slice.first - 1), sample_of(*small_set().train, slice.first - 1));
+}
+
+// Images that all have one label.
+class OneLabel final : public Source {
+ public:
+  explicit OneLabel(std::int64_t label, Shape target_shape = {}) : label_(label) {
+    spec_.input_shape = {1, 2, 2};
+    spec_.target_shape = std::move(target_shape);
+    spec_.classes = 5;
+  }
+  std::uint64_t size() const override { return 30; }
+  void read(std::uint64_t index, void* input, void* target) const override {
+    std::memset(input, int(index), 4);
+    std::fill_n(static_cast<std::int64_t*>(target), element_count(spec_.target_shape), label_);
+  }
+
+ private:
+  std::int64_t label_;
+};
+
+// As packing refuses them, in place of another label: a slice with a right checksum, told of by the index.
+void pack_labels(const fs::path& folder, std::int64_t label, const Shape& target_shape) {
+  const DataSet set{std::make_unique<OneLabel>(4, target_shape), std::make_unique<OneLabel>(4, target_shape)};
+  SliceIndex index = pack(set, {.folder = folder, .threads = 1, .origin = "", .progress = {}});
+  const SampleBytes each = sample_bytes(index.spec);
+  std::vector<std::uint8_t> raw(30 * each.sum());
+  for (std::uint64_t at = 30 * each.input; at < raw.size(); at += sizeof label)
+    std::memcpy(raw.data() + at, &label, sizeof label);
+  const std::vector<std::uint8_t> slice = encode_slice(raw, 30, 3);
+  index.train.slices[0].bytes = slice.size();
+  index.train.slices[0].xxh3 = parse_slice_header(slice, {}).xxh3;
+  write_text(folder / index.train.files[0], {reinterpret_cast<const char*>(slice.data()), slice.size()});
+  write_text(folder / kIndexName, to_text(index));
+}
+
+TEST(PackedSource, LetsTargetsOfSeveralElementsLackSome) {
+  SampleSpec spec;
+  spec.classes = 5;
+  spec.target_share = 0.5;
+  EXPECT_FALSE(is_class(spec, kNoTarget)) << "one class each: who counts them trusts it";
+  spec.target_shape = {3};
+  EXPECT_TRUE(is_class(spec, kNoTarget));
+  EXPECT_FALSE(is_class(spec, -1));
+  spec.target_share = 0;
+  EXPECT_FALSE(is_class(spec, kNoTarget));
+}
+
+TEST(PackedSource, RefusesTargetsThatAreNoClasses) {
+  for (const Shape& shape : {Shape{}, Shape{3}})
+    for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{5}, std::int64_t{1} << 60}) {
+      const ScratchFolder scratch;
+      pack_labels(scratch.path(), label, shape);
+      const DataSet packed = open_packed(scratch.path().string(), {});
+      const std::string place =
+          fmt::format("'{}', byte 0: sample 0 of the slice has class {}, outside 0 to 4",
+                      (scratch.path() / "train-00000.slices").string(), label);
+      std::vector<std::int64_t> target(3);
+      std::vector<std::uint8_t> input(4);
+      const std::string message = refusal([&] { packed.train->read(0, input.data(), target.data()); });
+      EXPECT_NE(message.find(place), std::string::npos) << message;
+      packed.test->read(0, input.data(), target.data());
+      EXPECT_EQ(target[0], 4);
+      ASSERT_EQ(verify_packed(scratch.path().string(), 1, {}).damage.size(), 1U);
+    }
 }
 
 TEST(PackedSource, RefusesACacheThatHoldsTooFewSlices) {

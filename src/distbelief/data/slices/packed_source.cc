@@ -10,6 +10,7 @@
 #include "distbelief/base/prefetch.h"
 #include "distbelief/data/slices/cache.h"
 #include "distbelief/data/slices/depot.h"
+#include "distbelief/data/slices/indexed_slice.h"
 #include "distbelief/data/slices/slice.h"
 
 namespace distbelief::data {
@@ -22,7 +23,7 @@ constexpr std::uint64_t kLeastSlicesHeld = 4;
 class PackedSet {
  public:
   PackedSet(const std::string& place, const PackedOptions& options)
-      : depot_(open_depot(place)),
+      : depot_(open_depot(place, options.ca_file)),
         index_(parse_slice_index(depot_->read_all(std::string(kIndexName), kMostIndexBytes),
                                  depot_->name_of(std::string(kIndexName)))),
         options_(options),
@@ -62,11 +63,13 @@ class PackedSet {
     return number < index_.train.slices.size() ? index_.train : index_.test;
   }
 
-  // Neighbours in one file come in one transfer.
+  // Neighbours in one file come in one transfer, as many as options allow.
   void bring(Range numbers, const SliceCache::Options::Deliver& deliver) const {
     for (std::uint64_t begin = numbers.begin; begin < numbers.end;) {
-      std::uint64_t end = begin + 1;
-      while (end < numbers.end && &part(end) == &part(begin) && slice(end).file == slice(begin).file) ++end;
+      std::uint64_t end = begin + 1, raw_bytes = slice(begin).raw_bytes;
+      while (end < numbers.end && &part(end) == &part(begin) && slice(end).file == slice(begin).file &&
+             (raw_bytes += slice(end).raw_bytes) <= options_.transfer_bytes)
+        ++end;
       transfer({begin, end}, deliver);
       begin = end;
     }
@@ -85,20 +88,8 @@ class PackedSet {
     for (std::uint64_t number = numbers.begin; number < numbers.end; ++number) {
       const SliceEntry& entry = slice(number);
       const std::span<const std::uint8_t> own(bytes.data() + (entry.offset - first.offset), entry.bytes);
-      deliver(number, decode(entry, own, {depot_->name_of(file), entry.offset}));
+      deliver(number, decode_indexed(index_, entry, own, {depot_->name_of(file), entry.offset}));
     }
-  }
-
-  std::vector<std::uint8_t> decode(const SliceEntry& entry, std::span<const std::uint8_t> bytes,
-                                   const SlicePlace& place) const {
-    std::vector<std::uint8_t> raw = decode_slice(bytes, each_.sum(), entry.raw_bytes, place);
-    if (raw.size() != entry.raw_bytes || parse_slice_header(bytes, place).xxh3 != entry.xxh3)
-      throw Error(
-          ErrorCode::kBadInput,
-          fmt::format("'{}', byte {}: this slice is not the one that the index tells of; fetch or pack "
-                      "the set again",
-                      place.file, place.offset));
-    return raw;
   }
 
   std::unique_ptr<Depot> depot_;
@@ -164,8 +155,8 @@ DataSet open_packed(const std::string& place, const PackedOptions& options) {
           std::make_unique<PackedSource>(set, index.train.slices.size(), index.test.samples)};
 }
 
-SliceIndex read_slice_index(const std::string& place) {
-  const std::unique_ptr<Depot> depot = open_depot(place);
+SliceIndex read_slice_index(const std::string& place, const std::string& ca_file) {
+  const std::unique_ptr<Depot> depot = open_depot(place, ca_file);
   const std::string name(kIndexName);
   return parse_slice_index(depot->read_all(name, kMostIndexBytes), depot->name_of(name));
 }

@@ -12,6 +12,7 @@ struct PackedOptions {
   std::uint64_t cache_bytes = std::uint64_t{256} << 20;   // decompressed slices, of both parts
   std::uint64_t transfer_bytes = std::uint64_t{4} << 20;  // decompressed, that one transfer brings
   int threads = 2;                                        // that read and decompress ahead
+  std::string ca_file{};                                  // HttpClient::Options::ca_file
 };
 
 // Both parts of a packed set in a folder or behind a URL. They share one cache and its threads. Throws
@@ -19,6 +20,6 @@ struct PackedOptions {
 // a few slices. Damage of a slice is found when it is read: Error(kBadInput) with file and offset.
 DataSet open_packed(const std::string& place, const PackedOptions& options);
 
-SliceIndex read_slice_index(const std::string& place);
+SliceIndex read_slice_index(const std::string& place, const std::string& ca_file = {});
 
 }  // namespace distbelief::data

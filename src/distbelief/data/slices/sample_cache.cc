@@ -1,20 +1,15 @@
 #include "distbelief/data/slices/sample_cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <system_error>
 #include <thread>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/data/file_lock.h"
 #include "distbelief/data/slices/index.h"
 #include "distbelief/data/slices/pack.h"
 #include "distbelief/data/slices/packed_source.h"
@@ -24,41 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::hours kPackingDeadline{6};
-constexpr std::chrono::milliseconds kLockPause{50};
 constexpr std::size_t kFingerprintDigits = 24;
-
-// Held by the process that packs; the system gives it back when that process ends, however it ends.
-class PackingLock {
- public:
-  explicit PackingLock(const fs::path& path)
-      : descriptor_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-    if (descriptor_ < 0) fail(path);
-    const auto deadline = std::chrono::steady_clock::now() + kPackingDeadline;
-    bool told = false;
-    while (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) fail(path);
-      if (!told) spdlog::info("another process packs '{}'; waiting for it", path.stem().string());
-      told = true;
-      if (std::chrono::steady_clock::now() > deadline)
-        throw Error(ErrorCode::kTimeout, fmt::format("another process holds '{}' for {} hours; end it",
-                                                     path.string(), kPackingDeadline.count()));
-      std::this_thread::sleep_for(kLockPause);
-    }
-  }
-  ~PackingLock() { close(descriptor_); }
-  PackingLock(const PackingLock&) = delete;
-  PackingLock& operator=(const PackingLock&) = delete;
-
- private:
-  [[noreturn]] void fail(const fs::path& path) const {
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("cannot lock '{}': {}; set data.cache to a folder that can be written",
-                            path.string(), std::strerror(errno)));
-  }
-
-  int descriptor_;
-};
 
 std::string file_text(const fs::directory_entry& file) {
   std::error_code ignored;  // a file that goes away meanwhile counts as empty
@@ -87,12 +48,12 @@ std::string files_text(const std::string& path) {
 
 std::string cache_fingerprint(const DataSet& set, const CacheKey& key) {
   const SampleSpec& spec = set.train->spec();
-  std::string text = fmt::format("{}\n{}\n{} {}\n{} {} {} {} {}\n", key.name, key.path, set.train->size(),
-                                 set.test->size(), to_string(spec.input_type), to_string(spec.input_shape),
+  std::string text = fmt::format("{}\n{} {}\n{} {} {} {} {}\n", key.name, set.train->size(), set.test->size(),
+                                 to_string(spec.input_type), to_string(spec.input_shape),
                                  to_string(spec.target_type), to_string(spec.target_shape), spec.classes);
   for (const auto& [name, value] : key.options)
     if (name != "cache") text += fmt::format("{} = {}\n", name, to_string(value));
-  text += files_text(key.path);
+  for (const std::string& place : key.places) text += fmt::format("{}\n{}", place, files_text(place));
   Sha256 hash;
   hash.update(text.data(), text.size());
   return hash.hex().substr(0, kFingerprintDigits);
@@ -103,7 +64,9 @@ DataSet cached(DataSet set, const CacheKey& key) {
   if (!fs::exists(folder / kIndexName)) {
     std::error_code failure;
     fs::create_directories(key.folder, failure);
-    const PackingLock lock(folder.string() + ".lock");
+    const FileLock lock(folder.string() + ".lock",
+                        {.waiting = fmt::format("another process packs '{}'", folder.filename().string()),
+                         .advice = "set data.cache to a folder that can be written"});
     if (!fs::exists(folder / kIndexName)) {
       spdlog::info("packing {} + {} samples into '{}', once", set.train->size(), set.test->size(),
                    folder.string());

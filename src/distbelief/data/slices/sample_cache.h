@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "distbelief/base/options.h"
 #include "distbelief/data/source.h"
@@ -12,7 +13,7 @@ namespace distbelief::data {
 struct CacheKey {
   std::filesystem::path folder;  // of all caches
   std::string name;
-  std::string path;
+  std::vector<std::string> places;  // of its files: each a file or a folder; empty ones are nowhere
   OptionMap options;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <thread>
 
@@ -62,13 +63,36 @@ TEST(SampleCache, KnowsChangedFiles) {
   const ScratchFolder scratch;
   DataConfig config = cached_config(scratch, 10);
   const DataSet set = open_data_set(config);
-  const CacheKey key{.folder = "", .name = "x", .path = (scratch.path() / "data").string(), .options = {}};
-  std::filesystem::create_directory(key.path);
-  write_text(key.path + "/a", "1");
+  const std::string place = (scratch.path() / "data").string();
+  const CacheKey key{.folder = "", .name = "x", .places = {place}, .options = {}};
+  std::filesystem::create_directory(place);
+  write_text(place + "/a", "1");
   const std::string before = cache_fingerprint(set, key);
   EXPECT_EQ(before, cache_fingerprint(set, key));
-  write_text(key.path + "/a", "22");
+  write_text(place + "/a", "22");
   EXPECT_NE(before, cache_fingerprint(set, key));
+}
+
+TEST(SampleCache, KnowsAChangedFileToTestOn) {
+  const ScratchFolder scratch;
+  write_text(scratch.path() / "train.txt", "abcabcabc");
+  const std::string test = (scratch.path() / "test.txt").string();
+  DataConfig config;
+  config.name = "text";
+  config.path = (scratch.path() / "train.txt").string();
+  config.options = {
+      {"length", std::int64_t{2}}, {"test", test}, {"cache", (scratch.path() / "cache").string()}};
+  const auto first_token = [&config] {
+    std::int64_t tokens[2], targets[2];
+    open_data_set(config).test->read(0, tokens, targets);
+    return tokens[0];
+  };
+  write_text(test, "abc");
+  EXPECT_EQ(first_token(), 0);
+  write_text(test, "cba\n");
+  std::filesystem::resize_file(test, 3);  // as long as before
+  std::filesystem::last_write_time(test, std::filesystem::last_write_time(test) + std::chrono::seconds(1));
+  EXPECT_EQ(first_token(), 2);
 }
 
 TEST(SampleCache, IsWrittenByOneOfMany) {

@@ -50,8 +50,12 @@ SampleBytes sample_bytes(const SampleSpec& spec) {
   return {bytes(spec.input_type, spec.input_shape), bytes(spec.target_type, spec.target_shape)};
 }
 
+std::uint64_t most_slice_bytes(std::uint64_t raw_bytes) {
+  return kSliceHeaderBytes + ZSTD_compressBound(raw_bytes);
+}
+
 std::vector<std::uint8_t> encode_slice(std::span<const std::uint8_t> raw, std::uint64_t samples, int level) {
-  std::vector<std::uint8_t> slice(kSliceHeaderBytes + ZSTD_compressBound(raw.size()));
+  std::vector<std::uint8_t> slice(most_slice_bytes(raw.size()));
   const std::size_t made = ZSTD_compress(slice.data() + kSliceHeaderBytes, slice.size() - kSliceHeaderBytes,
                                          raw.data(), raw.size(), level);
   if (ZSTD_isError(made))

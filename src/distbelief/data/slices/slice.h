@@ -23,6 +23,9 @@ struct SampleBytes {
 };
 SampleBytes sample_bytes(const SampleSpec& spec);
 
+// No slice of so many raw bytes is longer: its header, and what zstd makes of data that it cannot compress.
+std::uint64_t most_slice_bytes(std::uint64_t raw_bytes);
+
 struct SliceHeader {
   std::uint64_t samples = 0;
   std::uint64_t raw_bytes = 0;      // decompressed

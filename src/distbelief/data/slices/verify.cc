@@ -11,16 +11,17 @@
 #include "distbelief/base/error.h"
 #include "distbelief/data/slices/depot.h"
 #include "distbelief/data/slices/index.h"
-#include "distbelief/data/slices/slice.h"
+#include "distbelief/data/slices/indexed_slice.h"
 
 namespace distbelief::data {
 namespace {
 
 class Verification {
  public:
-  Verification(const std::string& place, const std::function<void(std::uint64_t, std::uint64_t)>& progress)
+  Verification(const std::string& place, const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+               const std::string& ca_file)
       : place_(place),
-        depot_(open_depot(place)),
+        depot_(open_depot(place, ca_file)),
         index_(parse_slice_index(depot_->read_all(std::string(kIndexName), kMostIndexBytes),
                                  depot_->name_of(std::string(kIndexName)))),
         progress_(progress) {
@@ -69,11 +70,7 @@ class Verification {
     const SlicePlace place{depot_->name_of(file), piece.slice->offset};
     std::vector<std::uint8_t> bytes(piece.slice->bytes);
     depot_->read(file, piece.slice->offset, bytes);
-    decode_slice(bytes, sample_bytes(index_.spec).sum(), piece.slice->raw_bytes, place);
-    if (parse_slice_header(bytes, place).xxh3 != piece.slice->xxh3)
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("'{}', byte {}: this slice is not the one that the index tells of", place.file,
-                              place.offset));
+    decode_indexed(index_, *piece.slice, bytes, place);
   }
 
   // Bytes after the last slice of a file; missing ones are found by reading.
@@ -105,8 +102,9 @@ class Verification {
 }  // namespace
 
 Verified verify_packed(const std::string& place, int threads,
-                       const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
-  return Verification(place, progress).run(threads);
+                       const std::function<void(std::uint64_t done, std::uint64_t all)>& progress,
+                       const std::string& ca_file) {
+  return Verification(place, progress, ca_file).run(threads);
 }
 
 }  // namespace distbelief::data

@@ -15,8 +15,10 @@ struct Verified {
 };
 
 // Reads and checks every slice of a packed set, on `threads` threads. `progress` hears the slices done and in
-// all, from one thread at a time. Throws what reading the index throws.
+// all, from one thread at a time. `ca_file`: HttpClient::Options has it. Throws what reading the index
+// throws.
 Verified verify_packed(const std::string& place, int threads,
-                       const std::function<void(std::uint64_t done, std::uint64_t all)>& progress);
+                       const std::function<void(std::uint64_t done, std::uint64_t all)>& progress,
+                       const std::string& ca_file = {});
 
 }  // namespace distbelief::data

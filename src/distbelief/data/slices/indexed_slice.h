@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "distbelief/data/slices/index.h"
+#include "distbelief/data/slices/slice.h"
+
+namespace distbelief::data {
+
+// The raw bytes of the slice that `entry` of the index tells of. Throws Error(kBadInput) with file and offset
+// when it is damaged, another one, or has a target that is no class: who counts classes trusts them.
+std::vector<std::uint8_t> decode_indexed(const SliceIndex& index, const SliceEntry& entry,
+                                         std::span<const std::uint8_t> bytes, const SlicePlace& place);
+
+}  // namespace distbelief::data
