@@ -193,7 +193,7 @@ class InitTest(FilesTest):
         both = self.distbelief("eval", "--metric", "mae", "--metric", "rmse", "run").out
         self.assertRegex(both, r"^test loss [\d.]+, mae [\d.]+, rmse [\d.]+, over 30 items\n")
         refused = self.distbelief("eval", "run", "--metric", "accuracy", code=2).err
-        self.assertIn("task 'regression' has no metric 'accuracy'; it has rmse, mae", refused)
+        self.assertIn("task 'regression' has no metric 'accuracy'; it has loss, rmse, mae", refused)
 
     def test_says_what_is_damaged_and_writes_nothing(self):
         table = self.scratch / "t.csv"

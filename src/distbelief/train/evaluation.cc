@@ -36,15 +36,6 @@ Tally tally_of(const EvaluationShare& share, comm::Communicator& workers,
 
 }  // namespace
 
-std::vector<std::string> metric_names(const Task& task) {
-  const ScoreShape shape = task.score_shape();
-  const Tally nothing{
-      .chunks = {}, .sums = std::vector<double>(shape.sums), .counts = std::vector<double>(shape.counts)};
-  std::vector<std::string> names;
-  for (const Metric& metric : task.metrics(nothing)) names.push_back(metric.name);
-  return names;
-}
-
 Evaluation evaluate(const EvaluationShare& share, comm::Communicator& workers,
                     const std::function<Score(data::Range)>& score) {
   const Tally tally = tally_of(share, workers, score);

@@ -16,9 +16,6 @@ struct Evaluation {
   std::vector<Metric> metrics{};  // of the task
 };
 
-// What a task finds out about test samples, by name.
-std::vector<std::string> metric_names(const Task& task);
-
 // Scores all samples, each once, shared out over `parts` groups of workers in fixed chunks: the result has
 // the same bits for any number of them. `score` is called for the chunks of part `part`; of the workers of a
 // part one gives the score, the others none. Collective over `workers`.

@@ -13,7 +13,7 @@
 namespace distbelief::train {
 namespace {
 
-constexpr std::int64_t kAllDone = -1, kCutShort = -2;  // instead of a step
+constexpr std::int64_t kAllDone = -1, kBrokenOff = -2;  // instead of a step
 
 }  // namespace
 
@@ -89,7 +89,7 @@ std::vector<std::int64_t> Trainer::deal_steps() {
                      steps.push_back(announced);
                      announce(announced);
                    })
-                   .value_or(options_.link->is_cut_short() ? kCutShort : kAllDone);
+                   .value_or(options_.link->is_cut_short() ? kBrokenOff : kAllDone);
   if (world_.size() == 1 || is_searching) return steps;
   served_->meet();
   auto count = std::int64_t(steps.size());
@@ -141,7 +141,7 @@ void Trainer::save_rows() {
 bool Trainer::has_next_step() {
   if (!takes_own_steps()) return progress_.step < job_.total_steps();
   const std::int64_t step = deal_steps()[0];
-  is_cut_short_ = step == kCutShort;
+  is_cut_short_ = step == kBrokenOff;
   if (step < 0) return false;
   follow(step);
   if (leads() && progress_.epoch > validated_epoch_) {
