@@ -4,10 +4,13 @@
 #include <vector>
 
 #include "distbelief/checkpoint/safetensors.h"
+#include "distbelief/cli/byte_size.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/predict_inputs.h"
+#include "distbelief/cluster/hosts.h"
 #include "distbelief/data/split.h"
+#include "distbelief/train/fault.h"
 #include "memory_file.h"
 #include "targets.h"
 
@@ -57,7 +60,8 @@ void job(std::span<const std::uint8_t> input) {
   });
 }
 
-// What people write: rows of numbers for distbelief predict, --set, a rule that splits samples.
+// What people write: rows of numbers for distbelief predict, --set, a rule that splits samples, hosts,
+// faults, sizes.
 void numbers(std::span<const std::uint8_t> input) {
   const MemoryFile file(input);
   for (const data::SampleSpec& spec :
@@ -80,6 +84,14 @@ void numbers(std::span<const std::uint8_t> input) {
     std::ranges::sort(all);
     DISTBELIEF_INVARIANT(all.size() == kSplitSamples && std::ranges::adjacent_find(all) == all.end());
   });
+  parse_or_refuse([&] {
+    const auto hosts = cluster::parse_hosts(text);
+    DISTBELIEF_INVARIANT(cluster::parse_hosts(cluster::to_string(hosts)) == hosts);
+    DISTBELIEF_INVARIANT(cluster::HostBoard(hosts, hosts).slots() >= int(hosts.size()));
+  });
+  parse_or_refuse([&] { cluster::parse_host_lines(text, "hosts"); });
+  parse_or_refuse([&] { train::parse_fault(text, {.first = 2, .most = 4}); });
+  parse_or_refuse([&] { DISTBELIEF_INVARIANT(cli::parse_bytes(text, "--memory") <= std::size_t{1} << 60); });
 }
 
 }  // namespace distbelief::fuzz

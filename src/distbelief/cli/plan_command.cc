@@ -8,7 +8,6 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -19,6 +18,7 @@
 #include "distbelief/base/hex.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/base/scratch_folder.h"
+#include "distbelief/cli/byte_size.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cluster/launch.h"
@@ -45,22 +45,6 @@ struct MeasureFlags {
   std::string out;
   std::vector<std::int64_t> lane_sizes;
 };
-
-// "1.2G", "800M", "1.5GiB", "2000000000"; G is 2^30.
-std::size_t parse_bytes(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string unit(end, text.data() + text.size());
-  for (const std::string_view suffix : {"iB", "B"})
-    if (unit.size() > suffix.size() - (suffix == "B") && unit.ends_with(suffix))
-      unit.resize(unit.size() - suffix.size());
-  const std::size_t power = std::string_view("KMGT").find(unit.empty() ? '\0' : char(std::toupper(unit[0])));
-  const bool known = unit.empty() || (unit.size() == 1 && power != std::string_view::npos);
-  if (error != std::errc() || !known || !std::isfinite(number) || number <= 0 || number > 1e15)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("--memory-per-worker wants a size like 1.2G or 800M, found '{}'", text));
-  return std::size_t(unit.empty() ? number : number * double(std::size_t{1} << (10 * (power + 1))));
-}
 
 std::string size_text(std::size_t bytes) {
   return double(bytes) < kGiB / 10 ? fmt::format("{:.1f} MiB", double(bytes) / double(1 << 20))
@@ -248,7 +232,7 @@ Job job_to_plan(const PlanFlags& flags, const std::vector<cluster::HostSlots>& h
 }
 
 int plan(const PlanFlags& flags, const Invocation& invocation) {
-  const std::size_t limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory);
+  const std::size_t limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory, "--memory-per-worker");
   const std::vector<cluster::HostSlots> hosts =
       flags.hosts.empty() ? std::vector<cluster::HostSlots>{} : cluster::parse_hosts(flags.hosts);
   const Job job = job_to_plan(flags, hosts);

@@ -111,6 +111,10 @@ std::vector<checkpoint::SafetensorsFile> open_pieces(const fs::path& folder, con
         found.tensor("values").type != ElementType::kFloat32 ||
         found.tensor("sums").type != ElementType::kFloat32)
       throw damaged(path, "other shapes than ids [n], sums [n], values [n, width]");
+    // Rows are read in place.
+    if (reinterpret_cast<std::uintptr_t>(found.tensor("ids").data) % alignof(std::uint64_t) != 0 ||
+        reinterpret_cast<std::uintptr_t>(found.tensor("values").data) % alignof(float) != 0)
+      throw damaged(path, "its numbers do not begin where numbers may");
     const auto sha = found.metadata().find("sha256");
     if (sha == found.metadata().end() || sha->second != checkpoint::sha256_by_name(found.tensors()))
       throw damaged(path, "not what was saved");

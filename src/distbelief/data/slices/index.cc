@@ -97,8 +97,11 @@ SampleSpec spec_from(const std::string& name, const json& from) {
   if (from.contains("input_tokens"))
     spec.input_tokens = static_cast<std::int64_t>(number_in(from.at("input_tokens")));
   spec.target_share = from.value("target_share", 0.0);
+  // Only who predicts a token for each token looks for targets that are none.
+  const bool tokens = spec.input_type == ElementType::kInt64 && spec.target_type == ElementType::kInt64 &&
+                      spec.input_shape == spec.target_shape;
   if (spec.input_tokens < 0 || spec.input_tokens > kMostClasses || !(spec.target_share >= 0) ||
-      spec.target_share > 1)
+      spec.target_share > (tokens ? 1 : 0))
     refuse_index(name, fmt::format("samples cannot have {} input tokens and a share of {} of their targets",
                                    spec.input_tokens, spec.target_share));
   spec.target_unit = from.value("target_unit", 1.0);

@@ -52,6 +52,10 @@ TEST(SliceIndexText, ComesBackAsItWas) {
 
 TEST(SliceIndexText, KeepsWhatTreesAndSentencesSayOfThemselves) {
   SliceIndex index = small_index();
+  index.spec.input_type = ElementType::kInt64;
+  index.spec.input_shape = index.spec.target_shape = {4};
+  for (PartIndex* part : {&index.train, &index.test})
+    for (SliceEntry& slice : part->slices) slice.raw_bytes = slice.samples * 64;
   index.spec.input_tokens = 70;
   index.spec.target_share = 0.3;
   const SampleSpec spec = parse_slice_index(to_text(index), "index.json").spec;
@@ -98,7 +102,7 @@ TEST(SliceIndexText, RefusesSlicesThatAreNotWhereTheyMustBe) {
       [](SliceIndex& index) { index.spec.classes = kMostClasses + 1; },
       [](SliceIndex& index) { index.train.balance.pop_back(); },
       [](SliceIndex& index) { index.spec.input_tokens = kMostClasses + 1; },
-      [](SliceIndex& index) { index.spec.target_share = 1.5; },
+      [](SliceIndex& index) { index.spec.target_share = 0.5; },  // of images
   };
   for (std::size_t i = 0; i < lies.size(); ++i) EXPECT_NE(refusal_of(lies[i]), "accepted") << i;
 }
