@@ -71,13 +71,11 @@ class WholeTest(DecomposedTest):
 
 
 class LostTest(DecomposedTest):
-    kill_server = servers_test.LostServerTest.kill_server
-
     def test_killed_replicas_and_a_killed_server_lose_nothing(self):
         run = self.start_training("killed", LONG, "--workers", 2)
         at = self.kill("killed", 1, 20)
         self.kill("killed", 0, at + 20)
-        self.kill_server("killed", 0)
+        self.strike_server("killed", 0)
         outcome = self.finish(run)
         self.assertEqual(outcome.code, 0, outcome.err)
         self.assertEqual(self.summary("killed")["steps"], 1600)

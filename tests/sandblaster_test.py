@@ -91,13 +91,6 @@ class OptimumTest(SandblasterTest):
 class LossTest(SandblasterTest):
     LONG = {**JOB, **SERVED, "parallel.servers": 2, "data.samples": 700, "train.epochs": 100, "train.eps": 1e-30}
 
-    def kill_server(self, name, index):
-        def serving():
-            return [server for server in self.status(name)["servers"] if server["state"] == "serving"
-                    and server["primary"] + server["backup"] > 0]
-        self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
-        os.kill(serving()[index]["pid"], signal.SIGKILL)
-
     def assert_lost(self, name, replicas, servers):
         """Those that were killed, and no others."""
         lost = self.events(name, "replica lost")
@@ -111,7 +104,7 @@ class LostTest(LossTest):
                                               "parallel.servers": 1}, "--workers", 1)
         run = self.start_training("killed", {**self.LONG, "report.interval_seconds": 0.02}, "--workers", 2)
         self.kill("killed", 1, 30)
-        self.kill_server("killed", 0)
+        os.kill(self.settled_server("killed", 0)["pid"], signal.SIGKILL)
         outcome = self.finish(run)
         self.assertEqual(outcome.code, 0, outcome.err)
         self.same(self.summary("killed"), expected)
@@ -124,10 +117,10 @@ class ManyLostTest(LossTest):
         expected = self.train("undisturbed", job, "--workers", 2, within=200)
         run = self.start_training("killed", {**job, "report.interval_seconds": 0.02}, "--workers", 2)
         self.kill("killed", 1, 30)
-        self.kill_server("killed", 0)
+        os.kill(self.settled_server("killed", 0)["pid"], signal.SIGKILL)
         self.kill("killed", 0, 120)
         self.wait_until(lambda: len(self.events("killed", "server lost")) == 1, "the supervisor knows of the first")
-        self.kill_server("killed", 0)
+        os.kill(self.settled_server("killed", 0)["pid"], signal.SIGKILL)
         outcome = self.finish(run, 200)
         self.assertEqual(outcome.code, 0, outcome.err)
         self.same(self.summary("killed"), expected)

@@ -407,7 +407,7 @@ class ScaleTest(ServersTest):
         self.assertEqual(self.events("scaled", "server lost") + self.events("scaled", "replica lost"), [])
 
 
-class StandingTest(ServersTest):
+class StandingServersTest(ServersTest):
     """One set of servers for several runs."""
 
     def start_servers(self, *arguments):
@@ -415,9 +415,13 @@ class StandingTest(ServersTest):
                                    env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL, start_new_session=True)
         self.children.append(servers)
-        self.wait_until(lambda: (self.scratch / "standing" / "events.jsonl").exists()
-                        and self.status("standing")["state"] == "serving", "the servers stand")
+        self.wait_until(self.are_standing, "the servers stand")
         return servers
+
+    def are_standing(self):
+        asked = subprocess.run([program.PROGRAM, "status", "standing", "--json"], cwd=self.scratch, env=self.environment,
+                               timeout=30, capture_output=True, text=True, check=False)
+        return asked.returncode == 0 and json.loads(asked.stdout)["state"] == "serving"
 
     def stop_servers(self, servers):
         self.control("stop", "standing")
@@ -432,6 +436,8 @@ class StandingTest(ServersTest):
         self.children.append(child)
         return child
 
+
+class StandingTest(StandingServersTest):
     def test_two_runs_at_once_have_the_bits_of_each_alone_and_a_third_waits_for_room(self):
         # A slice of this job is 1 MiB, with the two arrays of adamw and what sync keeps: 5 MiB on each server, and the
         # values of its lanes.
@@ -458,23 +464,6 @@ class StandingTest(ServersTest):
         self.assertTrue((self.scratch / "standing" / "servers-1").exists(), "earlier logs were not put aside")
         self.stop_servers(servers)
 
-    def test_replaced_servers_are_found_by_a_replica_that_comes_again_and_when_the_job_is_over(self):
-        servers = self.start_servers("--servers", 2, "--jobs", 1)
-        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
-        run = self.start_beside("one", job, "--workers", 2)
-        self.wait_until(lambda: program.lines_of(self.scratch / "one" / "metrics.jsonl"), "steps")
-        for _ in range(2):
-            self.strike_server("standing", 0)
-        self.settled_server("standing", 0)
-        self.kill("one", 1, 0)
-        self.wait_until(lambda: len(self.events("one", "replica recovered")) > 0, "it is back")
-        self.control("stop", "one")
-        self.assertEqual(run.wait(60), 130, (self.scratch / "one.err").read_text())
-        self.assert_proven("one")
-        again = self.start_beside("two", {**JOB, **SERVED, "parallel.mode": "sync"}, "--workers", 1)
-        self.assertEqual(again.wait(60), 0, "the first left no room")
-        self.stop_servers(servers)
-
     def test_what_a_killed_run_left_is_free_after_the_lease(self):
         servers = self.start_servers("--servers", 2, "--jobs", 1, "--lease-minutes", 0.05)
         lost = self.start_beside("lost", {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000},
@@ -491,6 +480,25 @@ class StandingTest(ServersTest):
     def test_servers_that_are_not_there_are_named(self):
         outcome = self.distbelief("train", "--servers-at", "nowhere", *program.settings({**JOB, **SERVED}), code=2)
         self.assertIn("neither the folder", outcome.err)
+
+
+class MoreStandingTest(StandingServersTest):
+    def test_replaced_servers_are_found_by_a_replica_that_comes_again_and_when_the_job_is_over(self):
+        servers = self.start_servers("--servers", 2, "--jobs", 1)
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
+        run = self.start_beside("one", job, "--workers", 2)
+        self.wait_until(lambda: program.lines_of(self.scratch / "one" / "metrics.jsonl"), "steps")
+        for _ in range(2):
+            self.strike_server("standing", 0)
+        self.settled_server("standing", 0)
+        self.kill("one", 1, 0)
+        self.wait_until(lambda: len(self.events("one", "replica recovered")) > 0, "it is back")
+        self.control("stop", "one")
+        self.assertEqual(run.wait(60), 130, (self.scratch / "one.err").read_text())
+        self.assert_proven("one")
+        again = self.start_beside("two", {**JOB, **SERVED, "parallel.mode": "sync"}, "--workers", 1)
+        self.assertEqual(again.wait(60), 0, "the first left no room")
+        self.stop_servers(servers)
 
 
 if __name__ == "__main__":
