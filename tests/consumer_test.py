@@ -44,13 +44,13 @@ class OutOfTreeTest(LibraryTest):
             self.assertNotIn("gtest", text, header)
             self.assertNotRegex(header.name, "^test_|fixture", header)
 
-
-class ConsumerTest(OutOfTreeTest):
     def libraries(self, executable):
         return subprocess.run(["ldd", executable], capture_output=True, text=True, check=True, timeout=30).stdout
 
+
+class ConsumerTest(OutOfTreeTest):
     def test_an_out_of_tree_project_builds_and_trains(self):
-        folder = self.build()
+        folder = self.build("consumer", "split_consumer")
         consumer = folder / "consumer"
         alone = LINE.findall(self.command(consumer).out)
         self.assertEqual([row[2] for row in alone], ["1001"] * 4)
@@ -69,8 +69,6 @@ class ConsumerTest(OutOfTreeTest):
         self.assertNotIn("grpc", self.libraries(consumer), "only distbelief::elastic needs gRPC")
         self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
         self.halves_train_apart(folder / "split_consumer")
-        self.elastic_goes_on(folder / "elastic_consumer")
-        self.own_model_trains(folder / "program_consumer")
 
     def halves_train_apart(self, consumer):
         output = self.under_mpi(4, consumer)
@@ -79,6 +77,13 @@ class ConsumerTest(OutOfTreeTest):
         self.assertEqual([len({row[2] for row in found if row[0] == half}) for half in "01"], [1, 1])
         self.assertEqual(len({row[2] for row in found}), 2)
         self.assertEqual(output.count("refused: MPI has been ended"), 4, output)
+
+
+class MoreConsumerTest(OutOfTreeTest):
+    def test_elastic_loops_and_own_models(self):
+        folder = self.build("elastic_consumer", "program_consumer")
+        self.elastic_goes_on(folder / "elastic_consumer")
+        self.own_model_trains(folder / "program_consumer")
 
     def own_model_trains(self, consumer):
         job = {**program.MLP, "model.name": "mine", "model.width": 24, "train.epochs": 4}

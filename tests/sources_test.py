@@ -119,39 +119,6 @@ class SourcesTest(FilesTest):
 
 
 class InitTest(FilesTest):
-    def test_idx_files(self):
-        folder = self.folder("digits")
-        noise = random.Random(1)
-        for part, count in (("train", 40), ("t10k", 8)):
-            (folder / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 12, 12) +
-                                                               noise.randbytes(count * 144))
-            (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) +
-                                                               bytes(i % 10 for i in range(count)))
-        self.assert_starts(folder, "mnist")
-
-    def test_cifar100(self):
-        folder = self.folder("hundred")
-        noise = random.Random(1)
-        for name in ("train.bin", "test.bin"):
-            (folder / name).write_bytes(b"".join(bytes([i % 20, i % 100]) + noise.randbytes(3072) for i in range(30)))
-        self.assert_starts(folder, "cifar100")
-
-    def test_trees(self):
-        folder = self.folder("trees")
-        for name in ("train.sexp", "test.sexp"):
-            (folder / name).write_text("".join(f"{i % 2} (and w{i} (not w{i + 1}))\n" for i in range(70)))
-        self.assert_starts(folder, "s_expressions")
-        refused = self.distbelief("train", "job.toml", "--run-dir", "few", "--set", "model.tokens=64", code=2)
-        self.assertIn("model.tokens must be 75 or more", refused.err)
-        self.assertFalse((self.scratch / "few").exists())
-
-    def test_packed_sets(self):
-        for name, size in (("synthetic", ["--set", "data.height=12", "--set", "data.width=12"]),
-                           ("synthetic_tokens", ["--set", "data.length=8"])):
-            self.distbelief("data", "pack", name, self.scratch / name, "--set", "data.samples=40", "--set",
-                            "data.test_samples=10", *size)
-            self.assert_starts(self.scratch / name, "packed")
-
     def test_a_table_without_names(self):
         table = self.scratch / "iris.csv"
         table.write_text("".join(f"{i % 7},{i % 5}.5,{'pq'[i % 2]}\n" for i in range(60)))
@@ -201,6 +168,41 @@ class InitTest(FilesTest):
         self.assertIn("line 3: 2 fields are wanted, found 3", self.distbelief("init", table, code=2).err)
         self.assertIn("there is no file", self.distbelief("init", "nowhere", code=1).err)
         self.assertFalse((self.scratch / "job.toml").exists())
+
+
+class MoreInitTest(FilesTest):
+    def test_idx_files(self):
+        folder = self.folder("digits")
+        noise = random.Random(1)
+        for part, count in (("train", 40), ("t10k", 8)):
+            (folder / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 12, 12) +
+                                                               noise.randbytes(count * 144))
+            (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) +
+                                                               bytes(i % 10 for i in range(count)))
+        self.assert_starts(folder, "mnist")
+
+    def test_cifar100(self):
+        folder = self.folder("hundred")
+        noise = random.Random(1)
+        for name in ("train.bin", "test.bin"):
+            (folder / name).write_bytes(b"".join(bytes([i % 20, i % 100]) + noise.randbytes(3072) for i in range(30)))
+        self.assert_starts(folder, "cifar100")
+
+    def test_trees(self):
+        folder = self.folder("trees")
+        for name in ("train.sexp", "test.sexp"):
+            (folder / name).write_text("".join(f"{i % 2} (and w{i} (not w{i + 1}))\n" for i in range(70)))
+        self.assert_starts(folder, "s_expressions")
+        refused = self.distbelief("train", "job.toml", "--run-dir", "few", "--set", "model.tokens=64", code=2)
+        self.assertIn("model.tokens must be 75 or more", refused.err)
+        self.assertFalse((self.scratch / "few").exists())
+
+    def test_packed_sets(self):
+        for name, size in (("synthetic", ["--set", "data.height=12", "--set", "data.width=12"]),
+                           ("synthetic_tokens", ["--set", "data.length=8"])):
+            self.distbelief("data", "pack", name, self.scratch / name, "--set", "data.samples=40", "--set",
+                            "data.test_samples=10", *size)
+            self.assert_starts(self.scratch / name, "packed")
 
 
 class DamagedTest(ProgramTest):

@@ -112,6 +112,8 @@ class ExportTest(UseTest):
                 for found in answer["classes"]:
                     self.assertAlmostEqual(found["probability"], wanted[found["class"]], places=6, msg=name)
 
+
+class MoreExportTest(UseTest):
     def test_a_generator_is_traced_from_noise(self):
         if not exported.has_torch():
             program.cannot("load it in Python: there is no python3-torch")
@@ -238,6 +240,15 @@ class PredictTest(UseTest):
         (self.scratch / "cut.jpg").write_bytes(jpeg(levels)[:60])
         self.assertIn("cut.jpg', byte ", self.distbelief("predict", "run", "cut.jpg", code=2).err)
 
+    def refusals(self):
+        for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "short.pgm', byte 20: damaged PNM: it ends after 20 bytes, its header wants 797"),
+                                     ("bomb.ppm", b"P6 99999999 99999999 255\n", "99999999 x 99999999 pixels"),
+                                     ("few.csv", b"1,2,3\n", "line 1: 3 numbers; this network takes images [1, 28, 28]"),
+                                     ("words.csv", b"a,b\nc,d\n", "line 2: 2 fields are no numbers")):
+            (self.scratch / name).write_bytes(data)
+            self.assertIn(expected, self.distbelief("predict", "run", name, code=2).err)
+        self.assertIn("numbers from 0 to 63", self.distbelief("predict", "run", "test:64", code=2).err)
+
     def test_labels_in_order_are_read_off_the_likeliest_path(self):
         """Whatever it hears, a network with such a bias says one symbol, or nothing."""
         job = {"model.name": "frame_lstm", "model.width": 8, "data.name": "synthetic_speech", "data.samples": 32,
@@ -257,6 +268,8 @@ class PredictTest(UseTest):
             self.assertEqual(answers, [{"input": f"test:{i}", "labels": wanted} for i in range(2)])
             self.assertEqual(self.distbelief("predict", f"says{symbol}", "test:0-1").out, shown)
 
+
+class MorePredictTest(UseTest):
     def test_codes_are_put_in_groups(self):
         coder = {"model.name": "autoencoder", "model.hidden": [16], "model.code": 3, "train.batch_size": 16,
                  "train.optimizer": "adamw", "train.lr": 0.003, "train.epochs": 2}
@@ -296,17 +309,6 @@ class PredictTest(UseTest):
                 self.assertEqual(answer["classes"][0]["class"], shown["predicted"])
                 self.assertAlmostEqual(answer["classes"][0]["probability"], shown["probability"], places=6)
 
-    def refusals(self):
-        for name, data, expected in (("short.pgm", b"P5 28 28 255\n" + bytes(7), "short.pgm', byte 20: damaged PNM: it ends after 20 bytes, its header wants 797"),
-                                     ("bomb.ppm", b"P6 99999999 99999999 255\n", "99999999 x 99999999 pixels"),
-                                     ("few.csv", b"1,2,3\n", "line 1: 3 numbers; this network takes images [1, 28, 28]"),
-                                     ("words.csv", b"a,b\nc,d\n", "line 2: 2 fields are no numbers")):
-            (self.scratch / name).write_bytes(data)
-            self.assertIn(expected, self.distbelief("predict", "run", name, code=2).err)
-        self.assertIn("numbers from 0 to 63", self.distbelief("predict", "run", "test:64", code=2).err)
-
-
-class MorePredictTest(UseTest):
     def test_rows_of_tables_have_categories_and_gaps(self):
         noise = random.Random(2)
         rows = [(noise.randrange(1, 7), noise.choice(["Ulm", "Bonn"]), noise.choice(["", "1", "2"])) for _ in range(200)]
