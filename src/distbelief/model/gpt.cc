@@ -6,8 +6,10 @@
 #include <limits>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/attention.h"
 #include "distbelief/model/device.h"
 #include "distbelief/model/layers.h"
+#include "distbelief/model/placed_linear.h"
 #include "distbelief/model/requirements.h"
 
 namespace distbelief::model {
@@ -30,9 +32,15 @@ torch::nn::LayerNorm layer_norm(std::int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
+// Added to what the attention of a position to another is worth: none to what comes after it.
+torch::Tensor no_look_ahead(std::int64_t context) {
+  return torch::full({context, context}, -std::numeric_limits<float>::infinity()).triu(1);
+}
+
 // Not layer->forward(): for [batch, length, width] that adds the bias in a second pass over the result.
 torch::Tensor fused_linear(const torch::nn::Linear& layer, const torch::Tensor& input) {
-  return torch::linear(input, layer->weight, layer->bias);
+  const torch::Tensor result = placed_linear(input.flatten(0, 1), layer->weight, layer->bias);
+  return result.view({-1, input.size(1), layer->weight.size(0)});
 }
 
 // Layers whose outputs, or inputs, lie in slices on the workers of a group, if there is one.
@@ -45,8 +53,8 @@ torch::Tensor from_slices(TensorGroup* group, const torch::nn::Linear& layer, co
 
 class DecoderBlock final : public Block {
  public:
-  // `mask` is [context, context], true where a position may not look; all blocks share its memory. None:
-  // every position sees all.
+  // `mask` is [context, context], minus infinity where a position may not look, else 0; all blocks share its
+  // memory. None: every position sees all.
   DecoderBlock(const GptOptions& options, torch::Tensor mask, TensorGroup* group)
       : group_(group),
         heads_(options.heads),
@@ -62,7 +70,7 @@ class DecoderBlock final : public Block {
   }
 
   torch::Tensor forward(torch::Tensor input) override {
-    const torch::Tensor attended = attend(to_slices(group_, qkv_, ln1_(input)));
+    const torch::Tensor attended = attention(to_slices(group_, qkv_, ln1_(input)), heads_, mask_for(input));
     torch::Tensor x = input + dropout_->forward(from_slices(group_, proj_, attended));
     return x + dropout_->forward(from_slices(group_, fc2_, torch::gelu(to_slices(group_, fc1_, ln2_(x)))));
   }
@@ -85,19 +93,10 @@ class DecoderBlock final : public Block {
     keep_slice(fc2_->weight, 1, wide);
   }
 
-  torch::Tensor attend(const torch::Tensor& qkv) const {
-    // The batch's size is not named, so that a trace holds for all.
-    const std::int64_t length = qkv.size(1), width = qkv.size(2) / 3;
-    const std::int64_t head = width / heads_;
-    std::vector<torch::Tensor> parts = qkv.split(width, 2);
-    for (torch::Tensor& part : parts) part = part.view({-1, length, heads_, head}).transpose(1, 2);
-    torch::Tensor weights =
-        torch::matmul(parts[0], parts[1].transpose(-2, -1)) * std::pow(static_cast<double>(head), -0.5);
-    if (mask_.defined())
-      weights =
-          weights.masked_fill(on_device(mask_, weights.device()).narrow(0, 0, length).narrow(1, 0, length),
-                              -std::numeric_limits<float>::infinity());
-    return torch::matmul(weights.softmax(-1), parts[2]).transpose(1, 2).reshape({-1, length, width});
+  torch::Tensor mask_for(const torch::Tensor& input) const {
+    if (!mask_.defined()) return mask_;
+    const std::int64_t length = input.size(1);
+    return on_device(mask_, input.device()).narrow(0, 0, length).narrow(1, 0, length);
   }
 
   TensorGroup* group_;
@@ -224,12 +223,11 @@ Blueprint blueprint_of(const GptOptions& options) {
   Blueprint blueprint;
   blueprint.push_back(
       {"", [options](const BlockSite& site) { return std::make_shared<Embedding>(options, site.group); }});
-  // True where a position may not look; all blocks of a process share its memory.
   const auto mask = std::make_shared<torch::Tensor>();
   for (std::int64_t i = 0; i < options.layers; ++i)
     blueprint.push_back({fmt::format("blocks.{}", i), [options, mask](const BlockSite& site) {
                            if (!options.looks_ahead && !mask->defined())
-                             *mask = torch::ones({options.context, options.context}, torch::kBool).triu(1);
+                             *mask = no_look_ahead(options.context);
                            return std::make_shared<DecoderBlock>(options, *mask, site.group);
                          }});
   blueprint.push_back({"", [options](const BlockSite& site) { return make_head(options, site); }});

@@ -1,11 +1,10 @@
 #include "distbelief/model/max_pool.h"
 
-#include <ATen/record_function.h>
-#include <torch/csrc/jit/frontend/tracer.h>
-
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "distbelief/model/watched.h"
 
 namespace distbelief::model {
 namespace {
@@ -145,9 +144,7 @@ class PoolFunction : public torch::autograd::Function<PoolFunction> {
 torch::Tensor max_pool_2x2(const torch::Tensor& input) {
   const bool is_trained = torch::GradMode::is_enabled() && input.requires_grad();
   const bool is_plain = input.dim() == 4 && input.device().is_cpu() && input.scalar_type() == torch::kFloat;
-  // What is traced or described has to be an operation of torch.
-  const bool is_watched = torch::jit::tracer::isTracing() || at::hasThreadLocalCallbacks();
-  if (!is_trained || !is_plain || is_watched) return torch::max_pool2d(input, 2);
+  if (!is_trained || !is_plain || is_watched()) return torch::max_pool2d(input, 2);
   return PoolFunction::apply(input);
 }
 

@@ -1,11 +1,9 @@
 #include "distbelief/model/placed_linear.h"
 
-#include <ATen/record_function.h>
-#include <torch/csrc/jit/frontend/tracer.h>
-
 #include <utility>
 
 #include "distbelief/model/device.h"
+#include "distbelief/model/watched.h"
 
 namespace distbelief::model {
 namespace {
@@ -55,9 +53,7 @@ torch::Tensor placed_linear(const torch::Tensor& input, const torch::Tensor& wei
   const bool is_trained = torch::GradMode::is_enabled() && weight.requires_grad();
   const bool is_plain = input.dim() == 2 && bias.defined() && input.device().is_cpu() &&
                         input.scalar_type() == torch::kFloat && weight.scalar_type() == torch::kFloat;
-  // What is traced or described has to be an operation of torch.
-  const bool is_watched = torch::jit::tracer::isTracing() || at::hasThreadLocalCallbacks();
-  if (!is_trained || !is_plain || is_watched) return torch::linear(input, weight, bias);
+  if (!is_trained || !is_plain || is_watched()) return torch::linear(input, weight, bias);
   return LinearFunction::apply(input, weight, bias);
 }
 
