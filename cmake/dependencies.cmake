@@ -43,6 +43,12 @@ target_include_directories(distbelief_torch SYSTEM INTERFACE
   $<BUILD_INTERFACE:${TORCH_INCLUDE_DIR}/torch/csrc/api/include>)
 target_link_libraries(distbelief_torch INTERFACE
   $<BUILD_INTERFACE:${TORCH_LIBRARY}> $<BUILD_INTERFACE:${TORCH_CPU_LIBRARY}> $<BUILD_INTERFACE:${C10_LIBRARY}>)
+if(NOT DISTBELIEF_SANITIZE)  # whose library has to be the first
+  # Symbols are looked for in a program's libraries in their order, and Debian's libtorch brings 300 of them: with those
+  # that have nearly all of the symbols in front, a program starts in 0.55 instead of 0.8 s.
+  target_link_options(distbelief_torch INTERFACE
+    "$<BUILD_INTERFACE:SHELL:-Wl,--push-state,--no-as-needed ${TORCH_CPU_LIBRARY} ${C10_LIBRARY} -lstdc++ -Wl,--pop-state>")
+endif()
 
 # The OpenMP build of OpenBLAS first on the library path of our programs: with the pthread build the
 # result's bits depend on the number of threads at start, and several workers get in each other's way.
