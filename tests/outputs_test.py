@@ -154,7 +154,7 @@ class BenchTest(OutputsTest):
         rows = self.json("bench", "allreduce", "--workers", 2, "--sizes", "65536,1048576", "--repeats", 3)
         self.assertEqual([row["bytes"] for row in rows], [65536, 1048576])
         for row in rows:
-            for key in ("seconds_median", "mpi_seconds_median", "memcpy_seconds_median"):
+            for key in ("seconds_median", "mpi_seconds_median", "memcpy_seconds_median", "in_place_seconds_median"):
                 self.assertGreater(row[key], 0, key)
 
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "distbelief/base/median.h"
+#include "distbelief/base/vector.h"
 #include "distbelief/comm/mpi/native_allreduce.h"
 #include "distbelief/train/step_bench.h"
 
@@ -35,23 +36,28 @@ nlohmann::json bench_allreduce(World& world, const std::vector<std::size_t>& siz
     auto* values = reinterpret_cast<float*>(world.host_group().allocate(bytes).own());
     std::vector<float> plain(count, 1.0F), copy(count, 0.0F);
     std::fill(values, values + count, 1.0F);
-    std::vector<double> ours, mpi, memory;
+    std::vector<double> ours, mpi, memory, in_place;
     for (int i = 0; i < repeats + 2; ++i) {  // interleaved; the first two warm up
       const double a = timed(
           world, [&] { world.communicator().allreduce(comm::view(values, count), comm::ReduceOp::kSum); });
       const double b = timed(world, [&] { comm::native_allreduce(plain.data(), count); });
       const double c = timed(world, [&] { std::memcpy(copy.data(), plain.data(), bytes); });
+      // Reads and writes as many bytes as a sum of two does, with nothing to exchange: what the memory
+      // allows.
+      const double d = timed(world, [&] { scale(plain.data(), 1.0F, count); });
       std::fill(plain.begin(), plain.end(), 1.0F);
       std::fill(values, values + count, 1.0F);
       if (i < 2) continue;
       ours.push_back(a);
       mpi.push_back(b);
       memory.push_back(c);
+      in_place.push_back(d);
     }
     rows.push_back({{"bytes", bytes},
                     {"seconds_median", median(ours)},
                     {"mpi_seconds_median", median(mpi)},
-                    {"memcpy_seconds_median", median(memory)}});
+                    {"memcpy_seconds_median", median(memory)},
+                    {"in_place_seconds_median", median(in_place)}});
   }
   return rows;
 }
