@@ -12,7 +12,7 @@ function(distbelief_torch_pch target)
   endif()
   target_precompile_headers(${target} REUSE_FROM distbelief_pch)
   # Half of what a torch source takes is the header's, precompiled or not: twice as many at a time.
-  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 12)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 24)
   # The header is precompiled with the libraries' -fPIC; gcc refuses it under a program's -fPIE.
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "EXECUTABLE")
