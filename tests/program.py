@@ -230,12 +230,22 @@ class _Reporter(unittest.TextTestResult):
         print(SKIP_MARK + " ".join(reason.split()), flush=True)
 
 
+def _tests_of(name):
+    return [f"{name}.{test}" for test in
+            unittest.defaultTestLoader.getTestCaseNames(getattr(sys.modules["__main__"], name))]
+
+
 def main():
-    """unittest's main with ctest's exit code for a skip: 77. `--list CLASS` names the tests of that class instead."""
+    """unittest's main with ctest's exit code for a skip: 77. `--list CLASS` names the tests of that class instead;
+    `CLASS --without CLASS.TEST...` runs all but these."""
     if sys.argv[1:2] == ["--list"]:
-        tests = unittest.defaultTestLoader.getTestCaseNames(getattr(sys.modules["__main__"], sys.argv[2]))
-        print("\n".join(f"{sys.argv[2]}.{test}" for test in tests))
+        print("\n".join(_tests_of(sys.argv[2])))
         return
+    if sys.argv[2:3] == ["--without"]:
+        tests, without = _tests_of(sys.argv[1]), set(sys.argv[3:])
+        if not without < set(tests):
+            sys.exit(f"{sys.argv[1]} has {tests}, not {without - set(tests)}, or would have none left")
+        sys.argv[1:] = [test for test in tests if test not in without]
     runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=_Reporter)
     result = unittest.main(module="__main__", testRunner=runner, exit=False).result
     if not result.wasSuccessful() or result.testsRun == 0:
