@@ -33,6 +33,8 @@ class ServedStore final : public BatchStore {
   Coordinator coordinator() override;
   void advance(const Coordinator& coordinator) override;
 
+  std::optional<std::int64_t> rest() override;
+  void wake() override;
  private:
   void ask();
   void note_answer(const std::function<void(std::int64_t)>& announce);
