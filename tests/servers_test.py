@@ -1,7 +1,9 @@
 """Parameter servers: synchronous steps have the bits of allreduce, asynchronous ones count each piece of work once, and
 a replica that is killed stops nobody and loses nothing."""
+import contextlib
 import json
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -235,6 +237,43 @@ class SpareTest(ServersTest):
             job = {**JOB, **SERVED, "parallel.mode": "sync", "parallel.spare_replicas": 1, "parallel.lanes": 3,
                    "model.hidden": [256, 256], "train.epochs": 60, "train.validate_every": 20,
                    "checkpoint.every_steps": 100, "checkpoint.keep": 10, **changes}
+class StuckStartTest(ServersTest):
+    """Processes that are stopped before they have said a word: waited for a minute, as a cold disk may take that long."""
+
+    def stop_early(self, *wanted):
+        """Stops the process of this test, not a launcher, that is given these arguments in a row, as soon as there is one."""
+        found = []
+
+        def is_there():
+            for pid in self.processes():
+                with contextlib.suppress(OSError):
+                    given = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                    if given[0].endswith("distbelief") and f"\0{chr(0).join(wanted)}\0" in "\0".join(given):
+                        found.append(pid)
+            return bool(found)
+        self.wait_until(is_there, f"a process with {wanted}")
+        os.kill(found[0], signal.SIGSTOP)
+        return found[0]
+
+    def test_a_replica_and_a_server_that_hang_before_their_first_word_are_replaced(self):
+        job = {**HungTest.ENDLESS_STEPS, "parallel.mode": "async"}
+        run = self.start([program.PROGRAM, "train", "--run-dir", "hung", *program.settings(job), "--workers", 2])
+        replica = self.stop_early("--replica", "1")
+        self.wait_until(lambda: len(self.updates("hung")) > 50, "the other trains")
+        os.kill(self.settled_server("hung", 0)["pid"], signal.SIGKILL)
+        self.wait_until(lambda: len(self.events("hung", "server")) == 3, "another server is started")
+        self.stop_early("--launch", str(self.events("hung", "server")[-1]["server"]))
+        self.wait_until(lambda: len(self.events("hung", "replica lost")) > 0, "it is missed")
+        self.assertIn("nothing heard of it for 6", self.events("hung", "replica lost")[0]["reason"])
+        self.wait_until(lambda: len(self.events("hung", "server silent")) > 0, "the server is missed")
+        self.settled_server("hung", 0)
+        self.wait_until(lambda: {line["replica"] for line in self.updates("hung")} == {0, 1}, "both train")
+        self.assertNotIn(replica, self.processes(), "it was left behind")
+        self.control("stop", "hung")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("hung")
+
+
             name = f"slow-{slow}"
             summary = self.train(name, job, "--workers", 3, "--inject", f"slow:rank={slow},factor=8")
             self.assertEqual(summary["steps"], 480)

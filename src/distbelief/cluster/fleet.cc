@@ -1,5 +1,6 @@
 #include "distbelief/cluster/fleet.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -15,6 +16,13 @@ using std::chrono::milliseconds;
 
 constexpr int kServerLosses = 100;         // in an hour, that a run survives, however it is set
 constexpr milliseconds kOwnAbsence{1000};  // between two looks: the supervisor did not run meanwhile
+
+// Who waits for one that is silent still has as much time for who takes its place. What is just starting is
+// waited for by nobody.
+Cohort::Patience patience_of(const FleetOptions& options) {
+  return {.silence = options.deadline / 2,
+          .first_word = std::max<FleetClock::duration>(options.deadline, kShortestStart)};
+}
 
 // What fleets decide is decided on the thread that calls run(); gRPC's threads only note what they hear.
 class Fleet final : public comm::ControlServer::Handler {
@@ -67,7 +75,7 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                  .policy = options.policy,
                  .stops_together = options.stops_together,
                  .resume = options.resume,
-                 .silence = options.deadline / 2},
+                 .patience = patience_of(options)},
                 dispatch_) {
   if (options.find_servers) return;
   servers_.emplace(
@@ -76,7 +84,7 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                          .command = options.server_command,
                          .run_dir = options.run_dir,
                          .losses_allowed = kServerLosses + options.policy.restarts * options.servers,
-                         .silence = options.deadline / 2},
+                         .patience = patience_of(options)},
       dispatch_);
 }
 

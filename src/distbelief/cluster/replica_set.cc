@@ -1,7 +1,6 @@
 #include "distbelief/cluster/replica_set.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <utility>
@@ -39,10 +38,10 @@ void ReplicaSet::excuse(Clock::duration absence) {
 // lived. Whether it makes progress is not asked: it may have to wait for others.
 void ReplicaSet::look_for_silence(Replica& replica) {
   const auto now = Clock::now();
-  if (const std::optional<int> rank = replica.cohort->silent(now, options_.silence))
-    replica.cohort->give_up(*rank,
+  if (const std::optional<Cohort::Silence> silence = replica.cohort->silent(now, options_.patience))
+    replica.cohort->give_up(silence->rank,
                             fmt::format("nothing heard of it for {:.1f} s",
-                                        std::chrono::duration<double>(options_.silence).count()),
+                                        std::chrono::duration<double>(silence->since).count()),
                             now);
 }
 
@@ -183,8 +182,7 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const FindSer
   }
   if (replica.cohort->child().ended()) return end_of(index);
   if (replica.cohort->is_broken()) {
-    if (Clock::now() - replica.cohort->lost_at() > std::chrono::seconds(1))
-      replica.cohort->child().signal_group(SIGKILL);
+    if (Clock::now() - replica.cohort->lost_at() > std::chrono::seconds(1)) replica.cohort->kill_all();
     return std::nullopt;
   }
   look_for_silence(replica);

@@ -24,7 +24,8 @@ class ReplicaSet {
     RecoveryPolicy policy{};
     bool stops_together = false;  // nobody can do without another (sync, decomposed)
     bool resume = false;
-    Clock::duration silence = std::chrono::minutes(1);  // of a worker that counts as lost after it
+    // With a worker: one that says nothing for longer counts as lost.
+    Cohort::Patience patience{.silence = std::chrono::minutes(1), .first_word = std::chrono::minutes(2)};
   };
   ReplicaSet(Options options, Dispatch& dispatch);
 

@@ -51,7 +51,8 @@ void ServerSet::start_one() {
       {.launch = launch,
        .host = host,
        .child = dispatch_.start_process(
-           {.launch = launch, .role = "server", .host = host, .command = options_.command(process)})});
+           {.launch = launch, .role = "server", .host = host, .command = options_.command(process)}),
+       .heard = SetClock::now()});
   servers_.back().pid = servers_.back().child->pid();
   dispatch_.event("server", {{"server", launch}, {"host", host}, {"pid", servers_.back().pid}});
 }
@@ -94,11 +95,12 @@ void ServerSet::excuse(SetClock::duration absence) {
 // One that hangs or was stopped answers nobody, and its primaries and replicas wait for it.
 void ServerSet::look_for_silence() {
   for (Server& server : servers_) {
-    if (server.place.target.empty() || server.is_lost || SetClock::now() - server.heard <= options_.silence)
+    const SetClock::duration silence = SetClock::now() - server.heard;
+    const bool listens = !server.place.target.empty();
+    if (server.is_lost || silence <= (listens ? options_.patience.silence : options_.patience.first_word))
       continue;
     dispatch_.event("server silent",
-                    {{"server", server.launch},
-                     {"seconds", std::chrono::duration<double>(SetClock::now() - server.heard).count()}});
+                    {{"server", server.launch}, {"seconds", std::chrono::duration<double>(silence).count()}});
     server.is_lost = true;
   }
 }
