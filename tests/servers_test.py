@@ -191,8 +191,11 @@ class OwnStepsTest(ServersTest):
         self.assertEqual(self.finish(run).code, 130)
         self.assert_proven("paused")
         done = {line["ticket"] for line in self.updates("paused")}
+        for _ in range(2):  # all servers that it knows are replaced meanwhile
+            self.strike_server("paused", 0)
         under_way = 3 * 4  # when the run was stopped
         self.assertEqual(set(range(max(done) - under_way)) - done, set(), "work that the paused one had")
+        self.assertEqual(self.events("paused", "replica lost"), [])
 
 
 class HungTest(ServersTest):

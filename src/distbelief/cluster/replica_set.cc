@@ -6,6 +6,13 @@
 #include <utility>
 
 namespace distbelief::cluster {
+namespace {
+
+comm::WorkerOrder servers_order(const std::vector<std::string>& targets) {
+  return {.kind = "servers", .value = 0, .text = nlohmann::json(targets).dump()};
+}
+
+}  // namespace
 
 ReplicaSet::ReplicaSet(Options options, Dispatch& dispatch)
     : options_(std::move(options)),
@@ -72,6 +79,11 @@ void ReplicaSet::order(const Replica& replica, const comm::WorkerOrder& order) {
 void ReplicaSet::stop() {
   stopping_ = true;
   for (const Replica& replica : replicas_) order(replica, {.kind = "stop"});
+}
+
+void ReplicaSet::tell_servers(const std::vector<std::string>& targets) {
+  for (const Replica& replica : replicas_)
+    if (replica.told_to_go) order(replica, servers_order(targets));
 }
 
 void ReplicaSet::set_pace(Pace pace) {
@@ -155,7 +167,7 @@ void ReplicaSet::note_recovery(std::size_t index) {
   replica.lost_at.reset();
 }
 
-void ReplicaSet::begin(std::size_t index) {
+void ReplicaSet::begin(std::size_t index, const FindServers& servers) {
   Replica& replica = replicas_[index];
   replica.told_to_go = true;
   const nlohmann::json text = {{"generation", int(replica.losses.size()) + 1},
@@ -166,6 +178,7 @@ void ReplicaSet::begin(std::size_t index) {
                               {"launch", replica.cohort->id()},
                               {"host", replica.place.host},
                               {"workers", replica.place.workers}});
+  order(replica, servers_order(servers()));  // they may be others than when it was started
   order(replica, {.kind = "go", .value = 0, .text = text.dump()});
   if (is_paused() || replica.rests) order(replica, {.kind = "pause"});
 }
@@ -186,7 +199,7 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const FindSer
     return std::nullopt;
   }
   look_for_silence(replica);
-  if (!replica.told_to_go && replica.cohort->is_ready()) begin(index);
+  if (!replica.told_to_go && replica.cohort->is_ready()) begin(index, servers);
   note_recovery(index);
   return std::nullopt;
 }

@@ -47,6 +47,7 @@ class ServerSet {
   // All that were started at first listen, and know what they have.
   bool are_ready() const { return map_.epoch > 0; }
   std::vector<std::string> targets() const;
+  std::int64_t epoch() const { return map_.epoch; }
   // So many servers from now on: newcomers get their share, those who leave hand theirs over first.
   comm::CommandReply scale(std::int64_t servers);
   nlohmann::json status() const;

@@ -241,6 +241,40 @@ TEST_F(DeadlineTest, AWaitForOthersLastsLongerThanTheDeadlineWhileServersLive) {
 TEST_F(DeadlineTest, AWaitForATurnIsBrokenOffWhenTheCallerDoesNotGoOn) {
   serve(1);
   comm::SpaceSpec bounded = spec("bounded");
+// All servers that it knew go while it does not ask.
+TEST_F(DeadlineTest, AClientThatSleptFindsServersWhereItIsTold) {
+  serve(2);
+  const comm::SpaceSpec one = spec("async");
+  const std::vector<float> initial(one.elements, 1.0F), gradient(one.elements, 0.5F);
+  std::vector<comm::ControlAddress> present;
+  Client told({.servers = addresses_,
+               .spec = one,
+               .deadline = std::chrono::seconds(20),
+               .find_servers = [&] { return present; }},
+              initial.data());
+  Client left_alone = impatient(1, one);
+  EXPECT_FALSE(told.push({.ticket = 0, .lr = 1}, gradient));
+  for (const int lost : {0, 1}) {
+    lose_server(lost);
+    add_server();
+    const int id = lost + 2;
+    publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
+    follow_plan({}, [] {});
+  }
+  present = {addresses_[2], addresses_[3]};
+  std::vector<float> values(one.elements);
+  EXPECT_EQ(told.pull(values), 1);
+  EXPECT_EQ(values[0], 0.5F);
+  EXPECT_TRUE(told.map().has(2) && told.map().has(3));
+  try {
+    left_alone.pull(values);
+    ADD_FAILURE() << "nobody told it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_NE(error.message().find("join again"), std::string::npos) << error.message();
+  }
+}
+
   Client slow = join(1, bounded);
   std::deque<Client::Asked> slow_asked;
   slow_asked.push_back(slow.ask_ticket({}));

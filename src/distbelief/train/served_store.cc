@@ -36,7 +36,8 @@ void ServedStore::open(const Opening& opening) {
           .replica = options_.replica,
           .incarnation = options_.incarnation,
           .deadline = std::chrono::milliseconds(std::int64_t(1e3 * options_.parallel.deadline_seconds)),
-          .goes_on = options_.goes_on},
+          .goes_on = options_.goes_on,
+          .find_servers = options_.find_servers},
       opening.point.data());
   wake();
 }
