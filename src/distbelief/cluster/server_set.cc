@@ -92,7 +92,8 @@ void ServerSet::excuse(SetClock::duration absence) {
   for (Server& server : servers_) server.heard += absence;
 }
 
-// One that hangs or was stopped answers nobody, and its primaries and replicas wait for it.
+// One that hangs or was stopped answers nobody, and its primaries and replicas wait for it; or, before it
+// listens, for the second copy.
 void ServerSet::look_for_silence() {
   for (Server& server : servers_) {
     const SetClock::duration silence = SetClock::now() - server.heard;
@@ -126,7 +127,11 @@ void ServerSet::publish(const server::ServerMap& map, const std::string& why) {
     if (server.is_mapped)
       dispatch_.order(server.launch, 0, {.kind = "map", .value = map_.epoch, .text = text});
   }
-  dispatch_.event("servers", {{"epoch", map_.epoch}, {"servers", map_.servers.size()}, {"reason", why}});
+  dispatch_.event("servers", {{"epoch", map_.epoch},
+                              {"servers", map_.servers.size()},
+                              {"reason", why},
+                              {"without_backup", std::ranges::count(map_.parts, server::kNobody,
+                                                                    &server::ServerMap::Part::backup)}});
 }
 
 comm::CommandReply ServerSet::scale(std::int64_t servers) {
