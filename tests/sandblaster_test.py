@@ -111,6 +111,30 @@ class LostTest(LossTest):
         self.assert_lost("killed", 1, 1)
 
 
+class PausedTest(LossTest):
+    def test_a_paused_replica_holds_nobody_up(self):
+        # Two hundred portions to an evaluation: whoever pauses has some.
+        run = self.start_training("paused", {**self.LONG, "data.samples": 800, "train.batch_size": 4,
+                                             "train.epochs": 10_000, "report.interval_seconds": 0.02}, "--workers", 2)
+
+        def portions(replica):
+            return sum(line["replica"] == replica for line in self.updates("paused"))
+        self.wait_until(lambda: min(portions(0), portions(1)) > 5, "both compute")
+        self.control("pause", "paused", "--worker", 1)
+        self.wait_until(lambda: any(worker["replica"] == 1 and worker["state"] == "paused"
+                                    for worker in self.status("paused")["workers"]), "it pauses")
+        self.wait_until(lambda: any(line.get("left") == 1 for log in self.logs("paused").values() for line in log),
+                        "it has left the desk")
+        evaluations, before = len(self.evaluations("paused")), portions(1)
+        self.wait_until(lambda: len(self.evaluations("paused")) > evaluations + 3, "the other goes on alone")
+        self.assertEqual(portions(1), before)
+        self.control("resume", "paused", "--worker", 1)
+        self.wait_until(lambda: portions(1) > before + 5, "it is back")
+        self.control("stop", "paused")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assertEqual(self.events("paused", "replica lost"), [])
+
+
 class ManyLostTest(LossTest):
     def test_killed_replicas_and_servers_change_nothing(self):
         job = {**self.LONG, "data.samples": 2500, "train.epochs": 120}

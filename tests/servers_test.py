@@ -1,7 +1,9 @@
 """Parameter servers: synchronous steps have the bits of allreduce, asynchronous ones count each piece of work once, and
 a replica that is killed stops nobody and loses nothing."""
+import contextlib
 import json
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -70,19 +72,25 @@ class ServersTest(program.ProgramTest):
         return found[0]["step"]
 
 
+    # From what is recorded: a command loads for most of a second, and for many beside a run that keeps the cores busy.
     def settled_server(self, name, index):
         """One of those that serve, when every parameter has two copies."""
-        def serving():
-            return [server for server in self.status(name)["servers"] if server["state"] == "serving"
-                    and server["primary"] + server["backup"] > 0]
-        self.wait_until(lambda: sum(server["backup"] for server in serving()) == 64, "two copies of everything")
-        return serving()[index]
+        found = []
+
+        def is_settled():
+            events = program.lines_of(self.scratch / name / "events.jsonl")
+            gone = {event["server"] for event in events if event["event"] in ("server lost", "server left")}
+            found[:] = [event for event in events if event["event"] == "server" and event["server"] not in gone]
+            last = next((event for event in reversed(events) if event["event"] == "servers"), None)
+            return last and last["without_backup"] == 0 and last["servers"] == len(found)
+        self.wait_until(is_settled, "two copies of everything")
+        return found[index]
 
     def strike_server(self, name, index, signal_=signal.SIGKILL):
-        """Waits until every parameter has two copies, kills or stops a server, and waits until it is replaced."""
+        """Waits until every parameter has two copies, kills or stops a server, and waits until it is missed."""
         server = self.settled_server(name, index)
         os.kill(server["pid"], signal_)
-        self.wait_until(lambda: all(other["pid"] != server["pid"] for other in self.status(name)["servers"]),
+        self.wait_until(lambda: server["server"] in {event["server"] for event in self.events(name, "server lost")},
                         "the supervisor knows")
 
 
@@ -183,8 +191,11 @@ class OwnStepsTest(ServersTest):
         before = begins()
         self.wait_until(lambda: min(begins()[:2]) > max(before) + 20, "the others go on")
         self.assertEqual(begins()[2], before[2])
+        for _ in range(2):  # all servers that it knows are replaced meanwhile
+            self.strike_server("paused", 0)
         self.control("resume", "paused", "--worker", 2)
         self.wait_until(lambda: begins()[2] > before[2] + 5, "it is back")
+        self.assertEqual(self.events("paused", "replica lost"), [])
         self.control("stop", "paused")
         self.assertEqual(self.finish(run).code, 130)
         self.assert_proven("paused")
@@ -224,6 +235,43 @@ class HungTest(ServersTest):
         self.assert_proven("hung")
         self.assertEqual(len(self.events("hung", "server silent")), 1)
         self.assertEqual(self.events("hung", "replica lost"), [])
+
+
+class StuckStartTest(ServersTest):
+    """Processes that are stopped before they have said a word: waited for a minute, as a cold disk may take that long."""
+
+    def stop_early(self, *wanted):
+        """Stops the process of this test, not a launcher, that is given these arguments in a row, as soon as there is one."""
+        found = []
+
+        def is_there():
+            for pid in self.processes():
+                with contextlib.suppress(OSError):
+                    given = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                    if given[0].endswith("distbelief") and f"\0{chr(0).join(wanted)}\0" in "\0".join(given):
+                        found.append(pid)
+            return bool(found)
+        self.wait_until(is_there, f"a process with {wanted}")
+        os.kill(found[0], signal.SIGSTOP)
+        return found[0]
+
+    def test_a_replica_and_a_server_that_hang_before_their_first_word_are_replaced(self):
+        job = {**HungTest.ENDLESS_STEPS, "parallel.mode": "async"}
+        run = self.start([program.PROGRAM, "train", "--run-dir", "hung", *program.settings(job), "--workers", 2])
+        replica = self.stop_early("--replica", "1")
+        self.wait_until(lambda: len(self.updates("hung")) > 50, "the other trains")
+        os.kill(self.settled_server("hung", 0)["pid"], signal.SIGKILL)
+        self.wait_until(lambda: len(self.events("hung", "server")) == 3, "another server is started")
+        self.stop_early("--launch", str(self.events("hung", "server")[-1]["server"]))
+        self.wait_until(lambda: len(self.events("hung", "replica lost")) > 0, "it is missed")
+        self.assertIn("nothing heard of it for 6", self.events("hung", "replica lost")[0]["reason"])
+        self.wait_until(lambda: len(self.events("hung", "server silent")) > 0, "the server is missed")
+        self.settled_server("hung", 0)
+        self.wait_until(lambda: {line["replica"] for line in self.updates("hung")} == {0, 1}, "both train")
+        self.assertNotIn(replica, self.processes(), "it was left behind")
+        self.control("stop", "hung")
+        self.assertEqual(self.finish(run).code, 130)
+        self.assert_proven("hung")
 
 
 class SpareTest(ServersTest):

@@ -34,6 +34,13 @@ class TablesTest(program.ProgramTest):
         newest = max((self.scratch / name / "tables").glob("step-*"))
         return json.loads((newest / "tables.json").read_text())
 
+    def assert_proven(self, name):
+        """The logs prove that every push counts once. Gives how many of rows there were."""
+        found = json.loads(self.control("audit", self.scratch / name, "--json"))
+        self.assertTrue(found["proven"], found["finding"])
+        self.assertGreaterEqual(found["row_pushes"], found["acknowledged"])
+        return found["row_pushes"]
+
     def evaluated(self, name, *arguments):
         return json.loads(self.distbelief("eval", name, "--json", *arguments).out)
 
@@ -75,6 +82,7 @@ class KeptTest(TablesTest):
         self.assertEqual(outcome.code, 0, outcome.err)
         self.assertGreater(self.summary("lost")["test_metrics"]["auc"], 0.57)
         self.assertGreater(self.saved("lost")["ids"]["rows"], 100000)
+        self.assertEqual(self.assert_proven("lost"), 800)
 
     def test_servers_come_and_go(self):
         run = self.start_training("scaled", {**CLICKS, "data.samples": 100000, "train.epochs": 1000}, "--workers", 2)
@@ -86,6 +94,7 @@ class KeptTest(TablesTest):
         self.control("stop", "scaled")
         self.assertEqual(self.finish(run).code, 130)
         self.assertGreater(self.saved("scaled")["ids"]["rows"], 20000)
+        self.assert_proven("scaled")
         self.assertEqual(len(self.events("scaled", "server left")), 3)
         self.assertEqual(self.events("scaled", "server lost") + self.events("scaled", "replica lost"), [])
 
@@ -114,6 +123,7 @@ class WordsTest(TablesTest):
                "train.batch_size": 50, "train.epochs": 6, "train.lr": 0.05}
         summary = self.train("words", job, "--workers", 2)
         self.assertGreater(summary["test_metrics"]["recognised"], 0.5)
+        self.assertEqual(self.assert_proven("words"), 2 * summary["steps"])  # of two tables
         all_words = [word for kind in KINDS.values() for word in kind]
         answers = json.loads(self.distbelief("nearest", "words", *all_words, "--top", 4, "--json").out)
         right = [each["word"] in KINDS[kind] for answer in answers for kind in KINDS if answer["word"] in KINDS[kind]

@@ -184,6 +184,7 @@ int audit_servers(const ControlFlags& flags, const train::PreparedJob& job) {
                                       {"updates", proof.updates},
                                       {"acknowledged", proof.acknowledged},
                                       {"begins", proof.begins},
+                                      {"row_pushes", proof.row_pushes},
                                       {"undone", proof.undone},
                                       {"finding", proof.finding}}
                            .dump());

@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -200,7 +201,8 @@ nlohmann::json timed(const std::string& operation, std::vector<std::unique_ptr<R
 void serve_tables(const std::string& address, int core, const std::atomic<bool>& interrupted) {
   keep_to_core(core);                     // before there are threads: they all do
   spdlog::set_level(spdlog::level::err);  // standard output is for the target
-  server::Service service({});
+  server::Service service(
+      {.logs = std::filesystem::path(address.substr(address.find(':') + 1)).parent_path()});
   comm::ExchangeServer exchange({.address = {.target = address}, .shared_limit = std::size_t{1} << 30},
                                 service);
   service.set_map(server::first_map({{.id = 0, .target = exchange.target()}}));

@@ -107,6 +107,14 @@ void Cohort::kill_workers() const {
     if (handle >= 0) syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
 }
 
+// Workers have process groups of their own, and one that was stopped early is not known by handle: they are
+// found as long as their launcher lives.
+void Cohort::kill_all() {
+  kill_workers();
+  kill_descendants(child_->pid());
+  child_->signal_group(SIGKILL);
+}
+
 bool Cohort::workers_are_gone() const {
   return std::ranges::all_of(reports_, [&](const auto& one) {
     const auto handle = handles_.find(one.first);
@@ -160,9 +168,14 @@ std::optional<int> Cohort::stuck(Clock::time_point now, Clock::duration deadline
   return found;
 }
 
-std::optional<int> Cohort::silent(Clock::time_point now, Clock::duration silence) const {
-  for (const auto& [rank, times] : times_)
-    if (reports_.at(rank).state != "ended" && now - times.heard > silence) return rank;
+std::optional<Cohort::Silence> Cohort::silent(Clock::time_point now, const Patience& patience) const {
+  for (int rank = 0; rank < placement_.workers; ++rank) {
+    const auto times = times_.find(rank);
+    const bool is_known = times != times_.end();
+    if (is_known && reports_.at(rank).state == "ended") continue;
+    const Silence silence{.rank = rank, .since = now - (is_known ? times->second.heard : since_)};
+    if (silence.since > (is_known ? patience.silence : patience.first_word)) return silence;
+  }
   return std::nullopt;
 }
 

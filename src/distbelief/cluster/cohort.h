@@ -15,6 +15,9 @@
 
 namespace distbelief::cluster {
 
+// A cold disk loads the libraries in tens of seconds, however impatient workers are with each other.
+inline constexpr std::chrono::seconds kShortestStart{60};
+
 // Workers that were started together, and what they said last. Not thread-safe.
 class Cohort {
  public:
@@ -54,14 +57,24 @@ class Cohort {
   // The worker that has shown neither a new step nor a new phase for so long while it trains, or nothing at
   // all in any state, if one has: of those the one that is not waiting for others.
   std::optional<int> stuck(Clock::time_point now, Clock::duration deadline) const;
-  // The first worker that was heard of and has said nothing at all for so long, if one has.
-  std::optional<int> silent(Clock::time_point now, Clock::duration silence) const;
+  // How long a worker may say nothing at all.
+  struct Patience {
+    Clock::duration silence;     // of one that was heard of
+    Clock::duration first_word;  // of one that was not, since it was started
+  };
+  struct Silence {
+    int rank = 0;
+    Clock::duration since{};
+  };
+  // The first worker that has said nothing for longer, if one has.
+  std::optional<Silence> silent(Clock::time_point now, const Patience& patience) const;
   // We ourselves did not get to run: nobody is to blame for silence in that time.
   void excuse(Clock::duration absence, Clock::time_point now);
   // A worker there was told to go, and not just by a launcher that cleans up.
   bool is_leaving(const std::string& host, Clock::time_point now) const;
 
-  void kill_workers() const;      // those of this machine, at once
+  void kill_workers() const;      // those of this machine that were heard of, at once
+  void kill_all();                // the launcher with all that it has started on this machine, at once
   bool workers_are_gone() const;  // as far as can be known
   Loss loss() const;              // after the child has ended, or without its exit code
 

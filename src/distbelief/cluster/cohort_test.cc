@@ -41,6 +41,24 @@ TEST(Cohort, NamesTheWorkersThatAreNotReady) {
   await_end(cohort);
 }
 
+TEST(Cohort, MissesWorkersThatWereHeardOfSoonerThanThoseThatWereNot) {
+  Cohort cohort = cohort_of({"true"});
+  const Cohort::Clock::time_point begin = cohort.since();
+  const Cohort::Patience patience{.silence = seconds(10), .first_word = seconds(60)};
+  cohort.hear({.rank = 0, .state = "training"}, begin + seconds(1));
+  EXPECT_FALSE(cohort.silent(begin + seconds(11), patience));
+  EXPECT_EQ(cohort.silent(begin + seconds(12), patience)->rank, 0);
+  cohort.hear({.rank = 0, .state = "ended"}, begin + seconds(12));
+  EXPECT_FALSE(cohort.silent(begin + seconds(60), patience));
+  const auto silence = cohort.silent(begin + seconds(61), patience);
+  ASSERT_TRUE(silence);
+  EXPECT_EQ(silence->rank, 1) << "it never said a word";
+  EXPECT_EQ(silence->since, seconds(61));
+  cohort.excuse(seconds(5), begin + seconds(61));
+  EXPECT_FALSE(cohort.silent(begin + seconds(61), patience)) << "nobody could be heard for a while";
+  await_end(cohort);
+}
+
 TEST(CohortLoss, NamesTheLauncherThatWasKilled) {
   Cohort cohort = cohort_of({"sleep", "60"});
   kill(cohort.child().pid(), SIGKILL);

@@ -1,5 +1,6 @@
 #include "distbelief/cluster/fleet.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -16,6 +17,13 @@ using std::chrono::milliseconds;
 constexpr int kServerLosses = 100;         // in an hour, that a run survives, however it is set
 constexpr milliseconds kOwnAbsence{1000};  // between two looks: the supervisor did not run meanwhile
 
+// Who waits for one that is silent still has as much time for who takes its place. What is just starting is
+// waited for by nobody.
+Cohort::Patience patience_of(const FleetOptions& options) {
+  return {.silence = options.deadline / 2,
+          .first_word = std::max<FleetClock::duration>(options.deadline, kShortestStart)};
+}
+
 // What fleets decide is decided on the thread that calls run(); gRPC's threads only note what they hear.
 class Fleet final : public comm::ControlServer::Handler {
  public:
@@ -30,6 +38,10 @@ class Fleet final : public comm::ControlServer::Handler {
  private:
   std::optional<int> look();
   void note_own_absence();
+  void tell_servers();
+  std::vector<std::string> targets() const {
+    return servers_ ? servers_->targets() : options_.find_servers();
+  }
   std::optional<int> fail(const FleetFailure& failure);
   void end_all();
   bool are_ready() const { return !servers_ || servers_->are_ready(); }
@@ -48,6 +60,7 @@ class Fleet final : public comm::ControlServer::Handler {
   ReplicaSet replicas_;
   bool stopping_ = false;
   bool told_to_stop_ = false;
+  std::int64_t told_epoch_ = 0;  // of the map whose servers the replicas know
   FleetClock::time_point last_look_ = FleetClock::now();
 };
 
@@ -67,7 +80,7 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                  .policy = options.policy,
                  .stops_together = options.stops_together,
                  .resume = options.resume,
-                 .silence = options.deadline / 2},
+                 .patience = patience_of(options)},
                 dispatch_) {
   if (options.find_servers) return;
   servers_.emplace(
@@ -76,7 +89,7 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                          .command = options.server_command,
                          .run_dir = options.run_dir,
                          .losses_allowed = kServerLosses + options.policy.restarts * options.servers,
-                         .silence = options.deadline / 2},
+                         .patience = patience_of(options)},
       dispatch_);
 }
 
@@ -112,6 +125,8 @@ void Fleet::note_own_absence() {
   replicas_.excuse(absence);
 }
 
+void Fleet::tell_servers() { replicas_.tell_servers(targets()); }
+
 std::optional<int> Fleet::look() {
   note_own_absence();
   if (servers_)
@@ -123,8 +138,8 @@ std::optional<int> Fleet::look() {
     return std::nullopt;
   }
   if (is_wanted_to_stop() && !std::exchange(told_to_stop_, true)) replicas_.stop();
-  const auto targets = [this] { return servers_ ? servers_->targets() : options_.find_servers(); };
-  if (const auto failure = replicas_.look(targets)) return fail(*failure);
+  if (const auto failure = replicas_.look([this] { return targets(); })) return fail(*failure);
+  if (servers_ && std::exchange(told_epoch_, servers_->epoch()) != servers_->epoch()) tell_servers();
   if (options_.replicas.empty()) return is_wanted_to_stop() ? std::optional(0) : std::nullopt;
   if (!replicas_.are_all_over()) return std::nullopt;
   return is_wanted_to_stop() ? 130 : 0;
@@ -165,6 +180,8 @@ comm::CommandReply Fleet::command(const comm::Command& command) {
   if (command.name == "scale") return scale(command);
   const auto pace = command.name == "pause" ? ReplicaSet::Pace::kPause : ReplicaSet::Pace::kGoOn;
   const bool is_pace = command.name == "pause" || command.name == "continue";
+  // Servers of others may have been replaced meanwhile, all of them.
+  if (!servers_ && command.name == "continue") tell_servers();
   if (is_pace && command.text == "worker") return replicas_.set_pace_of(command.value, pace);
   if (!is_pace && command.name != "stop")
     return {false, "a run with parameter servers does not know the command '" + command.name + "'"};

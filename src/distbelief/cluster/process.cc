@@ -1,10 +1,13 @@
 #include "distbelief/cluster/process.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -41,6 +44,19 @@ bool descends(pid_t pid, pid_t ancestor) {
     pid = parent_of(pid);
   }
   return false;
+}
+
+void kill_descendants(pid_t ancestor) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const auto pid = pid_t(std::atoll(entry.path().filename().c_str()));
+    if (pid <= 0 || pid == ancestor || !descends(pid, ancestor)) continue;
+    const int handle = int(syscall(SYS_pidfd_open, pid, 0));
+    if (handle < 0) continue;
+    // Once more: the number may have been another's until the handle was there.
+    if (descends(pid, ancestor)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
+    close(handle);
+  }
 }
 
 std::optional<pid_t> ancestor_given(const std::vector<std::string>& arguments) {

@@ -23,6 +23,33 @@ TEST(ProcessTest, KnowsWhoStartedWhom) {
   EXPECT_FALSE(descends(child, getpid()));
 }
 
+TEST(ProcessTest, EndsAllThatAProcessHasStartedAlsoWhatWasStopped) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      setpgid(0, 0);  // as a launcher's workers are
+      raise(SIGSTOP);
+      _exit(0);
+    }
+    const bool told = write(ends[1], &grandchild, sizeof grandchild) == ssize_t(sizeof grandchild);
+    int status = 0;
+    waitpid(grandchild, &status, 0);
+    _exit(told && WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+  }
+  pid_t grandchild = 0;
+  ASSERT_EQ(read(ends[0], &grandchild, sizeof grandchild), ssize_t(sizeof grandchild));
+  EXPECT_TRUE(descends(grandchild, child));
+  kill_descendants(child);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "it was to stay";
+  EXPECT_EQ(WEXITSTATUS(status), SIGKILL);
+  for (const int end : ends) close(end);
+}
+
 TEST(ProcessTest, FindsTheAncestorThatWasGivenArgumentsInARow) {
   const std::vector<std::string> own = arguments_of(getpid());
   ASSERT_FALSE(own.empty());

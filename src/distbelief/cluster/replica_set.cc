@@ -1,12 +1,18 @@
 #include "distbelief/cluster/replica_set.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace distbelief::cluster {
+namespace {
+
+comm::WorkerOrder servers_order(const std::vector<std::string>& targets) {
+  return {.kind = "servers", .value = 0, .text = nlohmann::json(targets).dump()};
+}
+
+}  // namespace
 
 ReplicaSet::ReplicaSet(Options options, Dispatch& dispatch)
     : options_(std::move(options)),
@@ -39,10 +45,10 @@ void ReplicaSet::excuse(Clock::duration absence) {
 // lived. Whether it makes progress is not asked: it may have to wait for others.
 void ReplicaSet::look_for_silence(Replica& replica) {
   const auto now = Clock::now();
-  if (const std::optional<int> rank = replica.cohort->silent(now, options_.silence))
-    replica.cohort->give_up(*rank,
+  if (const std::optional<Cohort::Silence> silence = replica.cohort->silent(now, options_.patience))
+    replica.cohort->give_up(silence->rank,
                             fmt::format("nothing heard of it for {:.1f} s",
-                                        std::chrono::duration<double>(options_.silence).count()),
+                                        std::chrono::duration<double>(silence->since).count()),
                             now);
 }
 
@@ -73,6 +79,11 @@ void ReplicaSet::order(const Replica& replica, const comm::WorkerOrder& order) {
 void ReplicaSet::stop() {
   stopping_ = true;
   for (const Replica& replica : replicas_) order(replica, {.kind = "stop"});
+}
+
+void ReplicaSet::tell_servers(const std::vector<std::string>& targets) {
+  for (const Replica& replica : replicas_)
+    if (replica.told_to_go) order(replica, servers_order(targets));
 }
 
 void ReplicaSet::set_pace(Pace pace) {
@@ -156,7 +167,7 @@ void ReplicaSet::note_recovery(std::size_t index) {
   replica.lost_at.reset();
 }
 
-void ReplicaSet::begin(std::size_t index) {
+void ReplicaSet::begin(std::size_t index, const FindServers& servers) {
   Replica& replica = replicas_[index];
   replica.told_to_go = true;
   const nlohmann::json text = {{"generation", int(replica.losses.size()) + 1},
@@ -167,6 +178,7 @@ void ReplicaSet::begin(std::size_t index) {
                               {"launch", replica.cohort->id()},
                               {"host", replica.place.host},
                               {"workers", replica.place.workers}});
+  order(replica, servers_order(servers()));  // they may be others than when it was started
   order(replica, {.kind = "go", .value = 0, .text = text.dump()});
   if (is_paused() || replica.rests) order(replica, {.kind = "pause"});
 }
@@ -183,12 +195,11 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const FindSer
   }
   if (replica.cohort->child().ended()) return end_of(index);
   if (replica.cohort->is_broken()) {
-    if (Clock::now() - replica.cohort->lost_at() > std::chrono::seconds(1))
-      replica.cohort->child().signal_group(SIGKILL);
+    if (Clock::now() - replica.cohort->lost_at() > std::chrono::seconds(1)) replica.cohort->kill_all();
     return std::nullopt;
   }
   look_for_silence(replica);
-  if (!replica.told_to_go && replica.cohort->is_ready()) begin(index);
+  if (!replica.told_to_go && replica.cohort->is_ready()) begin(index, servers);
   note_recovery(index);
   return std::nullopt;
 }

@@ -24,7 +24,8 @@ class ReplicaSet {
     RecoveryPolicy policy{};
     bool stops_together = false;  // nobody can do without another (sync, decomposed)
     bool resume = false;
-    Clock::duration silence = std::chrono::minutes(1);  // of a worker that counts as lost after it
+    // With a worker: one that says nothing for longer counts as lost.
+    Cohort::Patience patience{.silence = std::chrono::minutes(1), .first_word = std::chrono::minutes(2)};
   };
   ReplicaSet(Options options, Dispatch& dispatch);
 
@@ -41,6 +42,8 @@ class ReplicaSet {
   enum class Pace { kGoOn, kPause };
   void set_pace(Pace pace);
   bool is_paused() const { return pace_ == Pace::kPause; }
+  // Where servers listen by now: one that has not asked for a while may know none of them.
+  void tell_servers(const std::vector<std::string>& targets);
   // One that takes steps of its own.
   comm::CommandReply set_pace_of(std::int64_t replica, Pace pace);
   // So many replicas from now on.
@@ -70,7 +73,7 @@ class ReplicaSet {
     Clock::time_point not_before{};
   };
   void start(std::size_t index, const FindServers& servers);
-  void begin(std::size_t index);
+  void begin(std::size_t index, const FindServers& servers);
   std::optional<FleetFailure> look_at(std::size_t index, const FindServers& servers);
   std::optional<FleetFailure> end_of(std::size_t index);
   void look_for_silence(Replica& replica);

@@ -51,7 +51,8 @@ void ServerSet::start_one() {
       {.launch = launch,
        .host = host,
        .child = dispatch_.start_process(
-           {.launch = launch, .role = "server", .host = host, .command = options_.command(process)})});
+           {.launch = launch, .role = "server", .host = host, .command = options_.command(process)}),
+       .heard = SetClock::now()});
   servers_.back().pid = servers_.back().child->pid();
   dispatch_.event("server", {{"server", launch}, {"host", host}, {"pid", servers_.back().pid}});
 }
@@ -91,14 +92,16 @@ void ServerSet::excuse(SetClock::duration absence) {
   for (Server& server : servers_) server.heard += absence;
 }
 
-// One that hangs or was stopped answers nobody, and its primaries and replicas wait for it.
+// One that hangs or was stopped answers nobody, and its primaries and replicas wait for it; or, before it
+// listens, for the second copy.
 void ServerSet::look_for_silence() {
   for (Server& server : servers_) {
-    if (server.place.target.empty() || server.is_lost || SetClock::now() - server.heard <= options_.silence)
+    const SetClock::duration silence = SetClock::now() - server.heard;
+    const bool listens = !server.place.target.empty();
+    if (server.is_lost || silence <= (listens ? options_.patience.silence : options_.patience.first_word))
       continue;
     dispatch_.event("server silent",
-                    {{"server", server.launch},
-                     {"seconds", std::chrono::duration<double>(SetClock::now() - server.heard).count()}});
+                    {{"server", server.launch}, {"seconds", std::chrono::duration<double>(silence).count()}});
     server.is_lost = true;
   }
 }
@@ -124,7 +127,11 @@ void ServerSet::publish(const server::ServerMap& map, const std::string& why) {
     if (server.is_mapped)
       dispatch_.order(server.launch, 0, {.kind = "map", .value = map_.epoch, .text = text});
   }
-  dispatch_.event("servers", {{"epoch", map_.epoch}, {"servers", map_.servers.size()}, {"reason", why}});
+  dispatch_.event("servers", {{"epoch", map_.epoch},
+                              {"servers", map_.servers.size()},
+                              {"reason", why},
+                              {"without_backup", std::ranges::count(map_.parts, server::kNobody,
+                                                                    &server::ServerMap::Part::backup)}});
 }
 
 comm::CommandReply ServerSet::scale(std::int64_t servers) {

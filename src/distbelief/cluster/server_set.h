@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/cluster/cohort.h"
 #include "distbelief/cluster/dispatch.h"
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/server/server_map.h"
@@ -31,8 +32,8 @@ class ServerSet {
     std::function<std::vector<std::string>(const FleetProcess&)> command{};
     std::filesystem::path run_dir{};
     int losses_allowed = 0;  // in an hour
-    std::chrono::steady_clock::duration silence =
-        std::chrono::minutes(1);  // of one that counts as lost after it
+    // With a server: one that says nothing for longer counts as lost.
+    Cohort::Patience patience{.silence = std::chrono::minutes(1), .first_word = std::chrono::minutes(2)};
   };
   ServerSet(Options options, Dispatch& dispatch);
 
@@ -46,6 +47,7 @@ class ServerSet {
   // All that were started at first listen, and know what they have.
   bool are_ready() const { return map_.epoch > 0; }
   std::vector<std::string> targets() const;
+  std::int64_t epoch() const { return map_.epoch; }
   // So many servers from now on: newcomers get their share, those who leave hand theirs over first.
   comm::CommandReply scale(std::int64_t servers);
   nlohmann::json status() const;
@@ -62,7 +64,7 @@ class ServerSet {
     bool is_lost = false;                           // it has hung up
     bool is_leaving = false;                        // it is to hand over what it has, and to end
     std::int64_t settled = 0;                       // epoch of the map that it has done everything for
-    std::chrono::steady_clock::time_point heard{};  // once it listens
+    std::chrono::steady_clock::time_point heard{};  // or started
     std::int64_t refused = 0;                       // requests, as it said last
   };
   void start_one();

@@ -20,8 +20,6 @@ constexpr seconds kAskWeakAgain{3600};  // one whose processor does not do
 constexpr milliseconds kOwnAbsence{1000};
 constexpr seconds kForgetDeadline{15};
 constexpr seconds kForgetLostDeadline{5};
-// A cold disk loads the libraries in tens of seconds, however impatient workers are with each other.
-constexpr seconds kShortestStart{60};
 
 // Certificates of the run's own live as long as the longest run.
 constexpr std::chrono::days kRunCertificates{3650};

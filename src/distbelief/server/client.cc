@@ -21,6 +21,7 @@ namespace {
 constexpr std::chrono::milliseconds kMapDeadline{2000};
 constexpr std::chrono::seconds kBetweenReconnects{1};
 constexpr std::chrono::milliseconds kNear{10}, kFar{250};  // to a server that was there a moment ago
+constexpr int kFirstStranger = kNobody - 1;                // downwards: numbers of servers that are not known
 
 }  // namespace
 
@@ -31,16 +32,11 @@ Client::Client(Options options, const float* initial)
     : options_(std::move(options)),
       versions_(options_.spec.slices()),
       answered_(options_.spec.slices()) {
-  // Nobody is known by number yet.
   const Clock::time_point give_up = Clock::now() + options_.deadline;
-  for (std::size_t i = 0; i < options_.servers.size(); ++i) try {
-      connect(-2 - int(i), options_.servers[i].target, kMapDeadline);
-    } catch (const Error& error) {  // it may have been lost meanwhile
-      if (!is_worth_another_try(error) || i + 1 - servers_.size() == options_.servers.size()) throw;
-      spdlog::info("{}: {}", options_.servers[i].target, error.what());
-    }
+  const std::vector<comm::ControlAddress> present =
+      options_.find_servers ? options_.find_servers() : std::vector<comm::ControlAddress>();
+  connect_to(present.empty() ? options_.servers : present, kMapDeadline);
   await_map(give_up);
-  std::erase_if(servers_, [](const auto& server) { return server.first < -1; });
   for (const auto& [id, server] : servers_) open(*server, initial);
   has_joined_ = true;
 }
@@ -68,9 +64,36 @@ Client::Server& Client::connect(int id, const std::string& target, std::chrono::
   return *(servers_[id] = std::move(server));
 }
 
+bool Client::is_connected() const {
+  return std::ranges::any_of(servers_,
+                             [](const auto& server) { return server.second->exchange->connected(); });
+}
+
+// After the deadline: what to do, where it is not one server that does not answer.
+Error Client::without_answer(const Error& why) const {
+  if (is_connected()) return why;
+  return {why.code(), why.message() +
+                          "; none of the parameter servers that this client knows is there: "
+                          "if others have taken their place, join again with their addresses"};
+}
+
+// Nobody there is known by number: they are asked for the map, which says who they are.
+void Client::connect_to(const std::vector<comm::ControlAddress>& addresses,
+                        std::chrono::milliseconds deadline) {
+  std::optional<Error> why;
+  for (std::size_t i = 0; i < addresses.size(); ++i) try {
+      connect(kFirstStranger - int(i), addresses[i].target, deadline);
+    } catch (const Error& error) {  // it may have been lost meanwhile
+      if (!is_worth_another_try(error)) throw;
+      spdlog::info("{}: {}", addresses[i].target, error.what());
+      why = error;
+    }
+  if (why && !is_connected()) throw *why;
+}
+
 void Client::adopt(const ServerMap& map) {
   map_ = map;
-  std::erase_if(servers_, [&](const auto& server) { return server.first >= 0 && !map.has(server.first); });
+  std::erase_if(servers_, [&](const auto& server) { return !map.has(server.first); });
   for (const ServerMap::Server& server : map.servers)
     if (!servers_.contains(server.id)) try {
         Server& known = connect(server.id, map.target_of(server.id, options_.host), kMapDeadline);
@@ -95,6 +118,12 @@ void Client::reconnect() {
     } catch (const Error& error) {
       spdlog::debug("server {}: {}", server.id, error.what());
     }
+  }
+  if (is_connected() || !options_.find_servers) return;
+  try {
+    connect_to(options_.find_servers(), kFar);
+  } catch (const Error& error) {
+    spdlog::debug("{}", error.what());
   }
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "distbelief/base/error.h"
 #include "distbelief/comm/rpc/exchange_client.h"
 #include "distbelief/comm/rpc/store.h"
 #include "distbelief/server/server_map.h"
@@ -39,6 +40,9 @@ class Client {
     // Asked during waits that have no end, for tickets and for room: when it gives false they throw
     // Error(kTimeout). May be empty.
     std::function<bool()> goes_on{};
+    // Where servers listen by now, or nothing; asked at first and when none of those that it knows answers,
+    // for all may have been replaced while it did not ask. May be empty.
+    std::function<std::vector<comm::ControlAddress>()> find_servers{};
   };
   // Connects, and submits the job or joins it. Whoever comes first brings the first values.
   Client(Options options, const float* initial);
@@ -206,6 +210,9 @@ class Client {
   void require_going_on();
   void adopt(const ServerMap& map);
   void reconnect();
+  bool is_connected() const;
+  Error without_answer(const Error& why) const;
+  void connect_to(const std::vector<comm::ControlAddress>& addresses, std::chrono::milliseconds deadline);
   Server& connect(int id, const std::string& target, std::chrono::milliseconds deadline);
   Server* holder(const Part& part);
   void open(Server& server, const float* initial);

@@ -124,7 +124,7 @@ void Client::settle(Flight& flight, Clock::duration patience) {
   for (;;) {
     collect(flight, patience);
     if (flight.failed.empty()) break;
-    if (Clock::now() - begin > patience) throw *flight.why;
+    if (Clock::now() - begin > patience) throw without_answer(*flight.why);
     if (patience == kForEver) require_going_on();
     if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
     std::vector<std::size_t> failed = std::exchange(flight.failed, {});

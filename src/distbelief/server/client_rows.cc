@@ -155,7 +155,7 @@ void Client::run_rows(RowWork& work) {
   const Clock::time_point give_up = Clock::now() + options_.deadline;
   for (std::uint64_t left = ~std::uint64_t{0}; left != 0; left = std::exchange(work.failed, 0)) {
     if (work.why) {
-      if (Clock::now() > give_up) throw *work.why;
+      if (Clock::now() > give_up) throw without_answer(*work.why);
       if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
     }
     for (const RowMessage& message : cut_rows(work, left)) try {
@@ -209,7 +209,8 @@ StoreAnswer Client::ask_part(int number, StoreRequest message, std::span<const s
       decoded.ticket = std::int64_t(answer.bytes);
       return decoded;
     } catch (const Error& error) {
-      if (!is_worth_another_try(error) || Clock::now() > give_up) throw;
+      if (!is_worth_another_try(error)) throw;
+      if (Clock::now() > give_up) throw without_answer(error);
       if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
     }
 }

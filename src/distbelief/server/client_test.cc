@@ -140,19 +140,22 @@ TEST_F(RestTest, OthersGetItsTicketsAndDoNotWaitForIt) {
     ticket = *take(one, {ticket});
   }
   EXPECT_EQ(done, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  const auto clocks_of_other = [&](LogLine::Kind kind) {
+    std::vector<std::int64_t> clocks;
+    for (const LogLine& line : read_log(folder_ / "logs" / "0-server0.jsonl"))
+      if (line.kind == kind && line.update.replica == 1) clocks.push_back(line.clock);
+    return clocks;
+  };
+  EXPECT_GE(clocks_of_other(LogLine::Kind::kLeft).size(), 1U);
   std::deque<Client::Asked> again;
+  const std::size_t joined = clocks_of_other(LogLine::Kind::kJoined).size();
   again.push_back(other.ask_ticket({}));
+  for (int i = 0; i < 2000 && clocks_of_other(LogLine::Kind::kJoined).size() == joined; ++i)
+    std::this_thread::sleep_for(5ms);  // its question overtakes what the other says next, or not
   EXPECT_EQ(take(one, {ticket}), std::nullopt);
   EXPECT_EQ(other.next_ticket(again), std::nullopt);
-  int left = 0;
-  std::vector<std::int64_t> joined;  // clocks
-  for (const LogLine& line : read_log(folder_ / "logs" / "0-server0.jsonl")) {
-    left += line.kind == LogLine::Kind::kLeft ? 1 : 0;
-    if (line.kind == LogLine::Kind::kJoined && line.update.replica == 1) joined.push_back(line.clock);
-  }
-  EXPECT_GE(left, 1);
-  ASSERT_GE(joined.size(), 2U);
-  EXPECT_EQ(joined.back(), 5);  // where the slowest is
+  ASSERT_EQ(clocks_of_other(LogLine::Kind::kJoined).size(), joined + 1);
+  EXPECT_EQ(clocks_of_other(LogLine::Kind::kJoined).back(), 5);  // where the slowest is
 }
 
 TEST_F(RestTest, ADeskThatTakesOverDoesNotWaitForItEither) {
@@ -236,6 +239,40 @@ TEST_F(DeadlineTest, AWaitForOthersLastsLongerThanTheDeadlineWhileServersLive) {
   client.await_done();
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 2 * kDeadline);
   later.join();
+}
+
+// All servers that it knew go while it does not ask.
+TEST_F(DeadlineTest, AClientThatSleptFindsServersWhereItIsTold) {
+  serve(2);
+  const comm::SpaceSpec one = spec("async");
+  const std::vector<float> initial(one.elements, 1.0F), gradient(one.elements, 0.5F);
+  std::vector<comm::ControlAddress> present;
+  Client told({.servers = addresses_,
+               .spec = one,
+               .deadline = std::chrono::seconds(20),
+               .find_servers = [&] { return present; }},
+              initial.data());
+  Client left_alone = impatient(1, one);
+  EXPECT_FALSE(told.push({.ticket = 0, .lr = 1}, gradient));
+  for (const int lost : {0, 1}) {
+    lose_server(lost);
+    add_server();
+    const int id = lost + 2;
+    publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
+    follow_plan({}, [] {});
+  }
+  present = {addresses_[2], addresses_[3]};
+  std::vector<float> values(one.elements);
+  EXPECT_EQ(told.pull(values), 1);
+  EXPECT_EQ(values[0], 0.5F);
+  EXPECT_TRUE(told.map().has(2) && told.map().has(3));
+  try {
+    left_alone.pull(values);
+    ADD_FAILURE() << "nobody told it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_NE(error.message().find("join again"), std::string::npos) << error.message();
+  }
 }
 
 TEST_F(DeadlineTest, AWaitForATurnIsBrokenOffWhenTheCallerDoesNotGoOn) {

@@ -11,6 +11,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/base/text_lines.h"
+#include "distbelief/server/row_log_check.h"
 
 namespace distbelief::server {
 namespace {
@@ -18,11 +19,6 @@ namespace {
 using LineKind = LogLine::Kind;
 // The update that made each version of a slice.
 using Chain = std::map<std::int64_t, UpdateRecord>;
-
-// What is wrong.
-struct Flaw {
-  std::string text;
-};
 
 // Servers as witnesses of one slice: who was lost later knows better. Whoever went on without a lost server
 // was lost later, or not at all, so that what a lost server alone had is overruled.
@@ -55,10 +51,10 @@ class Witnesses {
         chain.insert_or_assign(version, update);
       if (!is_lost(server)) last = std::max(last, last_.at({server, slice}));
     }
-    if (last < 0) throw Flaw{fmt::format("no server that is left has slice {}", slice)};
+    if (last < 0) throw LogFlaw{fmt::format("no server that is left has slice {}", slice)};
     chain.erase(chain.upper_bound(last), chain.end());
     if (std::int64_t(chain.size()) != last)
-      throw Flaw{
+      throw LogFlaw{
           fmt::format("slice {} is at version {}, but {} updates are logged", slice, last, chain.size())};
     return chain;
   }
@@ -77,8 +73,8 @@ class Witnesses {
       const std::int64_t version = line.update.version;
       const bool follows = line.kind == LineKind::kUpdate ? version == before + 1 : version >= before;
       if (!follows)
-        throw Flaw{fmt::format("server {}: version {} of slice {} comes after version {}", server, version,
-                               line.update.slice, before)};
+        throw LogFlaw{fmt::format("server {}: version {} of slice {} comes after version {}", server, version,
+                                  line.update.slice, before)};
       last_[key] = version;
       Chain& chain = chains_[key];
       if (line.kind == LineKind::kUpdate) chain[version] = line.update;
@@ -103,7 +99,7 @@ std::int64_t check_agreement(const Witnesses& witnesses, std::int64_t slice, con
       parted = parted || found == settled.end() || found->second != update;
       undone += parted ? 1 : 0;
       if (parted && !witnesses.is_lost(server))
-        throw Flaw{
+        throw LogFlaw{
             fmt::format("server {} has ticket {} of replica {} as version {} of slice {}, others have "
                         "another update",
                         server, update.ticket, update.replica, version, slice)};
@@ -118,14 +114,14 @@ std::map<std::int64_t, std::int64_t> check_tickets(std::int64_t slice, const Cha
   std::map<std::int64_t, std::int64_t> versions;
   for (const auto& [version, update] : settled)
     if (!versions.emplace(update.ticket, version).second)
-      throw Flaw{fmt::format("ticket {} counts twice in slice {}: as versions {} and {}", update.ticket,
-                             slice, versions.at(update.ticket), version)};
+      throw LogFlaw{fmt::format("ticket {} counts twice in slice {}: as versions {} and {}", update.ticket,
+                                slice, versions.at(update.ticket), version)};
   for (std::int64_t ticket = 0; promise.tickets && ticket < *promise.tickets; ++ticket)
     if (!versions.contains(ticket))
-      throw Flaw{fmt::format("ticket {} never came to slice {}", ticket, slice)};
+      throw LogFlaw{fmt::format("ticket {} never came to slice {}", ticket, slice)};
   if (promise.tickets && std::int64_t(versions.size()) != *promise.tickets)
-    throw Flaw{fmt::format("slice {} had {} updates, the run {} pieces of work", slice, versions.size(),
-                           *promise.tickets)};
+    throw LogFlaw{fmt::format("slice {} had {} updates, the run {} pieces of work", slice, versions.size(),
+                              *promise.tickets)};
   return versions;
 }
 
@@ -136,8 +132,9 @@ void check_acknowledged(int replica, const LogLine& line,
     const bool is_there = tickets != versions.end() && tickets->second.contains(line.update.ticket) &&
                           tickets->second.at(line.update.ticket) <= line.versions[slice];
     if (!is_there)
-      throw Flaw{fmt::format("replica {} was told that ticket {} is in slice {} at version {}, and it is not",
-                             replica, line.update.ticket, slice, line.versions[slice])};
+      throw LogFlaw{
+          fmt::format("replica {} was told that ticket {} is in slice {} at version {}, and it is not",
+                      replica, line.update.ticket, slice, line.versions[slice])};
   }
 }
 
@@ -171,19 +168,19 @@ class Clocks {
  private:
   void begin(int replica, const LogLine& line) {
     if (line.clock - line.slowest > staleness_)
-      throw Flaw{fmt::format("server {}: replica {} began step {} when the slowest had done {}", server_,
-                             replica, line.clock, line.slowest)};
+      throw LogFlaw{fmt::format("server {}: replica {} began step {} when the slowest had done {}", server_,
+                                replica, line.clock, line.slowest)};
     const auto before = began_.find(replica);
     // One that changes to another dealer tells with its first question what it has done since the last.
     const bool has_just_come = came_.erase(replica) > 0;
     if (before == began_.end() || line.clock < before->second + 1 ||
         (line.clock > before->second + 1 && !has_just_come))
-      throw Flaw{
+      throw LogFlaw{
           fmt::format("server {}: replica {} began step {} out of turn", server_, replica, line.clock)};
     // It was there when others began: these counted it, or they were told a slowest that was not.
     for (const std::int64_t slowest : claims_[replica])
       if (slowest > line.clock)
-        throw Flaw{
+        throw LogFlaw{
             fmt::format("server {}: the slowest was said to have done {} steps when replica {} had "
                         "done {} at most",
                         server_, slowest, replica, line.clock)};
@@ -215,10 +212,17 @@ std::string finding_of(const LogProof& proof, const RunLogs& logs, const LogProm
   return text;
 }
 
+std::string finding_of(const RowsProof& rows) {
+  if (rows.tables == 0) return "";
+  return fmt::format("; {} pushes of rows of {} tables, with {} rows, are in all parts, each once",
+                     rows.pushes, rows.tables, rows.rows);
+}
+
 }  // namespace
 
 LogProof check_logs(const RunLogs& logs, const LogPromise& promise) {
   LogProof proof;
+  RowsProof rows;
   try {
     const Witnesses witnesses(logs);
     std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> versions;
@@ -238,10 +242,12 @@ LogProof check_logs(const RunLogs& logs, const LogPromise& promise) {
     if (promise.staleness)
       for (const auto& [server, lines] : logs.servers)
         proof.begins += Clocks(server, *promise.staleness).check(lines);
-    if (proof.updates == 0) throw Flaw{"there are no updates in the logs"};
-    proof.finding = finding_of(proof, logs, promise);
+    rows = check_rows(logs, promise);
+    proof.row_pushes = rows.pushes;
+    if (proof.updates == 0) throw LogFlaw{"there are no updates in the logs"};
+    proof.finding = finding_of(proof, logs, promise) + finding_of(rows);
     proof.proven = true;
-  } catch (const Flaw& flaw) {
+  } catch (const LogFlaw& flaw) {
     proof.finding = flaw.text;
   }
   return proof;

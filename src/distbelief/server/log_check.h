@@ -23,20 +23,26 @@ struct LogPromise {
   std::optional<std::int64_t> staleness{};  // nobody was further ahead of the slowest (bounded)
 };
 
+// What is wrong with them.
+struct LogFlaw {
+  std::string text;
+};
+
 struct LogProof {
   bool proven = false;
   std::int64_t slices = 0;
   std::int64_t updates = 0;       // of all slices, that count
   std::int64_t acknowledged = 0;  // pushes
   std::int64_t begins = 0;        // steps that were begun within the bound
+  std::int64_t row_pushes = 0;    // of tables' rows, that are in all parts
   std::int64_t undone = 0;  // updates that only a lost server had: no replica was told that they were done
   std::string finding{};    // what was proven, or the first thing that is wrong
 };
 
 // Proves that the versions of every slice follow one upon another on every server; that all servers that
 // have an update of a slice have the same one, but for what a lost server had not handed over; that no ticket
-// counts twice in a slice; that each push that a replica was told to be done is there, in every slice; and
-// what is promised.
+// counts twice in a slice; that each push that a replica was told to be done is there, in every slice; the
+// same of rows of tables (row_log_check.h); and what is promised.
 LogProof check_logs(const RunLogs& logs, const LogPromise& promise);
 
 // Where a run that used servers of others says whose: {"servers_at": their folder, "jobs": marks of its jobs

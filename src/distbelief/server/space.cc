@@ -62,6 +62,7 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
                                                              .tickets = options_.spec.tickets,
                                                              .budget = options_.budget,
                                                              .is_open = !options_.spec.loads_rows,
+                                                             .log = log_.get(),
                                                              .roles = [this] { return this->roles(); }},
                                               *roles));
   set_roles(std::move(roles));

@@ -45,6 +45,7 @@ Table::Table(Options options, const Roles& roles)
       record_(options_.spec.record_bytes()),
       secret_(draw_secret()),
       open_(options_.is_open) {
+  if (options_.log != nullptr) options_.log->append_table(options_.number, options_.spec.name);
   // Whoever is being given what there is has it: there is nothing.
   for (int number = 0; number < kParts; ++number) {
     const ServerMap::Part& role = roles.map.parts[std::size_t(number)];
@@ -201,14 +202,16 @@ bool Table::push(const StoreRequest& message, Request& request) {
   const std::shared_ptr<const Roles> now = options_.roles();
   require_primary(*now, message.parts);
   require_ticket(message.ticket, message.parts);
+  RowsRecord record{.table = options_.number, .ticket = message.ticket, .replica = message.replica};
   std::size_t begin = 0;
   for (std::uint64_t left = message.parts; left != 0; left &= left - 1) {
     const int number = std::countr_zero(left);
-    repeated |= !apply(push, *now, number, begin, parcels);
+    repeated |= !apply(push, *now, number, begin, parcels, record);
     while (begin < push.ids.size() && compute::part_of_row(push.ids[begin]) == number) ++begin;
   }
   const auto kept = std::make_shared<Request>(std::move(request));
-  const auto done = [kept, repeated, epoch = now->map.epoch] {
+  const auto done = [kept, repeated, unlogged = note(record), epoch = now->map.epoch] {
+    if (unlogged) return kept->refuse(unlogged->code(), unlogged->message());
     answer(*kept, {.outcome = repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone,
                    .epoch = epoch});
   };
@@ -225,7 +228,8 @@ bool Table::push(const StoreRequest& message, Request& request) {
 }
 
 // false: the part has had this ticket.
-bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t begin, Parcels& all) {
+bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t begin, Parcels& all,
+                  RowsRecord& record) {
   std::size_t end = begin;
   while (end < push.ids.size() && compute::part_of_row(push.ids[end]) == number) ++end;
   Part& part = this->part(number);
@@ -236,7 +240,9 @@ bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t 
     return false;
   }
   ++part.version;
+  record.parts |= bit(number);
   if (begin == end) return true;
+  RowsRecord::Part& touched = record.rows.emplace_back(RowsRecord::Part{.part = number});
   RowStore& rows = rows_of(part);
   for (std::size_t i = begin; i < std::min(begin + 2 * kAhead, end); ++i) rows.expect_entry(push.ids[i]);
   for (std::size_t i = begin; i < std::min(begin + kAhead, end); ++i) rows.expect_row(push.ids[i]);
@@ -244,9 +250,22 @@ bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t 
     if (i + 2 * kAhead < end) rows.expect_entry(push.ids[i + 2 * kAhead]);
     if (i + kAhead < end) rows.expect_row(push.ids[i + kAhead]);
     update(push, part, i, parcels);
+    touched.add(push.ids[i]);
   }
   count(part);
   return true;
+}
+
+// Parts are updated one by one, and one that has the ticket already is passed over, so that what was done is
+// known afterwards only. What cannot be logged is not told to be done; backups have it all the same.
+std::optional<Error> Table::note(const RowsRecord& record) {
+  if (options_.log == nullptr || record.parts == 0) return std::nullopt;
+  try {
+    options_.log->append_rows(record);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
 }
 
 void Table::update(const Push& push, Part& part, std::size_t row, const Parcels& parcels) {

@@ -13,12 +13,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "distbelief/base/error.h"
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/store.h"
 #include "distbelief/server/budget.h"
 #include "distbelief/server/roles.h"
 #include "distbelief/server/row_store.h"
 #include "distbelief/server/ticket_set.h"
+#include "distbelief/server/update_log.h"
 
 namespace distbelief::server {
 
@@ -36,6 +38,7 @@ class Table {
     std::int64_t tickets = 0;          // that there are
     std::shared_ptr<Budget> budget{};  // of the job; none: no limit
     bool is_open = true;               // else it waits for rows of an earlier run
+    UpdateLog* log = nullptr;          // may be null
     std::function<std::shared_ptr<const Roles>()> roles{};
   };
   Table(Options options, const Roles& roles);
@@ -102,16 +105,19 @@ class Table {
   Part& part(int number) { return parts_[std::size_t(number)]; }
   RowStore& rows_of(Part& part);
   static Parcels parcels_for(Parcels& all, const Roles& roles, int number, const Part& part);
-  bool apply(const Push& push, const Roles& roles, int number, std::size_t begin, Parcels& parcels);
+  bool apply(const Push& push, const Roles& roles, int number, std::size_t begin, Parcels& parcels,
+             RowsRecord& record);
   void update(const Push& push, Part& part, std::size_t row, const Parcels& parcels);
+  std::optional<Error> note(const RowsRecord& record);
   void make_place(Part& part, const Parcels& parcels);
   void hand_over(const Parcels& parcels, const comm::StoreRequest& about, const std::function<void()>& done);
   static void wait_behind(const Parcels& parcels, const std::function<void()>& done);
   bool is_held(const comm::StoreRequest& message, const std::string& sender, int number) const;
   void take_part(const comm::StoreRequest& message, const std::string& sender, int number,
-                 std::span<const std::byte> records);
+                 std::span<const std::byte> records, RowsRecord& record);
   void take_record(Part& part, std::span<const std::byte> record);
-  static void note_tickets(const comm::StoreRequest& message, Part& part);
+  void note_tickets(const comm::StoreRequest& message, int number, Part& part);
+  void note_forgotten(int number);
   void stream(int number, int newcomer);
 
   Options options_;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <bit>
@@ -99,6 +100,13 @@ void Table::wait_for_all() {
   const std::unique_lock all(applying_);
 }
 
+// The map counts, whatever can be logged.
+void Table::note_forgotten(int number) try {
+  if (options_.log != nullptr) options_.log->append_rows_forgotten(options_.number, number);
+} catch (const Error& error) {
+  spdlog::error("{}", error.what());
+}
+
 void Table::follow(const Roles& roles) {
   wait_for_all();
   for (int number = 0; number < kParts; ++number) {
@@ -110,6 +118,7 @@ void Table::follow(const Roles& roles) {
     if (part.filled != role.filling || (is_primary && !part.was_primary)) part.filled = kNobody;
     part.was_primary = is_primary;
     if (roles.holds(role)) continue;
+    if (part.tickets.size() > 0) note_forgotten(number);
     part.rows.reset();
     count(part);
     part.tickets = {};
@@ -135,28 +144,39 @@ void Table::install(const StoreRequest& message, Request& request) {
   const std::span<const std::byte> payload = checked_records(request);
   const std::string sender = request.peer().name;
   const auto part_at = [&](std::size_t at) { return compute::part_of_row(head_of(payload.subspan(at)).id); };
+  RowsRecord record{.table = options_.number, .ticket = message.ticket, .replica = message.replica};
   std::uint64_t without = message.parts;  // rows, but with a ticket
   for (std::size_t at = 0, end = 0; at < payload.size(); at = end) {
     const int number = part_at(at);
     while (end < payload.size() && part_at(end) == number) end += record_;
-    take_part(message, sender, number, payload.subspan(at, end - at));
+    take_part(message, sender, number, payload.subspan(at, end - at), record);
     without &= ~(std::uint64_t{1} << number);
   }
-  for (; without != 0; without &= without - 1) take_part(message, sender, std::countr_zero(without), {});
+  for (; without != 0; without &= without - 1)
+    take_part(message, sender, std::countr_zero(without), {}, record);
+  if (const std::optional<Error> unlogged = note(record)) throw *unlogged;
   if (About(message.piece) == About::kOpen) open_ = true;
   answer(request, {});
 }
 
 // Rows and their ticket at once: who becomes the primary meanwhile has both, or neither.
 void Table::take_part(const StoreRequest& message, const std::string& sender, int number,
-                      std::span<const std::byte> records) {
+                      std::span<const std::byte> records, RowsRecord& record) {
   Part& part = this->part(number);
   const std::lock_guard lock(part.mutex);
   if (!is_held(message, sender, number)) return;
-  for (std::size_t at = 0; at < records.size(); at += record_)
+  RowsRecord::Part touched{.part = number};
+  for (std::size_t at = 0; at < records.size(); at += record_) {
     take_record(part, records.subspan(at, record_));
+    if (const RowStore::Head head = head_of(records.subspan(at)); !(head.accumulated < 0))
+      touched.add(head.id);
+  }
   count(part);
-  if ((message.parts >> number & 1) != 0) note_tickets(message, part);
+  if ((message.parts >> number & 1) == 0) return;
+  note_tickets(message, number, part);
+  if (About(message.piece) != About::kUpdate) return;
+  record.parts |= std::uint64_t{1} << number;
+  if (touched.rows > 0) record.rows.push_back(touched);
 }
 
 // The newest counts; of one push, which has one version, the last. A row that went may be heard of later than
@@ -179,9 +199,11 @@ void Table::take_record(Part& part, std::span<const std::byte> record) {
   }
 }
 
-void Table::note_tickets(const StoreRequest& message, Part& part) {
+void Table::note_tickets(const StoreRequest& message, int number, Part& part) {
   if (About(message.piece) == About::kUpdate) part.tickets.insert(message.ticket);
   if (About(message.piece) != About::kTickets) return;
+  if (options_.log != nullptr)
+    options_.log->append_rows_given(options_.number, number, message.below, message.done);
   TicketSet both;
   both.assign(std::max(message.below, part.tickets.below()), message.done);
   const std::vector<std::int64_t> own = part.tickets.ranges();

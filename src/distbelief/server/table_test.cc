@@ -86,6 +86,9 @@ TEST_F(TableTest, ALostServerLosesNoRowAndANewOneIsFilled) {
   check_all(client);  // the newcomer knows the tickets of before it came
   some_steps();
   check_all(client);
+  std::vector<std::int64_t> done;
+  for (std::int64_t i = 0; i < ticket; ++i) done.push_back(i);
+  expect_proven(done, {0, 1});
 }
 
 // Two replicas push at once while parts move: whatever was answered is there, once.
@@ -135,6 +138,10 @@ TEST_F(TableTest, ServersComeAndGoWhileRowsArePushed) {
   const std::vector<float> gradients(ids.size() * kWidth, 0.01F);
   for (std::int64_t done = 500; done < far; ++done) expect_update(ids, gradients, 0.1F);
   check_all(client);
+  std::vector<std::int64_t> done(std::size_t(ticket + far - 500));
+  for (std::size_t i = 0; i < done.size(); ++i)
+    done[i] = std::int64_t(i) < ticket ? std::int64_t(i) : std::int64_t(i) - ticket + 500;
+  expect_proven(done, {1});
 }
 
 // 4 MiB for a slice of 1 MiB, rows of 40 bytes, and the index: what others have now makes room.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "distbelief/compute/row_values.h"
+#include "distbelief/server/row_log_check.h"
 #include "distbelief/server/test_servers.h"
 
 namespace distbelief::server {
@@ -58,6 +59,22 @@ class TableTest : public ServiceTest {
     for (std::size_t i = 0; i < ids.size(); ++i)
       ASSERT_TRUE(std::equal(rows_[ids[i]].values.begin(), rows_[ids[i]].values.end(), &values[i * kWidth]))
           << i << " of " << ids.size();
+  }
+  // What the servers have logged of the first table proves that it has these tickets, each once.
+  void expect_proven(const std::vector<std::int64_t>& tickets, const std::vector<int>& lost) const {
+    RunLogs logs{.lost = lost};
+    for (int id = 0; id < int(services_.size()); ++id) {
+      std::vector<LogLine>& lines = logs.servers[id];
+      lines = read_log(folder_ / "logs" / ("0-server" + std::to_string(id) + ".jsonl"));
+      std::erase_if(lines, [](const LogLine& line) { return line.rows.table != 0; });
+    }
+    for (const std::int64_t ticket : tickets)
+      logs.replicas[0].push_back({.kind = LogLine::Kind::kAcknowledged, .update = {.ticket = ticket}});
+    try {
+      EXPECT_EQ(check_rows(logs, {}).pushes, std::int64_t(tickets.size()));
+    } catch (const LogFlaw& flaw) {
+      ADD_FAILURE() << flaw.text;
+    }
   }
   std::map<std::uint64_t, Row> rows_;
 };

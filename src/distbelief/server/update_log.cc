@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,8 +18,15 @@
 #include "distbelief/base/hash.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/base/text_lines.h"
+#include "distbelief/compute/row_values.h"
+#include "distbelief/server/server_map.h"
 
 namespace distbelief::server {
+
+void RowsRecord::Part::add(std::uint64_t id) {
+  ++rows;
+  ids = std::int64_t((std::uint64_t(ids) + compute::mix(id)) & std::numeric_limits<std::int64_t>::max());
+}
 
 std::string job_mark(const std::string& job) {
   constexpr std::size_t kDigits = 16;
@@ -65,6 +74,36 @@ void UpdateLog::append_command(std::int64_t slice, std::int64_t version, std::in
 
 void UpdateLog::append_evaluation(const std::string& members) { write_line("{" + members + "}\n"); }
 
+void UpdateLog::append_table(std::int32_t table, const std::string& name) {
+  write_line(nlohmann::json{{"table", table}, {"name", name}}.dump() + "\n");
+}
+
+void UpdateLog::append_rows(const RowsRecord& record) {
+  fmt::memory_buffer line;
+  fmt::format_to(std::back_inserter(line), R"({{"rows":{},"ticket":{},"replica":{},"parts":"{:016x}","of":[)",
+                 record.table, record.ticket, record.replica, record.parts);
+  const char* comma = "";
+  for (const RowsRecord::Part& part : record.rows) {
+    fmt::format_to(std::back_inserter(line), "{}{},{},{}", comma, part.part, part.rows, part.ids);
+    comma = ",";
+  }
+  fmt::format_to(std::back_inserter(line), "]}}\n");
+  write_line(fmt::to_string(line));
+}
+
+void UpdateLog::append_rows_given(std::int32_t table, int part, std::int64_t below,
+                                  const std::vector<std::int64_t>& ranges) {
+  write_line(fmt::format(R"({{"rows_given":{},"part":{},"below":{},"ranges":[{}]}})"
+                         "\n",
+                         table, part, below, fmt::join(ranges, ",")));
+}
+
+void UpdateLog::append_rows_forgotten(std::int32_t table, int part) {
+  write_line(fmt::format(R"({{"rows_forgotten":{},"part":{}}})"
+                         "\n",
+                         table, part));
+}
+
 void UpdateLog::append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest) {
   write_line(fmt::format(R"({{"begin":{},"clock":{},"slowest":{}}})"
                          "\n",
@@ -107,6 +146,59 @@ namespace {
 
 constexpr std::size_t kLongestRecord = 16 << 20;  // has a version for each slice
 
+std::vector<std::int64_t> numbers_in(const nlohmann::json& list) {
+  std::vector<std::int64_t> numbers;
+  for (const nlohmann::json& number : list) numbers.push_back(whole_number(number));
+  return numbers;
+}
+
+int part_in(std::int64_t number) {
+  if (number < 0 || number >= kParts)
+    throw Error(ErrorCode::kBadInput, fmt::format("part {} of {}", number, kParts));
+  return int(number);
+}
+
+std::uint64_t parts_in(const nlohmann::json& value) {
+  const auto text = value.get<std::string>();
+  std::uint64_t parts = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parts, 16);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw Error(ErrorCode::kBadInput, "parts are no hexadecimal number");
+  return parts;
+}
+
+// Of a table's rows; nothing: it is of something else.
+std::optional<LogLine> rows_line_from(const nlohmann::json& value) {
+  using Kind = LogLine::Kind;
+  const auto small = [](const nlohmann::json& number) {
+    return std::int32_t(whole_number(number, 0, std::numeric_limits<std::int32_t>::max()));
+  };
+  LogLine line;
+  if (value.contains("table")) {
+    line.kind = Kind::kTable;
+    line.rows.table = small(value.at("table"));
+  } else if (value.contains("rows")) {
+    line.kind = Kind::kRows;
+    line.rows = {.table = small(value.at("rows")),
+                 .ticket = whole_number(value.at("ticket")),
+                 .replica = small(value.at("replica")),
+                 .parts = parts_in(value.at("parts"))};
+    const std::vector<std::int64_t> of = numbers_in(value.at("of"));
+    for (std::size_t i = 0; i + 2 < of.size(); i += 3)
+      line.rows.rows.push_back({.part = part_in(of[i]), .rows = of[i + 1], .ids = of[i + 2]});
+  } else if (value.contains("rows_given") || value.contains("rows_forgotten")) {
+    const bool is_given = value.contains("rows_given");
+    line.kind = is_given ? Kind::kRowsGiven : Kind::kRowsForgotten;
+    line.rows = {.table = small(value.at(is_given ? "rows_given" : "rows_forgotten")),
+                 .parts = std::uint64_t{1} << part_in(whole_number(value.at("part")))};
+    if (is_given) line.below = whole_number(value.at("below"));
+    if (is_given) line.ranges = numbers_in(value.at("ranges"));
+  } else {
+    return std::nullopt;
+  }
+  return line;
+}
+
 std::optional<LogLine> line_from(const nlohmann::json& value) {
   using Kind = LogLine::Kind;
   const auto number = [&](const char* key) {
@@ -130,13 +222,14 @@ std::optional<LogLine> line_from(const nlohmann::json& value) {
   } else if (value.contains("acknowledged")) {
     line.kind = Kind::kAcknowledged;
     line.update.ticket = number("acknowledged");
-    for (const nlohmann::json& version : value.at("versions")) line.versions.push_back(whole_number(version));
+    line.versions = numbers_in(value.at("versions"));
   } else if (value.contains("job")) {
     line.kind = Kind::kJob;
     line.mark = value.at("job").get<std::string>();
   } else if (value.contains("over")) {
     line.kind = Kind::kOver;
   } else {
+    if (std::optional<LogLine> rows = rows_line_from(value)) return rows;
     const char* const key = value.contains("begin") ? "begin" : value.contains("joined") ? "joined" : "left";
     if (!value.contains(key)) return std::nullopt;
     line.kind = *key == 'b' ? Kind::kBegin : *key == 'j' ? Kind::kJoined : Kind::kLeft;

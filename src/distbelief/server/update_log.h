@@ -20,6 +20,24 @@ struct UpdateRecord {
   bool operator==(const UpdateRecord&) const = default;
 };
 
+// What a push has made of a table's rows in some of its parts. Parts without rows count too: a ticket is in
+// all of them.
+struct RowsRecord {
+  struct Part {
+    int part = 0;
+    std::int64_t rows = 0;
+    std::int64_t ids = 0;  // a checksum of their ids, in any order
+    void add(std::uint64_t id);
+    bool operator==(const Part&) const = default;
+  };
+  std::int32_t table = 0;
+  std::int64_t ticket = 0;
+  std::int32_t replica = 0;
+  std::uint64_t parts = 0;   // a bit for each
+  std::vector<Part> rows{};  // of those that have any
+  bool operator==(const RowsRecord&) const = default;
+};
+
 // A file of lines, one per update or deal, in the order in which they took effect. Each line is in the file,
 // though not on the disk, when append() returns: a killed process loses none. Thread safe.
 class UpdateLog {
@@ -41,6 +59,14 @@ class UpdateLog {
   void append_command(std::int64_t slice, std::int64_t version, std::int64_t sequence);
   // What an evaluation has come to: members of an object, as text.
   void append_evaluation(const std::string& members);
+  // The job has this table.
+  void append_table(std::int32_t table, const std::string& name);
+  void append_rows(const RowsRecord& record);
+  // A part of a table came from another server, with what these tickets have made of it: those below, and
+  // ranges as TicketSet has them; or it has gone to others.
+  void append_rows_given(std::int32_t table, int part, std::int64_t below,
+                         const std::vector<std::int64_t>& ranges);
+  void append_rows_forgotten(std::int32_t table, int part);
   // A replica begins a step: its clock and that of the slowest (bounded).
   void append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest);
   // A replica takes part in the dealing, with this clock, or does not any more.
@@ -62,13 +88,29 @@ std::string job_mark(const std::string& job);
 
 // A line of such a file.
 struct LogLine {
-  enum class Kind { kUpdate, kInstalled, kBegin, kJoined, kLeft, kAcknowledged, kJob, kOver };
+  enum class Kind {
+    kUpdate,
+    kInstalled,
+    kBegin,
+    kJoined,
+    kLeft,
+    kAcknowledged,
+    kJob,
+    kOver,
+    kTable,
+    kRows,
+    kRowsGiven,
+    kRowsForgotten
+  };
   Kind kind = Kind::kUpdate;
   UpdateRecord update{};     // update, installed: slice and version; others: the replica, or the ticket
   std::int64_t clock = 0;    // begin, joined
   std::int64_t slowest = 0;  // begin
   std::vector<std::int64_t> versions{};  // acknowledged
   std::string mark{};                    // job
+  RowsRecord rows{};                     // of a table; given, forgotten: the table and the part's bit
+  std::int64_t below = 0;                // given: tickets below this
+  std::vector<std::int64_t> ranges{};    // and these
   bool operator==(const LogLine&) const = default;
 };
 // A last line that was cut short is passed over, and so are lines of other kinds. Throws Error(kBadInput)

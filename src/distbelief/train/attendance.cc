@@ -57,6 +57,9 @@ void Attendance::take(const comm::WorkerOrder& order) try {
     options_.orders->hand_over = true;
   } else if (order.kind == "leave") {
     dismissed_ = true;
+  } else if (order.kind == "servers") {
+    options_.orders->servers.give(
+        parse_json(order.text, "the order of servers").get<std::vector<std::string>>());
   } else if (order.kind == "lanes") {
     const nlohmann::json text = parse_json(order.text, "the order of lanes");
     options_.orders->lanes.give(

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,6 +58,11 @@ class BatchStore : public compute::VectorStore {
   virtual Coordinator coordinator() = 0;
   // It has done its work of an evaluation.
   virtual void advance(const Coordinator& coordinator) = 0;
+
+  // This worker pauses: what it has not begun goes to others. Gives how many portions that were announced
+  // will not come. Nothing: there are no others.
+  virtual std::optional<std::int64_t> rest() { return std::nullopt; }
+  virtual void wake() {}  // it goes on after that
 };
 
 }  // namespace distbelief::train

@@ -32,6 +32,10 @@ class LbfgsLink final : public ParameterLink {
   std::int64_t join(const Start& start) override;
   std::optional<std::int64_t> next(const std::function<void(std::int64_t)>& announce) override;
   void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) override;
+  std::optional<std::int64_t> rest() override {
+    return options_.store ? options_.store->rest() : std::nullopt;
+  }
+  void wake() override { options_.store->wake(); }
   bool is_cut_short() const override { return cut_short_; }
   Finished finish(std::span<float> parameters) override;
 

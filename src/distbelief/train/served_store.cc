@@ -1,5 +1,8 @@
 #include "distbelief/train/served_store.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "distbelief/base/host_name.h"
 #include "distbelief/server/portion_deals.h"
 
@@ -33,9 +36,22 @@ void ServedStore::open(const Opening& opening) {
           .replica = options_.replica,
           .incarnation = options_.incarnation,
           .deadline = std::chrono::milliseconds(std::int64_t(1e3 * options_.parallel.deadline_seconds)),
-          .goes_on = options_.goes_on},
+          .goes_on = options_.goes_on,
+          .find_servers = options_.find_servers},
       opening.point.data());
-  for (std::size_t i = 0; i < kPortionsAhead; ++i) ask();
+  wake();
+}
+
+void ServedStore::wake() {
+  for (std::size_t i = 0; i < kPortionsAhead && !ended_; ++i) ask();
+}
+
+// The coordinator's ticket, which everyone would wait for, was not announced.
+std::optional<std::int64_t> ServedStore::rest() {
+  client_->rest(std::exchange(done_, {}), asked_);
+  return std::ranges::count_if(std::exchange(ahead_, {}), [&](std::int64_t ticket) {
+    return server::portion_ticket(ticket, portions_).portion < portions_;
+  });
 }
 
 void ServedStore::ask() { asked_.push_back(client_->ask_ticket(std::exchange(done_, {}))); }

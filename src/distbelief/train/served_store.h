@@ -19,7 +19,8 @@ class ServedStore final : public BatchStore {
     std::string job = "job";  // by which the servers know the run
     int replica = 0;
     std::int64_t incarnation = 1;
-    std::function<bool()> goes_on{};  // of server::Client
+    std::function<bool()> goes_on{};  // of server::Client, as is the next
+    std::function<std::vector<comm::ControlAddress>()> find_servers{};
   };
   explicit ServedStore(Options options);
 
@@ -32,6 +33,8 @@ class ServedStore final : public BatchStore {
   }
   Coordinator coordinator() override;
   void advance(const Coordinator& coordinator) override;
+  std::optional<std::int64_t> rest() override;
+  void wake() override;
 
  private:
   void ask();

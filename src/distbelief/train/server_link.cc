@@ -67,7 +67,8 @@ std::unique_ptr<server::Client> ServerLink::connect(const Start& start,
           .share = options_.share,
           .shares = options_.shares,
           .deadline = std::chrono::milliseconds(std::int64_t(1e3 * parallel().deadline_seconds)),
-          .goes_on = options_.goes_on},
+          .goes_on = options_.goes_on,
+          .find_servers = options_.find_servers},
       initial);
 }
 

@@ -36,7 +36,8 @@ class ServerLink final : public ParameterLink {
     std::filesystem::path log{};  // of pushes that were answered; empty: none
     std::optional<SubNetwork> sub_network{};
     std::function<void(std::int64_t ticket)> when_pushed{};  // before the dealer hears that it is done
-    std::function<bool()> goes_on{};                         // of server::Client
+    std::function<bool()> goes_on{};                         // of server::Client, as is the next
+    std::function<std::vector<comm::ControlAddress>()> find_servers{};
   };
   explicit ServerLink(Options options);
 

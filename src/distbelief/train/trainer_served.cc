@@ -153,7 +153,7 @@ bool Trainer::has_next_step() {
 
 // Others go on without it, with what it has not begun. Collective; gives whether they do.
 bool Trainer::rest() {
-  if (!takes_own_steps() || options_.link->is_searching()) return false;
+  if (!takes_own_steps()) return false;
   std::int64_t dropped = is_root() ? options_.link->rest().value_or(-1) : 0;
   if (world_.size() > 1) {
     served_->meet();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,29 +54,31 @@ struct LaneOrder {
   std::vector<int> resting{};  // workers that carry none
 };
 
-// Hands the newest order from the thread that hears it to the one that trains.
-class LaneOrders {
+// Hands the newest order of a kind from the thread that hears it to the one that trains.
+template <typename Order>
+class Newest {
  public:
-  void give(LaneOrder order) {
+  void give(Order order) {
     const std::lock_guard lock(mutex_);
     newest_ = std::move(order);
   }
-  LaneOrder newest() const {  // serial 0: there was none
+  Order newest() const {
     const std::lock_guard lock(mutex_);
     return newest_;
   }
 
  private:
   mutable std::mutex mutex_;
-  LaneOrder newest_;
+  Order newest_{};
 };
 
 // What others ask of a worker; the training thread looks at it before each step.
 struct Orders {
   std::atomic<bool> stop{false};
-  std::atomic<bool> pause{false};      // until it is taken back
-  std::atomic<bool> hand_over{false};  // to the next generation, which is ready
-  LaneOrders lanes;
+  std::atomic<bool> pause{false};            // until it is taken back
+  std::atomic<bool> hand_over{false};        // to the next generation, which is ready
+  Newest<LaneOrder> lanes;                   // serial 0: there was none
+  Newest<std::vector<std::string>> servers;  // where parameter servers listen by now; none: as at the start
 };
 
 }  // namespace distbelief::train

@@ -55,6 +55,19 @@ std::function<bool()> until_stopped(const WorkerOptions& options, const Orders& 
   return [&orders, stop = options.stop_requested] { return !orders.stop && !stop->load(); };
 }
 
+// Servers may have been replaced since this worker was started; all have the same certificates.
+std::function<std::vector<comm::ControlAddress>()> present_servers(const WorkerOptions& options,
+                                                                   const Orders& orders) {
+  return [&orders, &known = options.servers] {
+    std::vector<comm::ControlAddress> found;
+    for (const std::string& target : orders.servers.newest()) {
+      found.push_back(known.front());
+      found.back().target = target;
+    }
+    return found;
+  };
+}
+
 ServerLink::Options server_options(const World& world, const WorkerOptions& options, const Orders& orders) {
   return {.config = options.config,
           .servers = options.servers,
@@ -65,7 +78,8 @@ ServerLink::Options server_options(const World& world, const WorkerOptions& opti
           .share = world.rank(),
           .shares = world.size(),
           .log = world.rank() == 0 ? log_of_pushes(options) : "",
-          .goes_on = until_stopped(options, orders)};
+          .goes_on = until_stopped(options, orders),
+          .find_servers = present_servers(options, orders)};
 }
 
 // To where the parameters are kept; null: with the workers.
@@ -74,12 +88,14 @@ std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& opti
   if (options.config.train.optimizer.name == "lbfgs") {
     std::unique_ptr<BatchStore> store;
     if (has_servers)
-      store = std::make_unique<ServedStore>(ServedStore::Options{.parallel = options.config.parallel,
-                                                                 .servers = options.servers,
-                                                                 .job = options.served_job,
-                                                                 .replica = options.replica,
-                                                                 .incarnation = options.cohort,
-                                                                 .goes_on = until_stopped(options, orders)});
+      store = std::make_unique<ServedStore>(
+          ServedStore::Options{.parallel = options.config.parallel,
+                               .servers = options.servers,
+                               .job = options.served_job,
+                               .replica = options.replica,
+                               .incarnation = options.cohort,
+                               .goes_on = until_stopped(options, orders),
+                               .find_servers = present_servers(options, orders)});
     else if (world.rank() == 0)
       store = std::make_unique<LocalStore>();
     return std::make_unique<LbfgsLink>(LbfgsLink::Options{.config = options.config,

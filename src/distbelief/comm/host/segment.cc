@@ -21,6 +21,7 @@ namespace distbelief::comm {
 namespace {
 
 constexpr std::size_t kNameBytes = 64;
+constexpr const char* kSharedMemoryFolder = "/dev/shm";
 using Name = std::array<char, kNameBytes>;
 
 [[noreturn]] void fail(const std::string& what, int error) {
@@ -68,6 +69,16 @@ int create_unnamed(const std::string& folder, std::size_t bytes) {
   fail(fmt::format("parallel.state_dir {}: no room for {} bytes of optimizer state", folder, bytes), error);
 }
 
+// The same in the host's shared memory; -1: there is no room, or the system does not have that.
+int create_in_shared_memory(std::size_t bytes) {
+  struct statvfs room {};
+  const bool fits = statvfs(kSharedMemoryFolder, &room) == 0 && room.f_bavail * room.f_frsize >= bytes;
+  const int file = fits ? open(kSharedMemoryFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+  if (file < 0 || ftruncate(file, off_t(bytes)) == 0) return file;
+  close(file);
+  return -1;
+}
+
 // Two pages, or the rounding would cost more than it gains.
 bool wants_huge_pages(std::size_t bytes) { return bytes >= 2 * kHugePage; }
 
@@ -101,9 +112,10 @@ int open_same(const OpenFile& wanted) {
   return -1;
 }
 
-// Every process's descriptor of one file in huge pages; -1 for all when one of them cannot have it.
-int open_huge_together(Communicator& host, std::size_t bytes) {
-  const int first = host.rank() == 0 ? open_huge_file(bytes) : -1;
+// Every process's descriptor of a file without a name that the first one has made, with `make`; -1 for all
+// when one of them cannot have it.
+int open_nameless_together(Communicator& host, std::size_t bytes, int (*make)(std::size_t)) {
+  const int first = host.rank() == 0 ? make(bytes) : -1;
   OpenFile shared = describe(first);
   host.broadcast(view(reinterpret_cast<std::byte*>(&shared), sizeof(shared)), 0);
   if (shared.name[0] == '\0') return -1;
@@ -122,7 +134,9 @@ struct Invitation {
   char failure[256] = {};
 };
 
-// The others open the first one's by its name in /dev/shm, which then goes.
+// The others open the first one's by its name in /dev/shm, which then goes: where they do not see each
+// other's files in /proc, as in containers of their own. A process that is killed just then leaves the name
+// behind.
 int open_named_together(Communicator& host, std::size_t bytes) {
   Invitation invitation;
   int file = -1;
@@ -159,7 +173,7 @@ void unmap_pages(const void* begin, std::size_t bytes) {
 
 std::size_t shared_memory_free() {
   struct statvfs room {};
-  if (statvfs("/dev/shm", &room) != 0) fail("cannot look at /dev/shm", errno);
+  if (statvfs(kSharedMemoryFolder, &room) != 0) fail("cannot look at /dev/shm", errno);
   return room.f_bavail * room.f_frsize;
 }
 
@@ -174,7 +188,8 @@ void require_shared_memory(std::size_t bytes, const std::string& purpose) {
 
 SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes) {
   if (host.size() == 1) return map_private(bytes);
-  int file = wants_huge_pages(bytes) ? open_huge_together(host, bytes) : -1;
+  int file = wants_huge_pages(bytes) ? open_nameless_together(host, bytes, open_huge_file) : -1;
+  if (file < 0) file = open_nameless_together(host, bytes, create_in_shared_memory);
   if (file < 0) file = open_named_together(host, bytes);
   SharedSegment segment(file, bytes);
   want_huge_pages(segment);

@@ -33,7 +33,9 @@ constexpr std::pair<const char*, int> kStreamSettings[] = {
 
 void apply_settings(grpc::ChannelArguments& arguments) {
   for (const auto& [name, value] : kStreamSettings) arguments.SetInt(name, value);
-  arguments.SetMaxReceiveMessageSize(-1);  // judged by its head
+  // Judged by its head, and then named and counted. gRPC's own limit would spare nothing: it is applied when
+  // the whole message is there (grpc/grpc issue 43012); the quota below bounds what all of them may hold.
+  arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
 }
 
