@@ -1,6 +1,6 @@
-// How fast images get to a model: JPEG of 256 x 256 pixels to normalised float crops of 224 x 224, through
-// the loader with one thread, against libjpeg-turbo alone, which decodes the same files from memory to RGB
-// and throws them away.
+// How fast images get to a model: JPEG of 256 x 256 pixels to normalised float crops of 224 x 224, as they
+// are and with half of them mirrored, through the loader with one thread, against libjpeg-turbo alone, which
+// decodes the same files from memory to RGB and throws them away.
 //
 //     images [--images 400] [--rounds 9] [--crop 224] [--folder DIR]     DIR: JPEG files of your own, in
 //     class folders
@@ -41,10 +41,23 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kSide = 256;
 constexpr std::uint64_t kBatch = 32;
+constexpr int kPrefetch = 2;
 
 struct Rate {
   double by_clock = 0;      // images a second
   double by_processor = 0;  // images a second of processor time, of all threads
+};
+
+class Rates {
+ public:
+  void add(Rate rate) {
+    by_clock_.push_back(rate.by_clock);
+    by_processor_.push_back(rate.by_processor);
+  }
+  Rate middle() const { return {median(by_clock_), median(by_processor_)}; }
+
+ private:
+  std::vector<double> by_clock_, by_processor_;
 };
 
 class Stopwatch {
@@ -133,11 +146,15 @@ Rate source_rate(const data::Source& source) {
 }
 
 // Out of the loader, once its thread runs at its own speed.
-Rate loader_rate(data::Loader& loader, std::uint64_t batches) {
-  for (int i = 0; i < 2; ++i) loader.next();  // what lay ready
+Rate loader_rate(const data::BatchMaker& maker, std::uint64_t images) {
+  data::Loader loader(maker,
+                      {.plan = {.samples = images, .batch = kBatch, .lanes = 1}, .prefetch = kPrefetch});
+  Stopwatch::settle();
+  for (int i = 0; i < kPrefetch + 2; ++i) loader.next();  // what lay ready, and memory that is new
   const Stopwatch watch;
   std::uint64_t samples = 0;
-  for (std::uint64_t i = 0; i < batches; ++i) samples += loader.next().size;
+  for (std::uint64_t i = 0; i < std::max<std::uint64_t>(images / kBatch, 1); ++i)
+    samples += loader.next().size;
   return watch.rate(samples);
 }
 
@@ -164,36 +181,32 @@ int main(int argc, char** argv) {
     bytes += files[i].size();
   }
   const data::ImageFolderSource source(list, {.size = {.resize = 256, .crop = crop}, .channels = 3});
-  const data::BatchMaker maker(source, {.normalize = true});
-  std::vector<double> bare, read, loaded, bare_processor, read_processor, loaded_processor;
+  const data::BatchMaker plain(source, {.normalize = true});
+  const data::BatchMaker mirroring(source, {.normalize = true, .augment_flip = true});
+  Rates bare, read, loaded, mirrored;
   std::vector<std::uint8_t> pixels;
-  const std::uint64_t batches = std::max<std::uint64_t>(list.size() / kBatch, 1);
   for (std::uint64_t round = 0; round < rounds; ++round) {
-    const Rate alone = bare_rate(files, pixels);
-    data::Loader loader(maker,
-                        {.plan = {.samples = list.size(), .batch = kBatch, .lanes = 1}, .prefetch = 2});
-    Stopwatch::settle();
-    const Rate bytes_only = source_rate(source);
-    const Rate ours = loader_rate(loader, batches);
-    read.push_back(bytes_only.by_clock);
-    read_processor.push_back(bytes_only.by_processor);
-    bare.push_back(alone.by_clock);
-    bare_processor.push_back(alone.by_processor);
-    loaded.push_back(ours.by_clock);
-    loaded_processor.push_back(ours.by_processor);
+    bare.add(bare_rate(files, pixels));
+    read.add(source_rate(source));
+    loaded.add(loader_rate(plain, list.size()));
+    mirrored.add(loader_rate(mirroring, list.size()));
   }
-  const auto row = [](const char* what, double by_clock, double by_processor, const char* form) {
+  const auto row = [](const char* what, Rate rate, const char* form) {
     std::printf("%-24s", what);
-    std::printf(form, by_clock);
-    std::printf(form, by_processor);
+    std::printf(form, rate.by_clock);
+    std::printf(form, rate.by_processor);
     std::printf("\n");
   };
   std::printf("%zu JPEG files, %.1f KB each; images a second\n%24s%14s%14s\n", files.size(),
               double(bytes) / 1e3 / double(files.size()), "", "by the clock", "by processor");
-  row("libjpeg-turbo alone", median(bare), median(bare_processor), "%14.0f");
-  row("read, decoded, cropped", median(read), median(read_processor), "%14.0f");
-  row("  ratio", median(read) / median(bare), median(read_processor) / median(bare_processor), "%14.3f");
-  row("and float batches", median(loaded), median(loaded_processor), "%14.0f");
-  row("  ratio", median(loaded) / median(bare), median(loaded_processor) / median(bare_processor), "%14.3f");
+  row("libjpeg-turbo alone", bare.middle(), "%14.0f");
+  const auto compare = [&](const char* what, const Rates& rates) {
+    const Rate ours = rates.middle(), alone = bare.middle();
+    row(what, ours, "%14.0f");
+    row("  ratio", {ours.by_clock / alone.by_clock, ours.by_processor / alone.by_processor}, "%14.3f");
+  };
+  compare("read, decoded, cropped", read);
+  compare("and float batches", loaded);
+  compare("half of them mirrored", mirrored);
   return 0;
 }

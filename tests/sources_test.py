@@ -229,11 +229,14 @@ class HostileTest(ProgramTest):
 
     CAP = 3 << 30  # of addresses; the libraries alone take about a third
 
-    def refused(self, *arguments, says):
-        before = sorted(self.scratch.rglob("*"))
+    def capped(self, *arguments):
         child = self.start([PROGRAM, *arguments],
                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (self.CAP, self.CAP)))
-        outcome = self.finish(child)
+        return self.finish(child)
+
+    def refused(self, *arguments, says):
+        before = sorted(self.scratch.rglob("*"))
+        outcome = self.capped(*arguments)
         self.assertIn(outcome.code, (1, 2), outcome)
         for words in says:
             self.assertIn(words, outcome.err)
@@ -264,6 +267,22 @@ class HostileTest(ProgramTest):
         self.info_refused("csv", table, says=[f"'{table}', byte ", "gunzip"])
         text = self.bomb("t.txt.gz", b"", b"All work no play", 512)
         self.info_refused("text", text, says=[f"'{text}', byte ", "gunzip"])
+
+    def test_a_wide_table(self):
+        """As many columns as there may be, each with another value in every row, in a small file."""
+        columns = 1 << 16
+        def table(name, value):
+            path = self.scratch / name
+            header = ",".join(f"c{i}" for i in range(columns))
+            rows = (",".join([value(i)] * (columns - 1) + ["pq"[i % 2]]) for i in range(180))
+            path.write_bytes(gzip.compress("\n".join([header, *rows]).encode(), 1))
+            self.assertLess(path.stat().st_size, 2 << 20)
+            return path
+        text = table("text.csv.gz", lambda i: f"t{i:03}")
+        self.info_refused("csv", text, says=[f"'{text}', line ", "option 'ignore'"])
+        outcome = self.capped("data", "info", "csv", "--set", f"data.path={table('numbers.csv.gz', str)}")
+        self.assertEqual(outcome.code, 0, outcome)
+        self.assertIn(str(columns - 1), outcome.out)
 
     def test_an_image(self):
         def chunk(kind, content):

@@ -67,17 +67,18 @@ DISTBELIEF_MULTIVERSION void scale(double* values, double factor, std::size_t co
   for (std::size_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
+Divisor::Divisor(float divisor)
+    : head(1.0F / divisor),
+      tail(static_cast<float>(1.0 / double{divisor} - double{head})) {}
+
 DISTBELIEF_MULTIVERSION void normalize_bytes(float* __restrict out, const std::uint8_t* __restrict bytes,
-                                             float mean, float deviation, std::size_t count) {
-  const float per_255 = 1.0F / 255.0F;
-  const float per_deviation = 1.0F / deviation;
+                                             float mean, Divisor deviation, std::size_t count) {
+  const Divisor whole(255.0F);
   for (std::size_t i = 0; i < count; ++i) {
     const auto value = static_cast<float>(bytes[i]);
-    const float first = value * per_255;
-    const float scaled = std::fma(std::fma(-first, 255.0F, value), per_255, first);
+    const float scaled = std::fma(value, whole.head, value * whole.tail);
     const float moved = scaled - mean;
-    const float second = moved * per_deviation;
-    out[i] = std::fma(std::fma(-second, deviation, moved), per_deviation, second);
+    out[i] = std::fma(moved, deviation.head, moved * deviation.tail);
   }
 }
 

@@ -19,9 +19,16 @@ void add_to_both(std::int64_t* left, std::int64_t* right, std::size_t count);
 void scale(float* values, float factor, std::size_t count);
 void scale(double* values, double factor, std::size_t count);
 
-// out[i] = (bytes[i] / 255 - mean) / deviation, rounded after each operation. Divides by multiplying with the
-// reciprocal and correcting (Markstein, 1990), which has the bits of a division except for rare divisors:
-// whoever needs the bits compares the 256 results once.
-void normalize_bytes(float* out, const std::uint8_t* bytes, float mean, float deviation, std::size_t count);
+// What many numbers are divided by: 1 / divisor to twice the precision of float. value * head + value * tail,
+// the sum in one fma, has the bits of the quotient except for rare divisors.
+struct Divisor {
+  explicit Divisor(float divisor);
+  float head;
+  float tail;
+};
+
+// out[i] = (bytes[i] / 255 - mean) / deviation, rounded after each operation: whoever needs the bits of real
+// divisions compares the 256 results once.
+void normalize_bytes(float* out, const std::uint8_t* bytes, float mean, Divisor deviation, std::size_t count);
 
 }  // namespace distbelief

@@ -37,10 +37,15 @@ TEST(Vector, NormalizesEveryByteAsOneWouldByHand) {
   std::vector<std::uint8_t> bytes(256);
   std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
   std::vector<float> out(256);
-  const std::pair<float, float> traits[] = {
-      {0.2860F, 0.3530F}, {0.1307F, 0.3081F}, {0.4914F, 0.2470F}, {0, 1}};
+  const std::pair<float, float> traits[] = {{0.2860F, 0.3530F},
+                                            {0.1307F, 0.3081F},
+                                            {0.4914F, 0.2470F},
+                                            {0.485F, 0.229F},
+                                            {0.456F, 0.224F},
+                                            {0.406F, 0.225F},
+                                            {0, 1}};
   for (const auto& [mean, deviation] : traits) {
-    normalize_bytes(out.data(), bytes.data(), mean, deviation, 256);
+    normalize_bytes(out.data(), bytes.data(), mean, Divisor(deviation), 256);
     for (int value = 0; value < 256; ++value) {
       const volatile float scaled = float(value) / 255.0F;
       const volatile float moved = scaled - mean;

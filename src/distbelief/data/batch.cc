@@ -1,6 +1,7 @@
 #include "distbelief/data/batch.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -9,13 +10,19 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
+#include "distbelief/base/simd.h"
 #include "distbelief/base/vector.h"
 
 namespace distbelief::data {
 namespace {
 
 constexpr std::size_t kByteValues = 256;
-constexpr std::uint64_t kExpectAhead = 3;      // samples: about the time that memory takes to answer
+constexpr std::uint64_t kExpectAhead = 3;     // samples: about the time that memory takes to answer
+constexpr std::int64_t kMirroredBytes = 256;  // at a time
+constexpr std::int64_t kFewBytes = 64;        // looked up sooner than vector arithmetic is set up
+constexpr std::size_t kManyBytes = std::size_t{4} << 20;
+constexpr std::size_t kSmallPage = 4096;
+constexpr int kCollapse = 25;                  // MADV_COLLAPSE of Linux 6.1, for which glibc 2.36 has no name
 constexpr std::uint64_t kAnnounceAhead = 256;  // samples, when they are read in order
 
 bool is_image(const SampleSpec& spec) {
@@ -60,6 +67,15 @@ std::vector<float> conversion_table(const SampleSpec& spec, std::int64_t channel
   return table;
 }
 
+// A hint: filling megabytes in order, each small page would cost a walk through the page tables, in a virtual
+// machine through two of them.
+void want_huge_pages(std::byte* begin, std::size_t bytes) {
+  const std::uintptr_t unaligned = reinterpret_cast<std::uintptr_t>(begin) % kSmallPage;
+  const std::size_t skipped = unaligned == 0 ? 0 : kSmallPage - unaligned;
+  ::madvise(begin + skipped, bytes - skipped, MADV_HUGEPAGE);
+  ::madvise(begin + skipped, bytes - skipped, kCollapse);  // at once, though it has been written to
+}
+
 // Array::resize takes a Shape, which is an allocation: only when the shape really changes.
 void fit(Array& array, ElementType type, std::uint64_t size, const Shape& sample) {
   const Shape& now = array.shape();
@@ -69,7 +85,10 @@ void fit(Array& array, ElementType type, std::uint64_t size, const Shape& sample
   if (fits) return;
   Shape shape{count};
   shape.insert(shape.end(), sample.begin(), sample.end());
+  const std::byte* before = array.data();
   array.resize(type, std::move(shape));
+  const bool is_new = array.data() != before;
+  if (is_new && array.byte_count() >= kManyBytes) want_huge_pages(array.data(), array.byte_count());
 }
 
 // Whether vector arithmetic gives a channel's table to the bit.
@@ -77,13 +96,47 @@ bool is_exact(const float* table, float mean, float deviation) {
   std::array<std::uint8_t, kByteValues> bytes;
   std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
   std::array<float, kByteValues> values;
-  normalize_bytes(values.data(), bytes.data(), mean, deviation, kByteValues);
+  normalize_bytes(values.data(), bytes.data(), mean, Divisor(deviation), kByteValues);
   return std::memcmp(values.data(), table, sizeof(values)) == 0;
 }
 
-void look_up(const std::uint8_t* from, std::int64_t count, const float* table, float* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = table[from[i]];
+DISTBELIEF_MULTIVERSION
+void mirror(const std::uint8_t* __restrict from, std::int64_t count, std::uint8_t* __restrict to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[count - 1 - i];
 }
+
+// One channel's bytes to floats.
+class ByteConversion {
+ public:
+  // Arithmetic where that is exact, which is faster than the table of all 256.
+  ByteConversion(const float* table, float mean, float deviation, bool exact)
+      : table_(table),
+        mean_(mean),
+        deviation_(deviation),
+        exact_(exact) {}
+  void operator()(const std::uint8_t* from, std::int64_t count, float* to) const {
+    if (exact_ && count >= kFewBytes)
+      normalize_bytes(to, from, mean_, deviation_, static_cast<std::size_t>(count));
+    else
+      for (std::int64_t i = 0; i < count; ++i) to[i] = table_[from[i]];
+  }
+  // From the last byte to the first.
+  void backwards(const std::uint8_t* from, std::int64_t count, float* to) const {
+    std::array<std::uint8_t, kMirroredBytes> turned;
+    for (std::int64_t done = 0; done < count; done += kMirroredBytes) {
+      const std::int64_t some = std::min(count - done, kMirroredBytes);
+      mirror(from + count - done - some, some, turned.data());
+      (*this)(turned.data(), some, to + done);
+    }
+  }
+  float padding() const { return table_[0]; }
+
+ private:
+  const float* table_;
+  float mean_;
+  Divisor deviation_;
+  bool exact_;
+};
 
 }  // namespace
 
@@ -181,34 +234,34 @@ BatchMaker::Placement BatchMaker::draw_placement(std::uint64_t epoch, std::uint6
 
 void BatchMaker::convert(const std::uint8_t* raw, float* out) const {
   const std::int64_t plane = input_elements_ / channels_;
-  for (std::int64_t channel = 0; channel < channels_; ++channel, raw += plane, out += plane) {
-    const Conversion& how = conversions_[static_cast<std::size_t>(channel)];
-    if (how.exact)
-      normalize_bytes(out, raw, how.mean, how.deviation, static_cast<std::size_t>(plane));
-    else
-      look_up(raw, plane, table_.data() + channel * static_cast<std::int64_t>(kByteValues), out);
+  for (std::size_t channel = 0; channel < conversions_.size(); ++channel, raw += plane, out += plane) {
+    const Conversion& how = conversions_[channel];
+    ByteConversion(&table_[channel * kByteValues], how.mean, how.deviation, how.exact)(raw, plane, out);
   }
 }
 
 void BatchMaker::convert_placed(const std::uint8_t* raw, const Placement& placement, float* out) const {
   const std::int64_t height = source_.spec().input_shape[1];
   const std::int64_t width = source_.spec().input_shape[2];
-  // Output columns [begin, end) fall on the source; the others are padding, which is byte 0 before
-  // conversion.
+  // Columns [begin, end) of the output before it is mirrored fall on the source; the others are padding,
+  // which is byte 0 before conversion.
   const std::int64_t begin = std::clamp<std::int64_t>(-placement.right, 0, width);
   const std::int64_t end = std::clamp<std::int64_t>(width - placement.right, begin, width);
-  for (std::int64_t line = 0; line < channels_ * height; ++line, out += width) {
-    const float* table = table_.data() + line / height * static_cast<std::int64_t>(kByteValues);
-    const std::int64_t from_row = line % height + placement.down;
-    if (from_row < 0 || from_row >= height || begin == end) {
-      std::fill(out, out + width, table[0]);
-      continue;
+  const std::int64_t first = placement.mirrored ? width - end : begin;
+  for (std::size_t channel = 0; channel < conversions_.size(); ++channel, raw += height * width) {
+    const Conversion& how = conversions_[channel];
+    const ByteConversion convert(&table_[channel * kByteValues], how.mean, how.deviation, how.exact);
+    for (std::int64_t row = placement.down; row < placement.down + height; ++row, out += width) {
+      const bool is_shown = row >= 0 && row < height && begin < end;
+      std::fill(out, out + (is_shown ? first : width), convert.padding());
+      if (!is_shown) continue;
+      const std::uint8_t* from = raw + row * width + begin + placement.right;
+      if (placement.mirrored)
+        convert.backwards(from, end - begin, out + first);
+      else
+        convert(from, end - begin, out + first);
+      std::fill(out + first + (end - begin), out + width, convert.padding());
     }
-    std::fill(out, out + begin, table[0]);
-    const std::int64_t from_line = line + placement.down;  // from_row of the same channel
-    look_up(raw + from_line * width + begin + placement.right, end - begin, table, out + begin);
-    std::fill(out + end, out + width, table[0]);
-    if (placement.mirrored) std::reverse(out, out + width);
   }
 }
 

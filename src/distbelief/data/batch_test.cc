@@ -11,7 +11,7 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::int64_t kHeight = 5;
-constexpr std::int64_t kWidth = 4;
+constexpr std::int64_t kWidth = 70;  // more and, shifted, less than is worth vector arithmetic
 
 std::uint8_t pixel(std::uint64_t sample, std::int64_t channel, std::int64_t y, std::int64_t x) {
   return static_cast<std::uint8_t>(1 + (sample * 37 + channel * 100 + y * 16 + x * 3) % 255);  // never 0
@@ -132,6 +132,15 @@ TEST(BatchMaker, AugmentsToEveryShiftAndMirrorImageWithZeroBytesAround) {
     seen.insert(placement_number(source.spec(), batch, slot, 1));
   }
   EXPECT_EQ(seen.size(), 18U);
+}
+
+TEST(BatchMaker, ShiftsFarEnoughToLeaveNarrowParts) {
+  const NumberedImages source;
+  const BatchMaker maker(source, {.seed = 2, .augment_pad_crop = true, .augment_flip = true, .pad = 20});
+  Batch batch;
+  maker.train_batch(Permutation(source.size(), 1, 0), 0, {0, 40}, batch);
+  for (std::uint64_t slot = 0; slot < batch.size; ++slot)
+    EXPECT_GE(placement_number(source.spec(), batch, slot, 20), 0);
 }
 
 TEST(BatchMaker, ShiftsBeyondTheImageGiveOnlyPadding) {

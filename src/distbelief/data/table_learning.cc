@@ -18,6 +18,8 @@ constexpr std::size_t kMostCategoryBytes = 256;  // a longer text is no category
 constexpr std::size_t kMostGuessedClasses =
     20;  // whole numbers beyond so many are rather values than classes
 constexpr std::int64_t kMostFeatures = 1 << 20;
+constexpr std::size_t kMostSurveyBytes = std::size_t{128} << 20;  // of all columns' different values
+constexpr std::size_t kValueBytes = 80;                           // that each takes besides its characters
 
 Error bad_option(const std::string& name, const std::string& what) {
   return Error(ErrorCode::kBadInput, fmt::format("data set 'csv': option '{}' {}", name, what));
@@ -44,28 +46,6 @@ std::vector<std::string> column_names(CsvReader& reader, bool header) {
   }
   return names;
 }
-
-// Collects what one column holds, with bounded memory.
-struct Collector {
-  ColumnSurvey survey;
-  std::set<std::string, std::less<>> values{};
-
-  void add(std::string_view field, const std::vector<std::string>& missing, std::size_t most) {
-    if (is_missing(missing, field)) {
-      ++survey.missing;
-      return;
-    }
-    double value = 0;
-    if (survey.numeric && !parse_number(field, value)) survey.numeric = survey.integers = false;
-    if (survey.integers && value != std::floor(value)) survey.integers = false;
-    if (survey.many || values.contains(field)) return;
-    survey.many = field.size() > kMostCategoryBytes || values.size() == most;
-    if (survey.many)
-      values.clear();
-    else
-      values.emplace(field);
-  }
-};
 
 std::size_t most_categories(const OptionMap& options) {
   const auto most = option<std::int64_t>(options, "most_categories");
@@ -99,6 +79,82 @@ std::size_t target_of(const TableSurvey& survey, const OptionMap& options) {
   if (found.size() != 1) throw bad_option("target", "must name one column");
   return *found.begin();
 }
+
+// Collects what the columns hold, with bounded memory.
+class Surveyor {
+ public:
+  Surveyor(TableSurvey& survey, const OptionMap& options)
+      : survey_(survey),
+        missing_(split_csv_line(option<std::string>(options, "missing"))),
+        most_(most_categories(options)),
+        ignored_(listed(survey, options, "ignore")),
+        needed_(listed(survey, options, "category")),
+        values_(survey.columns.size()) {
+    const std::size_t target = target_of(survey, options);
+    needed_.insert(target);
+    ignored_.erase(target);
+  }
+
+  void add(const CsvReader& row) {
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      if (!ignored_.contains(i)) add(i, trimmed(row[i]));
+    if (bytes_ > kMostSurveyBytes) shed();
+    if (bytes_ > kMostSurveyBytes)
+      throw row.fault(
+          fmt::format("the different values of the columns of text take more than {} MiB; name some "
+                      "of these in option 'ignore', or lower 'most_categories'",
+                      kMostSurveyBytes >> 20));
+    ++survey_.rows;
+  }
+
+  void finish() {
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      survey_.columns[i].values.assign(values_[i].begin(), values_[i].end());
+      values_[i].clear();
+    }
+  }
+
+ private:
+  void add(std::size_t index, std::string_view field) {
+    ColumnSurvey& column = survey_.columns[index];
+    if (is_missing(missing_, field)) {
+      ++column.missing;
+      return;
+    }
+    double value = 0;
+    if (column.numeric && !parse_number(field, value)) column.numeric = column.integers = false;
+    if (column.integers && value != std::floor(value)) column.integers = false;
+    if (column.many || values_[index].contains(field)) return;
+    if (field.size() > kMostCategoryBytes || values_[index].size() == most_) {
+      forget(index);
+    } else {
+      values_[index].emplace(field);
+      bytes_ += field.size() + kValueBytes;
+    }
+  }
+
+  void forget(std::size_t index) {
+    for (const std::string& value : values_[index]) bytes_ -= value.size() + kValueBytes;
+    values_[index].clear();
+    survey_.columns[index].many = true;
+  }
+
+  // Numbers are no categories, as a rule: of a wide table their values go first. One that turns out to be
+  // text below has then too many.
+  void shed() {
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      if (survey_.columns[i].numeric && !needed_.contains(i) && values_[i].size() > kMostGuessedClasses)
+        forget(i);
+  }
+
+  TableSurvey& survey_;
+  std::vector<std::string> missing_;
+  std::size_t most_;
+  std::set<std::size_t> ignored_;
+  std::set<std::size_t> needed_;  // also when they are numbers
+  std::vector<std::set<std::string, std::less<>>> values_;
+  std::size_t bytes_ = 0;  // that values_ takes
+};
 
 TableTask task_of(const ColumnSurvey& target, const OptionMap& options) {
   const std::string& wanted = option<std::string>(options, "task");
@@ -212,23 +268,17 @@ std::vector<OptionSpec> table_options() {
 
 TableSurvey survey_table(const std::filesystem::path& path, const OptionMap& options) {
   TableSurvey survey{.columns = {}, .rows = 0, .delimiter = delimiter_of(path, options)};
-  const std::vector<std::string> missing = split_csv_line(option<std::string>(options, "missing"));
-  const std::size_t most = most_categories(options);
   CsvReader reader(path, survey.delimiter);
   if (!reader.next()) throw reader.fault("the file is empty");
   const bool header = option<bool>(options, "header");
-  std::vector<Collector> collectors;
-  for (std::string& name : column_names(reader, header))
-    collectors.push_back({.survey = {.name = std::move(name)}});
-  for (bool more = header ? reader.next() : true; more; more = reader.next(), ++survey.rows) {
-    if (reader.size() != collectors.size())
-      throw reader.fault(fmt::format("{} fields are wanted, found {}", collectors.size(), reader.size()));
-    for (std::size_t i = 0; i < collectors.size(); ++i) collectors[i].add(trimmed(reader[i]), missing, most);
+  for (std::string& name : column_names(reader, header)) survey.columns.push_back({.name = std::move(name)});
+  Surveyor surveyor(survey, options);
+  for (bool more = header ? reader.next() : true; more; more = reader.next()) {
+    if (reader.size() != survey.columns.size())
+      throw reader.fault(fmt::format("{} fields are wanted, found {}", survey.columns.size(), reader.size()));
+    surveyor.add(reader);
   }
-  for (Collector& collector : collectors) {
-    collector.survey.values.assign(collector.values.begin(), collector.values.end());
-    survey.columns.push_back(std::move(collector.survey));
-  }
+  surveyor.finish();
   if (survey.rows == 0) throw reader.fault("the table has no rows");
   return survey;
 }

@@ -36,7 +36,11 @@ std::string fingerprint(const PreparedJob& job, std::int64_t samples) {
 std::vector<strategy::BlockCost> read_costs(const std::filesystem::path& path, const std::string& of) {
   const Json kept = read_json(path);
   if (!kept.is_object() || kept.value("of", Json()) != of) return {};
-  return block_costs_from_json(kept.at("blocks"));
+  try {
+    return block_costs_from_json(kept.at("blocks"));
+  } catch (const Json::exception&) {  // damaged: measured anew
+    return {};
+  }
 }
 
 // Bytes of each block's parameters. One that an earlier block has too is that one's.

@@ -21,11 +21,13 @@ torch::Tensor draw(const torch::Tensor& like) {
 }
 
 // Devlin et al., "BERT", 2018. The same number of tokens of every sample, so that a lane knows how many items
-// the others have. The mask is a token of its own after the vocabulary's.
+// the others have; where samples are filled up, the same share of each one's own tokens, and a lane knows how
+// many the others have on average. The mask is a token of its own after the vocabulary's.
 class MaskedTokens final : public Task {
  public:
   explicit MaskedTokens(const TaskSite& site)
       : vocabulary_(site.spec.classes),
+        target_share_(site.spec.target_share),
         masked_(std::max<std::int64_t>(
             1, std::llround(kMasked * double(element_count(site.spec.input_shape))))) {}
 
@@ -33,8 +35,7 @@ class MaskedTokens final : public Task {
 
   TensorBatch prepared(TensorBatch batch) const override {
     const torch::Tensor tokens = batch.input;
-    const torch::Tensor order = std::get<1>(draw(tokens).topk(masked_, 1));
-    const torch::Tensor chosen = torch::zeros_like(tokens, torch::kBool).scatter_(1, order, true);
+    const torch::Tensor chosen = choose(tokens, batch.target);
     const torch::Tensor fate = draw(tokens);
     const torch::Tensor others =
         (draw(tokens) * double(vocabulary_)).to(torch::kInt64).clamp_max(vocabulary_ - 1);
@@ -46,17 +47,23 @@ class MaskedTokens final : public Task {
   }
 
   torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
-    return loss_of(network.forward(batch.input), batch.target.flatten());
+    const torch::Tensor loss = loss_of(network.forward(batch.input), batch.target.flatten());
+    return has_gaps() ? loss / target_share_ : loss;
   }
 
-  ScoreShape score_shape() const override { return {.sums = 1, .counts = 1}; }
+  ScoreShape score_shape() const override {
+    if (has_gaps()) return {.sums = 1, .counts = 2, .items = 1};
+    return {.sums = 1, .counts = 1};
+  }
 
   Score score(model::Network& network, const TensorBatch& batch) const override {
     const torch::NoGradGuard no_grad;
     const torch::Tensor output = network.forward(batch.input);
     const torch::Tensor target = batch.target.flatten();
-    return {{loss_of(output, target).item<double>()},
-            {double(output.argmax(1).eq(target).sum().item<std::int64_t>())}};
+    Score score{{loss_of(output, target).item<double>()},
+                {double(output.argmax(1).eq(target).sum().item<std::int64_t>())}};
+    if (has_gaps()) score.counts.push_back(double(target.ge(0).sum().item<std::int64_t>()));
+    return score;
   }
 
   std::vector<Metric> metrics(const Tally& tally) const override {
@@ -65,12 +72,26 @@ class MaskedTokens final : public Task {
   }
 
  private:
+  bool has_gaps() const { return target_share_ > 0; }
+
+  // Which tokens are to be guessed. Where nothing is wanted (data::kNoTarget) a token only fills up.
+  torch::Tensor choose(const torch::Tensor& tokens, const torch::Tensor& target) const {
+    const torch::Tensor none = torch::zeros_like(tokens, torch::kBool);
+    if (!has_gaps()) return none.scatter(1, std::get<1>(draw(tokens).topk(masked_, 1)), true);
+    const torch::Tensor own = target.ge(0);
+    const torch::Tensor order =
+        std::get<1>(draw(tokens).masked_fill_(own.logical_not(), -1).topk(masked_, 1));
+    const torch::Tensor wanted = (own.sum(1, true) * kMasked).round_().clamp_min_(1);
+    return none.scatter(1, order, torch::arange(masked_).unsqueeze(0).lt(wanted));
+  }
+
   static torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target) {
     return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, data::kNoTarget);
   }
 
   std::int64_t vocabulary_;
-  std::int64_t masked_;
+  double target_share_;
+  std::int64_t masked_;  // of a sample, at most
 };
 
 }  // namespace

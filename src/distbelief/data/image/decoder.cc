@@ -83,9 +83,15 @@ void ImageDecoder::read(std::span<const std::uint8_t> file, const DecodeRequest&
 
 void ImageDecoder::decode(std::span<const std::uint8_t> file, const ImageSettings& settings,
                           std::uint8_t* planes) {
-  read(file, {.channels = settings.channels,
-              .least_side = settings.size.resize,
-              .most_pixels = settings.most_pixels});
+  const DecodeRequest request{
+      .channels = settings.channels, .least_side = settings.size.resize, .most_pixels = settings.most_pixels};
+  // Most files of a set that was made for training are this: nothing to turn, nothing to resize.
+  if (is_jpeg(file) && exif_orientation(file) == Orientation::kUpright &&
+      jpeg_.decode_apart(file, request, apart_)) {
+    mixer_.crop(apart_, plan_fit(apart_.size(), settings.size), planes);
+    return;
+  }
+  read(file, request);
   fitter_.fit(pixels_, plan_fit({pixels_.width, pixels_.height}, settings.size), planes);
 }
 

@@ -9,6 +9,7 @@
 #include "distbelief/data/image/fit.h"
 #include "distbelief/data/image/jpeg.h"
 #include "distbelief/data/image/pixels.h"
+#include "distbelief/data/image/ycc.h"
 #include "distbelief/data/source.h"
 
 namespace distbelief::data {
@@ -45,6 +46,8 @@ class ImageDecoder {
   JpegDecoder jpeg_;
   Fitter fitter_;
   Pixels pixels_;
+  YccMixer mixer_;
+  YccPicture apart_;
   std::vector<std::uint8_t*> rows_;
   std::vector<std::uint8_t> file_;
   std::vector<std::uint8_t> turned_;

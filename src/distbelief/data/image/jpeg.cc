@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include <jerror.h>
 #include <jpeglib.h>  // after <cstdio>, which it needs and does not include
@@ -82,6 +83,21 @@ void cmyk_to_output(const std::uint8_t* from, std::size_t count, std::uint32_t c
   }
 }
 
+bool has_factors(const jpeg_component_info& component, int across, int down) {
+  return component.h_samp_factor == across && component.v_samp_factor == down;
+}
+
+// How a picture keeps its colour, where YccPicture knows it.
+std::optional<YccPicture::Colour> colour_kept(const jpeg_decompress_struct& info) {
+  if (info.jpeg_color_space != JCS_YCbCr || info.num_components != 3) return std::nullopt;
+  if (!has_factors(info.comp_info[1], 1, 1) || !has_factors(info.comp_info[2], 1, 1)) return std::nullopt;
+  if (has_factors(info.comp_info[0], 1, 1)) return YccPicture::Colour::kEveryPixel;
+  if (info.image_width <= 4) return std::nullopt;  // libjpeg has no filter for so few samples
+  if (has_factors(info.comp_info[0], 2, 1)) return YccPicture::Colour::kHalfAcross;
+  if (has_factors(info.comp_info[0], 2, 2)) return YccPicture::Colour::kHalfAcrossAndDown;
+  return std::nullopt;
+}
+
 }  // namespace
 
 struct JpegDecoder::State {
@@ -93,9 +109,14 @@ struct JpegDecoder::State {
   std::uint64_t offset(std::size_t file_bytes) const {
     return info.src == nullptr ? 0 : file_bytes - std::min(file_bytes, info.src->bytes_in_buffer);
   }
+  // The header, and whether the picture is not too large. Throws ImageFault, like the next.
+  ImageSize open(std::span<const std::uint8_t> file, std::uint64_t most_pixels);
+  void require(bool done, std::size_t file_bytes);
   // These return false after a longjmp, which may only leave frames that have nothing to destroy.
   bool read_header(std::span<const std::uint8_t> file);
   bool start(const DecodeRequest& request, unsigned scale);
+  bool start_apart();
+  bool read_planes(YccPicture& out);
   bool read_rows(Pixels& out);
   bool read_inks(Pixels& out);
 };
@@ -107,6 +128,25 @@ bool JpegDecoder::State::read_header(std::span<const std::uint8_t> file) {
   return true;
 }
 
+ImageSize JpegDecoder::State::open(std::span<const std::uint8_t> file, std::uint64_t most_pixels) {
+  require(read_header(file), file.size());
+  const ImageSize size{info.image_width, info.image_height};
+  try {
+    require_pixels(size, most_pixels, offset(file.size()));
+  } catch (const ImageFault&) {
+    jpeg_abort_decompress(&info);
+    throw;
+  }
+  return size;
+}
+
+void JpegDecoder::State::require(bool done, std::size_t file_bytes) {
+  if (done) return;
+  const std::uint64_t where = offset(file_bytes);
+  jpeg_abort_decompress(&info);
+  throw ImageFault(where, fmt::format("damaged JPEG: {}", errors.reason));
+}
+
 bool JpegDecoder::State::start(const DecodeRequest& request, unsigned scale) {
   if (setjmp(errors.jump) != 0) return false;
   info.scale_num = scale;
@@ -115,6 +155,35 @@ bool JpegDecoder::State::start(const DecodeRequest& request, unsigned scale) {
   const bool inked = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
   info.out_color_space = inked ? JCS_CMYK : request.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_start_decompress(&info);
+  return true;
+}
+
+bool JpegDecoder::State::start_apart() {
+  if (setjmp(errors.jump) != 0) return false;
+  info.dct_method = JDCT_ISLOW;
+  info.raw_data_out = TRUE;
+  info.out_color_space = JCS_YCbCr;
+  jpeg_start_decompress(&info);
+  return true;
+}
+
+// A row of blocks at a time, as libjpeg wants it: up to 16 rows of samples of each plane.
+bool JpegDecoder::State::read_planes(YccPicture& out) {
+  if (setjmp(errors.jump) != 0) return false;
+  const auto rows_at_once = static_cast<JDIMENSION>(info.max_v_samp_factor * DCTSIZE);
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW rows[3][kRowsAtOnce];
+    JSAMPARRAY planes[3] = {rows[0], rows[1], rows[2]};
+    for (int plane = 0; plane < 3; ++plane) {
+      const int count = info.comp_info[plane].v_samp_factor * DCTSIZE;
+      const std::size_t first = std::size_t{info.output_scanline} / rows_at_once * std::size_t(count);
+      for (int i = 0; i < count; ++i)
+        rows[plane][i] =
+            out.planes[plane].samples.data() + (first + std::size_t(i)) * out.planes[plane].row_bytes;
+    }
+    jpeg_read_raw_data(&info, planes, rows_at_once);
+  }
+  jpeg_finish_decompress(&info);
   return true;
 }
 
@@ -163,28 +232,41 @@ JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&state_->info); }
 
 void JpegDecoder::decode(std::span<const std::uint8_t> file, const DecodeRequest& request, Pixels& out) {
   State& state = *state_;
-  const auto require = [&](bool done) {
-    if (done) return;
-    const std::uint64_t offset = state.offset(file.size());
-    jpeg_abort_decompress(&state.info);
-    throw ImageFault(offset, fmt::format("damaged JPEG: {}", state.errors.reason));
-  };
-  require(state.read_header(file));
-  const ImageSize size{state.info.image_width, state.info.image_height};
-  try {
-    require_pixels(size, request.most_pixels, state.offset(file.size()));
-  } catch (const ImageFault&) {
-    jpeg_abort_decompress(&state.info);
-    throw;
-  }
-  require(state.start(request, eighths(size, request.least_side)));
+  const ImageSize size = state.open(file, request.most_pixels);
+  state.require(state.start(request, eighths(size, request.least_side)), file.size());
   out.width = state.info.output_width;
   out.height = state.info.output_height;
   out.channels = request.channels;
   out.bytes.resize(out.row_bytes() * out.height);
   const bool inked = state.info.out_color_space == JCS_CMYK;
   if (inked) state.inks.resize(std::size_t{4} * out.width);
-  require(inked ? state.read_inks(out) : state.read_rows(out));
+  state.require(inked ? state.read_inks(out) : state.read_rows(out), file.size());
+}
+
+bool JpegDecoder::decode_apart(std::span<const std::uint8_t> file, const DecodeRequest& request,
+                               YccPicture& out) {
+  State& state = *state_;
+  const ImageSize size = state.open(file, request.most_pixels);
+  const bool fits = request.least_side == 0 || request.least_side == std::min(size.width, size.height);
+  const auto colour = colour_kept(state.info);
+  if (request.channels != 3 || !fits || !colour) {
+    jpeg_abort_decompress(&state.info);
+    return false;
+  }
+  state.require(state.start_apart(), file.size());
+  out.colour = *colour;
+  for (int i = 0; i < 3; ++i) {
+    const jpeg_component_info& component = state.info.comp_info[i];
+    const std::size_t rows =
+        std::size_t{state.info.total_iMCU_rows} * std::size_t(component.v_samp_factor) * DCTSIZE;
+    YccPicture::Plane& plane = out.planes[i];
+    plane.width = component.downsampled_width;
+    plane.height = component.downsampled_height;
+    plane.row_bytes = std::size_t{component.width_in_blocks} * DCTSIZE;
+    plane.samples.resize(plane.row_bytes * rows);
+  }
+  state.require(state.read_planes(out), file.size());
+  return true;
 }
 
 ImageSize JpegDecoder::size(std::span<const std::uint8_t> file) {

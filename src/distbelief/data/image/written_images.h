@@ -30,7 +30,15 @@ inline Drawing draw(std::uint32_t width, std::uint32_t height,
   return drawing;
 }
 
-enum class JpegKind { kBaseline, kProgressive, kCmyk };
+// Colour of the first two is halved both ways, of the last three as they say.
+enum class JpegKind { kBaseline, kProgressive, kCmyk, kColourEverywhere, kColourHalfAcross, kColourHalfDown };
+
+inline void set_colour_samples(jpeg_compress_struct& info, JpegKind kind) {
+  if (kind == JpegKind::kColourEverywhere || kind == JpegKind::kColourHalfDown)
+    info.comp_info[0].h_samp_factor = 1;
+  if (kind == JpegKind::kColourEverywhere || kind == JpegKind::kColourHalfAcross)
+    info.comp_info[0].v_samp_factor = 1;
+}
 
 inline std::string to_jpeg(const Drawing& drawing, JpegKind kind = JpegKind::kBaseline, int quality = 95) {
   jpeg_compress_struct info{};
@@ -46,6 +54,7 @@ inline std::string to_jpeg(const Drawing& drawing, JpegKind kind = JpegKind::kBa
   info.in_color_space = kind == JpegKind::kCmyk ? JCS_CMYK : JCS_RGB;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, quality, TRUE);
+  set_colour_samples(info, kind);
   if (kind == JpegKind::kProgressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
   std::vector<std::uint8_t> row;
