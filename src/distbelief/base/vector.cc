@@ -8,8 +8,9 @@
 namespace distbelief {
 namespace {
 
-// Far enough ahead to cover a fetch from the other core. For writing: both lines will be.
-constexpr std::size_t kAheadBytes = 2048;
+// Far enough ahead to cover a fetch from the other core, and no farther: with 2048 sums of 25 MiB and more
+// took a tenth longer on an AMD EPYC. For writing: both lines will be.
+constexpr std::size_t kAheadBytes = 1024;
 
 template <typename T>
 [[gnu::always_inline]] inline void add_to_both_ahead(T* left, T* right, std::size_t count) {
