@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -5,6 +6,7 @@
 #include "distbelief/data/cifar.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image/decoder.h"
+#include "distbelief/data/inspect.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/s_expressions.h"
 #include "distbelief/data/table_query.h"
@@ -37,14 +39,24 @@ void open_and_read(const std::string& name, const std::string& path, OptionMap o
   read_some(*set.test);
 }
 
+// As distbelief init looks at a file, which it knows by how its name ends.
+void look_at(const std::string& name, std::span<const std::uint8_t> input) {
+  static const ScratchFolder folder;
+  const std::filesystem::path path = folder.path() / name;
+  write_text(path, std::string(text_of(input)));
+  parse_or_refuse([&] { data::inspect(path); });
+}
+
 void decode(std::span<const std::uint8_t> input) {
-  const data::ImageSettings settings{.size = {.resize = 24, .crop = 16},
-                                     .channels = input.size() % 2 == 0 ? 3U : 1U,
-                                     .most_pixels = 1 << 18};
+  data::ImageSettings settings{
+      .size = {}, .channels = input.size() % 2 == 0 ? 3U : 1U, .most_pixels = 1 << 18};
   std::vector<std::uint8_t> planes(std::size_t{3} * 16 * 16);
-  try {
-    data::thread_decoder().decode(input, settings, planes.data());
-  } catch (const data::ImageFault&) {
+  for (const std::uint32_t resize : {24, 0}) {  // 0: a JPEG is mixed from its planes
+    settings.size = {.resize = resize, .crop = 16};
+    try {
+      data::thread_decoder().decode(input, settings, planes.data());
+    } catch (const data::ImageFault&) {
+    }
   }
   try {
     const data::ImageSize size = data::thread_decoder().size(input);
@@ -88,6 +100,7 @@ void csv(std::span<const std::uint8_t> input) {
   parse_or_refuse([&] {
     open_and_read("csv", file.path(), {{"header", false}, {"task", std::string("regression")}});
   });
+  look_at("table.csv", input);
 }
 
 void text(std::span<const std::uint8_t> input) {
@@ -97,6 +110,7 @@ void text(std::span<const std::uint8_t> input) {
       open_and_read("text", file.path(),
                     {{"level", std::string(level)}, {"length", std::int64_t{4}}, {"held_out", 0.4}});
     });
+  look_at("text.txt", input);
 }
 
 void tar(std::span<const std::uint8_t> input) {

@@ -1,4 +1,5 @@
 #include "distbelief/base/error.h"
+#include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/exchange_greeting.h"
 #include "distbelief/comm/rpc/messages.h"
 #include "memory_file.h"
@@ -29,6 +30,7 @@ void hello(std::span<const std::uint8_t> input) {
     const comm::Welcome said = comm::decode_welcome(text_of(input));
     DISTBELIEF_INVARIANT(comm::decode_welcome(comm::encode(said)) == said);
   });
+  parse_or_refuse([&] { comm::unpack_certificates("here:1", std::string(text_of(input))); });
   through_plain_value<comm::wire::Report>(input);
   through_plain_value<comm::wire::Order>(input);
   through_plain_value<comm::wire::Command>(input);

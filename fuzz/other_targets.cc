@@ -10,6 +10,7 @@
 #include "distbelief/cli/predict_inputs.h"
 #include "distbelief/cluster/hosts.h"
 #include "distbelief/data/split.h"
+#include "distbelief/model/fbnet_architecture.h"
 #include "distbelief/train/fault.h"
 #include "memory_file.h"
 #include "targets.h"
@@ -57,6 +58,17 @@ void job(std::span<const std::uint8_t> input) {
     cli::validate(config);
     // What passes must survive the way through a file.
     if (cli::parse_job(cli::to_toml(config), "again") != config) std::abort();
+  });
+}
+
+// What fills an FBNet's layers: of a job, or as a search wrote it.
+void architecture(std::span<const std::uint8_t> input) {
+  const std::vector<model::FbnetLayer> layers{{.inputs = 16, .outputs = 16},
+                                              {.inputs = 16, .outputs = 24, .stride = 2},
+                                              {.inputs = 24, .outputs = 24}};
+  parse_or_refuse([&] {
+    const auto found = model::parse_architecture(std::string(text_of(input)), layers);
+    DISTBELIEF_INVARIANT(model::parse_architecture(model::architecture_text(found), layers) == found);
   });
 }
 

@@ -70,10 +70,10 @@ void slice_index(std::span<const std::uint8_t> input) {
 // A whole set in a folder: "set" of the index, a byte 0, then what is in every file. Checksums are put right.
 void packed(std::span<const std::uint8_t> input) {
   constexpr std::uint64_t kMostSampleBytes = 4096, kMostSamples = 256, kMostFiles = 4;
-  const auto [set, content] = halves(input);
-  std::vector<std::uint8_t> bytes(content.begin(), content.end());
+  const Halves parts = halves(input);
+  std::vector<std::uint8_t> bytes(parts.second.begin(), parts.second.end());
   parse_or_refuse([&] {
-    data::SliceIndex index = data::parse_slice_set(text_of(set), "index.json");
+    data::SliceIndex index = data::parse_slice_set(text_of(parts.first), "index.json");
     if (data::sample_bytes(index.spec).sum() > kMostSampleBytes || index.train.samples > kMostSamples ||
         index.test.samples > kMostSamples || index.train.files.size() + index.test.files.size() > kMostFiles)
       return;

@@ -11,12 +11,12 @@ namespace distbelief::fuzz {
 
 // Saved tables of a run: their list, a byte 0, then the one piece of each, whose hash is put right.
 void tables(std::span<const std::uint8_t> input) {
-  const auto [list, content] = halves(input);
-  const MemoryFile file(content);
+  const Halves parts = halves(input);
+  const MemoryFile file(parts.second);
   parse_or_refuse([&] {
     const checkpoint::SafetensorsFile piece{std::filesystem::path(file.path())};
     const ScratchFolder folder;
-    write_text(folder.path() / "tables.json", std::string(text_of(list)));
+    write_text(folder.path() / "tables.json", std::string(text_of(parts.first)));
     checkpoint::write_safetensors(folder.path() / "words-00000.safetensors", piece.tensors(),
                                   {{"sha256", checkpoint::sha256_by_name(piece.tensors())}});
     try {

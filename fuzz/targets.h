@@ -31,6 +31,7 @@ void json_lines(std::span<const std::uint8_t> input);
 void numbers(std::span<const std::uint8_t> input);
 void hello(std::span<const std::uint8_t> input);
 void safetensors(std::span<const std::uint8_t> input);
+void architecture(std::span<const std::uint8_t> input);
 void job(std::span<const std::uint8_t> input);
 void frame(std::span<const std::uint8_t> input);
 void store(std::span<const std::uint8_t> input);
