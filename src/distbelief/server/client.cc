@@ -55,12 +55,15 @@ Client::Server& Client::connect(int id, const std::string& target, std::chrono::
   auto server = std::make_unique<Server>();
   const std::size_t room = std::size_t(end_slice() - first_slice()) * kSliceElements * sizeof(float) +
                            (options_.spec.tables.empty() ? 0 : kRowRoomBytes);
-  server->exchange = std::make_unique<comm::ExchangeClient>(
-      comm::ExchangeClient::Options{.address = address,
-                                    .name = "replica " + std::to_string(options_.replica),
-                                    .shared_bytes = options_.shares_memory && id >= 0 ? room : 0,
-                                    .connect_deadline = deadline,
-                                    .send_deadline = options_.deadline});
+  const comm::ExchangeClient::Options connection{.address = address,
+                                                 .name = "replica " + std::to_string(options_.replica),
+                                                 .shared_bytes = options_.shares_memory && id >= 0 ? room : 0,
+                                                 .connect_deadline = deadline,
+                                                 .send_deadline = options_.deadline};
+  server->exchange = std::make_unique<comm::ExchangeClient>(connection);
+  const bool is_near = target.starts_with("unix:");
+  while (id >= 0 && !is_near && server->more.size() + 1 < kFarConnections)
+    server->more.push_back(std::make_unique<comm::ExchangeClient>(connection));
   return *(servers_[id] = std::move(server));
 }
 
@@ -111,7 +114,7 @@ void Client::reconnect() {
   next_reconnect_ = Clock::now() + kBetweenReconnects;
   for (const ServerMap::Server& server : map_.servers) {
     const auto known = servers_.find(server.id);
-    if (known != servers_.end() && known->second->exchange->connected()) continue;
+    if (known != servers_.end() && known->second->is_connected()) continue;
     const std::string& target = map_.target_of(server.id, options_.host);
     try {
       open(connect(server.id, target, target.starts_with("unix:") ? kNear : kFar), nullptr);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -33,13 +34,28 @@ struct Client::Flight {
   std::optional<Error> why{};
 };
 
+// Connections to a server on another host: what goes over one is encrypted, or decrypted, by one thread at a
+// time, and not sent meanwhile.
+inline constexpr std::size_t kFarConnections = 3;
+
 struct Client::Server {
   std::unique_ptr<comm::ExchangeClient> exchange;
+  std::vector<std::unique_ptr<comm::ExchangeClient>> more{};  // for slices, in turn with the first
+  std::size_t turn = 0;
   std::uint64_t space = 0;
   std::shared_ptr<std::set<std::int64_t>> rooms_in_use =
       std::make_shared<std::set<std::int64_t>>();  // slices
   std::vector<std::byte> row_rooms{};              // when no memory is shared
   std::size_t next_room = 0;
+
+  comm::ExchangeClient& for_slice() {
+    turn = (turn + 1) % (more.size() + 1);
+    return turn == 0 ? *exchange : *more[turn - 1];
+  }
+  bool is_connected() const {
+    return exchange->connected() &&
+           std::ranges::all_of(more, [](const auto& one) { return one->connected(); });
+  }
 };
 
 }  // namespace distbelief::server

@@ -51,7 +51,8 @@ Client::Sent Client::send(Part& part) {
     if (!into.empty()) into = room;
   }
   try {
-    sent.pending = server->exchange->send(comm::encode(part.message), payload, into);
+    comm::ExchangeClient& exchange = part.slice < 0 ? *server->exchange : server->for_slice();
+    sent.pending = exchange.send(comm::encode(part.message), payload, into);
   } catch (const Error&) {
     sent.room.give_back();
     throw;

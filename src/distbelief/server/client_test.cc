@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/server/client_handle.h"
 #include "distbelief/server/test_servers.h"
 #include "distbelief/server/update_log.h"
@@ -183,6 +184,53 @@ TEST_F(RestTest, AQuestionThatWaitsIsAnswered) {
   asked.push_back(other.ask_ticket({}));
   other.rest({}, asked);  // would not end before the question is answered
   EXPECT_EQ(take(one, {0}), std::nullopt);
+}
+
+// A server as on another host: over TLS, with several connections for slices.
+class FarServerTest : public ServiceTest {
+ protected:
+  void serve_far() {
+    comm::make_certificates(folder_ / "certificates", std::chrono::days(1));
+    services_.push_back(std::make_unique<Service>(Service::Options{.logs = folder_ / "logs"}));
+    listen();
+    services_[0]->set_map(first_map({{.id = 0, .target = addresses_[0].target}}));
+  }
+  void listen(const std::string& target = "127.0.0.1:0") {
+    exchanges_.clear();
+    exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
+        comm::ExchangeServer::Options{.address =
+                                          comm::secure_address(target, folder_ / "certificates", "server")},
+        *services_[0]));
+    addresses_ = {comm::secure_address(exchanges_[0]->target(), folder_ / "certificates", "worker")};
+  }
+};
+
+TEST_F(FarServerTest, SlicesGoOverSeveralConnectionsAndCountOnceEach) {
+  serve_far();
+  Client client = join(0, spec("async"));
+  // One to ask for the map, before anyone is known by number.
+  EXPECT_EQ(exchanges_[0]->counts().connections, 4U);
+  const std::vector<float> gradients(client.elements_of(client.share()).count, 0.5F);
+  std::vector<float> values(gradients.size());
+  for (std::int64_t ticket = 0; ticket < 5; ++ticket)
+    EXPECT_FALSE(client.push_pull({.ticket = ticket, .lr = 1}, gradients, values));
+  EXPECT_TRUE(client.push({.ticket = 4, .lr = 1}, gradients)) << "each slice has it, whichever way it came";
+  EXPECT_EQ(client.pull(values), 5);
+  EXPECT_EQ(values[0], -1.5F);
+  EXPECT_EQ(values.back(), -1.5F);
+}
+
+TEST_F(FarServerTest, AllConnectionsAreMadeAgainWhenTheyWereCut) {
+  serve_far();
+  Client client = join(0, spec("async"));
+  const std::vector<float> gradients(client.elements_of(client.share()).count, 0.5F);
+  std::vector<float> values(gradients.size());
+  client.push({.ticket = 0, .lr = 1}, gradients);
+  exchanges_[0]->close();
+  listen(addresses_[0].target);
+  EXPECT_FALSE(client.push_pull({.ticket = 1, .lr = 1}, gradients, values));
+  EXPECT_EQ(values[0], 0.0F);
+  EXPECT_EQ(exchanges_[0]->counts().connections, 3U);
 }
 
 class DeadlineTest : public ServiceTest {

@@ -74,7 +74,7 @@ class ExchangeServer {
     std::uint64_t first_connection = 1;  // number of the first: apart, where two share a handler
     std::size_t shared_limit = 0;        // bytes of memory shared with clients of this host, all together
     int in_flight = 64;                  // requests of one connection that wait for their answers
-    int connections = 256;
+    int connections = 768;
     std::size_t most_unread_bytes = 16 << 20;  // of answers; then no more requests are read
     std::chrono::milliseconds stall_deadline{
         10000};  // for a client to read one message, and to say who it is
