@@ -33,7 +33,7 @@ namespace distbelief::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kAnswerDeadline{60};
+constexpr std::chrono::seconds kExchangeDeadline{60};
 constexpr std::size_t kMostSharedBytes = std::size_t{1} << 30;
 constexpr std::int64_t kBenchTickets = std::int64_t{1} << 40;
 
@@ -76,7 +76,7 @@ class ArrayClient {
                                   .spec = job_of(share_),
                                   .replica = replica,
                                   .shares_memory = memory == Memory::kShared,
-                                  .deadline = kAnswerDeadline},
+                                  .deadline = kExchangeDeadline},
           initial.data()));
   }
 
