@@ -12,7 +12,7 @@ from program import PROGRAM, SOURCE
 LOOP = os.environ.get("DISTBELIEF_ELASTIC_LOOP", "")
 SAMPLES, BATCH = 4003, 64
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
-EPOCHS = 60  # several times as long as asking for the status takes
+EPOCHS = 48  # several times as long as asking for the status takes
 ENDLESS = 10_000_000
 DONE = re.compile(r"^done after (\d+) steps, weights (\w{64})$", re.M)
 
