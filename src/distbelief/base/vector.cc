@@ -9,7 +9,7 @@ namespace distbelief {
 namespace {
 
 // Far enough ahead to cover a fetch from the other core, and no farther: with 2048 sums of 25 MiB and more
-// took a tenth longer on an AMD EPYC. For writing: both lines will be.
+// took up to a seventh longer on an AMD EPYC. For writing: both lines will be.
 constexpr std::size_t kAheadBytes = 1024;
 
 template <typename T>
