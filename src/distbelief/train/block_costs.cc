@@ -1,6 +1,8 @@
 #include "distbelief/train/block_costs.h"
 
+#include <spdlog/spdlog.h>
 #include <algorithm>
+
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -38,7 +40,8 @@ std::vector<strategy::BlockCost> read_costs(const std::filesystem::path& path, c
   if (!kept.is_object() || kept.value("of", Json()) != of) return {};
   try {
     return block_costs_from_json(kept.at("blocks"));
-  } catch (const Json::exception&) {  // damaged: measured anew
+  } catch (const Json::exception& error) {
+    spdlog::warn("{} is damaged ({}); its blocks are measured anew", path.string(), error.what());
     return {};
   }
 }
