@@ -1,8 +1,8 @@
 #include "distbelief/train/block_costs.h"
 
 #include <spdlog/spdlog.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <set>
