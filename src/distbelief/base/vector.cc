@@ -14,7 +14,8 @@ constexpr std::size_t kAheadBytes = 1024;
 
 template <typename T>
 [[gnu::always_inline]] inline void add_to_both_ahead(T* left, T* right, std::size_t count) {
-  typedef T Line __attribute__((vector_size(kCacheLine), aligned(alignof(T)), may_alias));
+  // A vector that is wider than the instruction set's goes through the stack: half a line is AVX2's.
+  typedef T Half __attribute__((vector_size(kCacheLine / 2), aligned(alignof(T)), may_alias));
   constexpr std::size_t kLine = kCacheLine / sizeof(T);
   constexpr std::size_t kAhead = kAheadBytes / sizeof(T);
   std::size_t at = 0;
@@ -22,9 +23,11 @@ template <typename T>
     // Past the end it fetches what follows, which is allowed: a prefetch never faults.
     prefetch_line_for_write(left + at + kAhead);
     prefetch_line_for_write(right + at + kAhead);
-    auto* a = reinterpret_cast<Line*>(left + at);
-    auto* b = reinterpret_cast<Line*>(right + at);
-    *a = *b = *a + *b;
+    auto* a = reinterpret_cast<Half*>(left + at);
+    auto* b = reinterpret_cast<Half*>(right + at);
+    const Half low = a[0] + b[0], high = a[1] + b[1];
+    a[0] = b[0] = low;
+    a[1] = b[1] = high;
   }
   for (; at < count; ++at) left[at] = right[at] = left[at] + right[at];
 }

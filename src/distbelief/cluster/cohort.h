@@ -17,6 +17,8 @@ namespace distbelief::cluster {
 
 // A cold disk loads the libraries in tens of seconds, however impatient workers are with each other.
 inline constexpr std::chrono::seconds kShortestStart{60};
+// Between two looks: who looks did not run meanwhile, so that silence says nothing.
+inline constexpr std::chrono::milliseconds kOwnAbsence{1000};
 
 // Workers that were started together, and what they said last. Not thread-safe.
 class Cohort {

@@ -14,8 +14,7 @@ namespace {
 using FleetClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kServerLosses = 100;         // in an hour, that a run survives, however it is set
-constexpr milliseconds kOwnAbsence{1000};  // between two looks: the supervisor did not run meanwhile
+constexpr int kServerLosses = 100;  // in an hour, that a run survives, however it is set
 
 // Who waits for one that is silent still has as much time for who takes its place. What is just starting is
 // waited for by nobody.

@@ -17,7 +17,6 @@ using std::chrono::seconds;
 constexpr seconds kAskAgain{10};        // a host that did not answer
 constexpr seconds kAskLeaverAgain{60};  // one that said it would go
 constexpr seconds kAskWeakAgain{3600};  // one whose processor does not do
-constexpr milliseconds kOwnAbsence{1000};
 constexpr seconds kForgetDeadline{15};
 constexpr seconds kForgetLostDeadline{5};
 

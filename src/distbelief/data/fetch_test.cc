@@ -79,7 +79,7 @@ TEST_F(UnpackTar, RefusesADamagedOrCutArchive) {
   const std::string tar = tar_entry("one.bin", first_) + tar_entry("two.bin", second_);
   std::string damaged = tar;
   damaged[10] = 'z';
-  EXPECT_NE(unpacked(damaged).find("byte 512"), std::string::npos);
+  EXPECT_NE(unpacked(damaged).find("byte 0"), std::string::npos);
   for (const std::size_t length : {100U, 512U, 700U, 1024U, 1536U})
     EXPECT_NE(unpacked(tar.substr(0, length)), "accepted") << length;
 }

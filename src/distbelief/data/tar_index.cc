@@ -1,64 +1,39 @@
 #include "distbelief/data/tar_index.h"
 
-#include <archive.h>
 #include <archive_entry.h>
 #include <fmt/format.h>
 
-#include <memory>
+#include <algorithm>
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/random_access_file.h"
+#include "distbelief/data/tar_reader.h"
 
 namespace distbelief::data {
 namespace {
 
-constexpr std::size_t kTarBlock = 512;
-constexpr std::size_t kTarReadBytes = std::size_t{64} << 10;
+constexpr std::uint64_t kTarBlock = 512;
 
-struct FreeArchive {
-  void operator()(archive* handle) const { archive_read_free(handle); }
-};
-using Archive = std::unique_ptr<archive, FreeArchive>;
-
-// What libarchive reads from: pieces of the file, which it may skip through.
-struct TarInput {
-  const RandomAccessFile& file;
-  std::uint64_t at = 0;
-  std::vector<std::uint8_t> buffer = std::vector<std::uint8_t>(kTarReadBytes);
-  std::string failure{};  // of reading the file itself: no exception may pass through C
-};
-
-la_ssize_t read_piece(archive*, void* data, const void** buffer) {
-  auto* input = static_cast<TarInput*>(data);
-  const std::uint64_t count = std::min<std::uint64_t>(kTarReadBytes, input->file.size() - input->at);
-  try {
-    input->file.read(input->at, input->buffer.data(), count);
-  } catch (const Error& error) {
-    input->failure = error.message();
-    return ARCHIVE_FATAL;
+class IndexedTar final : public TarReader::Input {
+ public:
+  explicit IndexedTar(const RandomAccessFile& file) : file_(file) {}
+  std::size_t read(std::uint8_t* into, std::size_t bytes) override {
+    const auto count = std::size_t(std::min<std::uint64_t>(bytes, file_.size() - at_));
+    file_.read(at_, into, count);
+    at_ += count;
+    return count;
   }
-  input->at += count;
-  *buffer = input->buffer.data();
-  return static_cast<la_ssize_t>(count);
-}
+  std::uint64_t skip(std::uint64_t bytes) override {
+    const std::uint64_t count = std::min(bytes, file_.size() - at_);
+    at_ += count;
+    return count;
+  }
+  std::string at(std::uint64_t byte) const override { return file_.at(byte); }
 
-la_int64_t skip_pieces(archive*, void* data, la_int64_t count) {
-  auto* input = static_cast<TarInput*>(data);
-  const auto left = static_cast<la_int64_t>(input->file.size() - input->at);
-  const la_int64_t skipped = std::min(count, left);
-  input->at += static_cast<std::uint64_t>(skipped);
-  return skipped;
-}
-
-Archive open_tar(TarInput& input) {
-  Archive handle(archive_read_new());
-  if (handle == nullptr) throw std::bad_alloc();
-  archive_read_support_format_tar(handle.get());
-  archive_read_set_read_callback(handle.get(), read_piece);
-  archive_read_set_skip_callback(handle.get(), skip_pieces);
-  archive_read_set_callback_data(handle.get(), &input);
-  return handle;
-}
+ private:
+  const RandomAccessFile& file_;
+  std::uint64_t at_ = 0;
+};
 
 Error tar_fault(const RandomAccessFile& file, std::uint64_t offset, const std::string& what) {
   return Error(ErrorCode::kBadInput, fmt::format("{}: {}", file.at(offset), what));
@@ -86,11 +61,11 @@ void refuse_compressed(const RandomAccessFile& file) {
                     "the tar file is compressed, so samples cannot be read in any order; decompress it");
 }
 
-TarMember member_of(const RandomAccessFile& file, archive* handle, archive_entry* entry) {
-  const auto header = static_cast<std::uint64_t>(archive_read_header_position(handle));
+TarMember member_of(const RandomAccessFile& file, const TarReader& tar, archive_entry* entry) {
+  const std::uint64_t header = tar.header_offset();
   const char* name = archive_entry_pathname(entry);
   TarMember member{.name = name == nullptr ? "" : name,
-                   .offset = static_cast<std::uint64_t>(archive_filter_bytes(handle, 0)),
+                   .offset = tar.offset(),
                    .size = static_cast<std::uint64_t>(archive_entry_size(entry))};
   if (member.name.empty()) throw tar_fault(file, header, "a file has no name that can be read");
   if (escapes(member.name))
@@ -112,25 +87,13 @@ std::vector<TarMember> index_tar(const std::filesystem::path& path) {
   const RandomAccessFile file(path);
   if (file.size() < kTarBlock) throw tar_fault(file, file.size(), "a tar file has at least 512 bytes");
   refuse_compressed(file);
-  TarInput input{.file = file};
-  const Archive handle = open_tar(input);
-  const auto check = [&](int result) {
-    if (!input.failure.empty()) throw Error(ErrorCode::kUnavailable, input.failure);
-    if (result == ARCHIVE_OK || result == ARCHIVE_EOF) return;
-    const char* reason = archive_error_string(handle.get());
-    throw tar_fault(file, static_cast<std::uint64_t>(archive_read_header_position(handle.get())),
-                    fmt::format("damaged tar: {}", reason == nullptr ? "unknown" : reason));
-  };
-  check(archive_read_open1(handle.get()));
+  IndexedTar input(file);
+  TarReader tar(input);
   std::vector<TarMember> members;
-  for (;;) {
-    archive_entry* entry = nullptr;
-    const int result = archive_read_next_header(handle.get(), &entry);
-    check(result);
-    if (result == ARCHIVE_EOF) return members;
+  while (archive_entry* entry = tar.next())
     if (archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr)
-      members.push_back(member_of(file, handle.get(), entry));
-  }
+      members.push_back(member_of(file, tar, entry));
+  return members;
 }
 
 }  // namespace distbelief::data

@@ -12,7 +12,7 @@
 namespace distbelief::strategy {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNothingFits = std::numeric_limits<double>::infinity();
 constexpr double kSame = 1 + 1e-9;  // times that differ less are equal: sums round
 
 std::string bytes_text(double bytes) {
@@ -63,14 +63,14 @@ class Runs {
   std::vector<std::size_t> activations_{0};
 };
 
-// The slowest stage of the best cuts; kNever when nothing fits. After so many stages made, best[first] is
+// The slowest stage of the best cuts; kNothingFits when nothing fits. After so many stages made, best[first] is
 // that of the blocks from `first` to the network's end.
 double fastest_slowest(const Runs& runs, int stages) {
   const int blocks = runs.size();
-  std::vector<double> best(std::size_t(blocks) + 1, kNever);
+  std::vector<double> best(std::size_t(blocks) + 1, kNothingFits);
   best.back() = 0;
   for (int made = 1; made <= stages; ++made) {
-    std::vector<double> next(best.size(), kNever);
+    std::vector<double> next(best.size(), kNothingFits);
     for (int first = 0; first < blocks; ++first)
       for (int end = first + 1; end <= blocks && runs.fits(first, end); ++end)
         next[std::size_t(first)] =
@@ -212,7 +212,7 @@ Cuts choose_cuts(std::span<const BlockCost> blocks, int stages, const CutLimits&
     require_stages_fit(runs, leanest_cuts(unlimited, stages, fastest_slowest(unlimited, stages) * kSame));
   }
   const double slowest = fastest_slowest(runs, stages);
-  DISTBELIEF_INVARIANT(slowest < kNever);
+  DISTBELIEF_INVARIANT(slowest < kNothingFits);
   return described(runs, leanest_cuts(runs, stages, slowest * kSame));
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kSheetColumns = 8;
 constexpr std::uint64_t kReconstructed = 32;
-constexpr std::uint64_t kMasked = 8;
+constexpr std::uint64_t kMaskedShown = 8;
 constexpr std::ptrdiff_t kPrompt = 16;        // tokens
 constexpr std::chrono::seconds kTextTime{2};  // at most, for a network that is slow
 
@@ -142,7 +142,7 @@ bool keep_masks(const PreparedJob& job, model::Network& network, const std::file
     return false;
   const torch::NoGradGuard no_grad;
   data::Batch batch;
-  const TensorBatch first = first_of_test(job, kMasked, batch);
+  const TensorBatch first = first_of_test(job, kMaskedShown, batch);
   network.eval();
   const torch::Tensor answers = network.forward(model::on_device(first.input, network.device())).argmax(1);
   const torch::Tensor images = as_stored(job, first.input).clamp(0, 1).expand({-1, 3, -1, -1});

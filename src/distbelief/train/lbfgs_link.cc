@@ -12,7 +12,7 @@
 namespace distbelief::train {
 namespace {
 
-constexpr std::int64_t kPortionsAhead = 2;
+constexpr std::int64_t kAnnouncedAhead = 2;
 constexpr std::int64_t kEnd = -1, kCutShort = -2;  // instead of a step
 
 bool all_finite(std::span<const float> values) {
@@ -90,7 +90,7 @@ std::int64_t LbfgsLink::find_step(const std::function<void(std::int64_t)>& annou
 }
 
 std::optional<std::int64_t> LbfgsLink::next(const std::function<void(std::int64_t)>& announce) {
-  for (; options_.is_in_order && announced_ < taken_ + kPortionsAhead; ++announced_)
+  for (; options_.is_in_order && announced_ < taken_ + kAnnouncedAhead; ++announced_)
     announce(announced_ % portions_);
   std::int64_t step = kEnd;
   if (options_.store) try {

@@ -10,7 +10,7 @@
 namespace distbelief::train {
 namespace {
 
-constexpr double kMasked = 0.15;   // of a sample's tokens
+constexpr double kMaskedShare = 0.15;   // of a sample's tokens
 constexpr double kHidden = 0.8;    // of those show the mask ...
 constexpr double kReplaced = 0.1;  // ... another token; the rest stay
 
@@ -29,7 +29,7 @@ class MaskedTokens final : public Task {
       : vocabulary_(site.spec.classes),
         target_share_(site.spec.target_share),
         masked_(std::max<std::int64_t>(
-            1, std::llround(kMasked * double(element_count(site.spec.input_shape))))) {}
+            1, std::llround(kMaskedShare * double(element_count(site.spec.input_shape))))) {}
 
   std::int64_t items_per_sample() const override { return masked_; }
 
@@ -81,7 +81,7 @@ class MaskedTokens final : public Task {
     const torch::Tensor own = target.ge(0);
     const torch::Tensor order =
         std::get<1>(draw(tokens).masked_fill_(own.logical_not(), -1).topk(masked_, 1));
-    const torch::Tensor wanted = (own.sum(1, true) * kMasked).round_().clamp_min_(1);
+    const torch::Tensor wanted = (own.sum(1, true) * kMaskedShare).round_().clamp_min_(1);
     return none.scatter(1, order, torch::arange(masked_).unsqueeze(0).lt(wanted));
   }
 

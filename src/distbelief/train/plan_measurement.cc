@@ -23,7 +23,7 @@ constexpr std::size_t kPieceElements = std::size_t{1} << 18;  // of a parameter:
 constexpr std::size_t kMostPieces = 32;
 constexpr std::int64_t kLanes = 4;
 constexpr std::size_t kCopied = std::size_t{4} << 20;
-constexpr int kWarmUp = 2, kRepeats = 9;
+constexpr int kUntimed = 2, kRepeats = 9;
 
 // Over all workers, each of which gave its own.
 std::vector<double> mean(comm::Communicator& workers, std::vector<double> values) {
@@ -35,11 +35,11 @@ std::vector<double> mean(comm::Communicator& workers, std::vector<double> values
 // Median seconds of `body`, which all workers begin at the same time; the mean over workers. Collective.
 double timed(comm::Communicator& workers, const std::function<void()>& body) {
   std::vector<double> seconds;
-  for (int i = 0; i < kWarmUp + kRepeats; ++i) {
+  for (int i = 0; i < kUntimed + kRepeats; ++i) {
     workers.barrier();
     const auto begin = Clock::now();
     body();
-    if (i >= kWarmUp) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    if (i >= kUntimed) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
   std::sort(seconds.begin(), seconds.end());
   return mean(workers, {seconds[seconds.size() / 2]})[0];

@@ -79,8 +79,8 @@ int create_in_shared_memory(std::size_t bytes) {
   return -1;
 }
 
-// Two pages, or the rounding would cost more than it gains.
-bool wants_huge_pages(std::size_t bytes) { return bytes >= 2 * kHugePage; }
+// The kernel gives them to whole ones only: nothing is rounded up.
+bool wants_huge_pages(std::size_t bytes) { return bytes >= kHugePage; }
 
 Name name_of(int file) {
   Name name{};
