@@ -28,7 +28,7 @@ struct DataConfig {
   std::int64_t pad = 4;              // pixels for pad_crop
   std::string order = "shuffled";    // shuffled, streams: each place of a batch reads on where it was
   std::int64_t loader_threads = 1;
-  std::int64_t prefetch = 8;  // batches kept ready per worker
+  std::int64_t prefetch = 4;  // batches kept ready per worker
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
