@@ -46,10 +46,11 @@ std::optional<std::int64_t> Dealer::take(int replica) {
 
 std::optional<std::int64_t> Dealer::take_copy(int replica, std::int64_t below) {
   if (holds_tickets(replica)) return std::nullopt;
-  for (const auto& [ticket, holder] : holders_) {
-    if (ticket >= below || copies_.contains(ticket)) continue;
-    copies_[ticket] = replica;
-    return ticket;
+  for (auto held = holders_.lower_bound(below); held != holders_.begin();) {
+    --held;
+    if (copies_.contains(held->first)) continue;
+    copies_[held->first] = replica;
+    return held->first;
   }
   return std::nullopt;
 }

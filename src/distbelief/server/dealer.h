@@ -37,8 +37,8 @@ class Dealer {
   std::optional<std::int64_t> take(int replica);
   // A step of this replica. false: the ticket was done before, by whomever it was dealt to as well.
   bool done(int replica, std::int64_t ticket);
-  // When there is none left: one below this that another has, and nobody else, for a replica that has nothing
-  // to do. Whoever is first counts.
+  // When there is none left: the last one below this that another has, and nobody else, for a replica that has
+  // nothing to do; the other has most likely not begun it. Whoever is first counts.
   std::optional<std::int64_t> take_copy(int replica, std::int64_t below);
   // What this ticket waited for is there. Nothing when somebody has it or it is done.
   void offer(std::int64_t ticket);

@@ -177,15 +177,15 @@ TEST(Dealer, ACopyGoesToWhoHasNothingAndTheFirstCounts) {
   EXPECT_EQ(dealer.take(0), 1);
   EXPECT_EQ(dealer.take_copy(0, 2), std::nullopt) << "it has them itself";
   EXPECT_EQ(dealer.take_copy(1, 0), std::nullopt) << "none below 0";
-  EXPECT_EQ(dealer.take_copy(1, 2), 0);
+  EXPECT_EQ(dealer.take_copy(1, 2), 1) << "the one that it has not begun";
   EXPECT_EQ(dealer.take_copy(1, 2), std::nullopt) << "it has one";
-  EXPECT_EQ(dealer.take_copy(2, 2), 1) << "the other has a copy already";
-  EXPECT_TRUE(dealer.done(1, 0));
-  EXPECT_FALSE(dealer.done(0, 0));
+  EXPECT_EQ(dealer.take_copy(2, 2), 0) << "the other has a copy already";
+  EXPECT_TRUE(dealer.done(1, 1));
+  EXPECT_FALSE(dealer.done(0, 1));
   dealer.leave(0);
   EXPECT_EQ(dealer.take(1), std::nullopt) << "who has the copy has the ticket";
   dealer.leave(2);
-  EXPECT_EQ(dealer.take(1), 1);
+  EXPECT_EQ(dealer.take(1), 0);
 }
 
 TEST(Dealer, AnOpenEndWaitsForMoreUntilItIsClosed) {
