@@ -50,7 +50,7 @@ class OutOfTreeTest(LibraryTest):
 
 class ConsumerTest(OutOfTreeTest):
     def test_an_out_of_tree_project_builds_and_trains(self):
-        folder = self.build("consumer", "split_consumer")
+        folder = self.build("consumer")
         consumer = folder / "consumer"
         alone = LINE.findall(self.command(consumer).out)
         self.assertEqual([row[2] for row in alone], ["1001"] * 4)
@@ -68,18 +68,17 @@ class ConsumerTest(OutOfTreeTest):
         self.assertIn("jemalloc", self.libraries(program.PROGRAM), "our program has its own")
         self.assertNotIn("grpc", self.libraries(consumer), "only distbelief::elastic needs gRPC")
         self.assertLess(len((SOURCE / "tests" / "consumer" / "main.cc").read_text().splitlines()), 41)
-        self.halves_train_apart(folder / "split_consumer")
 
-    def halves_train_apart(self, consumer):
-        output = self.under_mpi(4, consumer)
+
+class MoreConsumerTest(OutOfTreeTest):
+    def test_halves_of_a_world_train_apart(self):
+        output = self.under_mpi(4, self.build("split_consumer") / "split_consumer")
         found = re.findall(r"half (\d): worker (\d) of 2, weights (\w+)", output)
         self.assertEqual(sorted(row[:2] for row in found), [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")], output)
         self.assertEqual([len({row[2] for row in found if row[0] == half}) for half in "01"], [1, 1])
         self.assertEqual(len({row[2] for row in found}), 2)
         self.assertEqual(output.count("refused: MPI has been ended"), 4, output)
 
-
-class MoreConsumerTest(OutOfTreeTest):
     def test_elastic_loops_and_own_models(self):
         folder = self.build("elastic_consumer", "program_consumer")
         self.elastic_goes_on(folder / "elastic_consumer")

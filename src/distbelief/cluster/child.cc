@@ -96,6 +96,18 @@ void Farewell::press(Child& child) {
   ++stage_;
 }
 
+void end_together(std::span<Child* const> children) {
+  std::vector<Farewell> farewells(children.size());
+  for (bool all_gone = false; !all_gone;) {
+    all_gone = true;
+    for (std::size_t i = 0; i < children.size(); ++i) {
+      if (children[i]->wait_ended(milliseconds(5))) continue;
+      all_gone = false;
+      farewells[i].press(*children[i]);
+    }
+  }
+}
+
 std::optional<std::string> output_of(const std::vector<std::string>& command, milliseconds deadline,
                                      const std::atomic<bool>& interrupted) {
   int ends[2];

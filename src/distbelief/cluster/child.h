@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ class Farewell {
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   int stage_ = 0;
 };
+
+// Ends all of them so, at the same time. Blocks until they are gone.
+void end_together(std::span<Child* const> children);
 
 // What a command prints on standard output, when it ends well before the deadline; nothing otherwise. It is
 // ended as soon as `interrupted`.

@@ -29,6 +29,20 @@ constexpr int kStopped = 130;  // exit code of workers that were asked to end
 
 }  // namespace
 
+nlohmann::json shown(int rank, const comm::WorkerReport& report) {
+  return {{"rank", rank},
+          {"pid", report.pid},
+          {"host", report.host},
+          {"state", report.state},
+          {"phase", report.phase},
+          {"step", report.step},
+          {"lanes", report.lanes},
+          {"step_seconds", report.step_seconds},
+          {"busy_seconds", report.busy_seconds},
+          {"straggler", report.slowness > 1},
+          {"slowness", report.slowness}};
+}
+
 Cohort::Cohort(int id, Placement placement, int threads, std::unique_ptr<Child> child)
     : id_(id),
       placement_(std::move(placement)),

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +20,9 @@ namespace distbelief::cluster {
 inline constexpr std::chrono::seconds kShortestStart{60};
 // Between two looks: who looks did not run meanwhile, so that silence says nothing.
 inline constexpr std::chrono::milliseconds kOwnAbsence{1000};
+
+// A worker in `status`.
+nlohmann::json shown(int rank, const comm::WorkerReport& report);
 
 // Workers that were started together, and what they said last. Not thread-safe.
 class Cohort {

@@ -203,16 +203,7 @@ comm::CommandReply Fleet::scale(const comm::Command& command) {
 // Asks first, then presses; without the lock, for the workers' last reports must get through.
 void Fleet::end_all() {
   replicas_.stop();
-  const std::vector<Child*> children = replicas_.children();
-  std::vector<Farewell> farewells(children.size());
-  for (bool all_gone = false; !all_gone;) {
-    all_gone = true;
-    for (std::size_t i = 0; i < children.size(); ++i) {
-      if (children[i]->wait_ended(milliseconds(5))) continue;
-      all_gone = false;
-      farewells[i].press(*children[i]);
-    }
-  }
+  end_together(replicas_.children());
   if (servers_) servers_->end();
 }
 

@@ -219,21 +219,13 @@ nlohmann::json ReplicaSet::workers() const {
   nlohmann::json workers = nlohmann::json::array();
   for (std::size_t i = 0; i < replicas_.size(); ++i) {
     if (!replicas_[i].cohort) continue;
-    for (const auto& [rank, report] : replicas_[i].cohort->reports())
-      workers.push_back({{"replica", i},
-                         {"rank", rank},
-                         {"pipeline", rank / options_.groups.tensor % options_.groups.pipeline},
-                         {"tensor", rank % options_.groups.tensor},
-                         {"pid", report.pid},
-                         {"host", report.host},
-                         {"state", report.state},
-                         {"phase", report.phase},
-                         {"step", report.step},
-                         {"lanes", report.lanes},
-                         {"step_seconds", report.step_seconds},
-                         {"busy_seconds", report.busy_seconds},
-                         {"straggler", false},
-                         {"slowness", 1.0}});
+    for (const auto& [rank, report] : replicas_[i].cohort->reports()) {
+      nlohmann::json worker = shown(rank, report);
+      worker.update({{"replica", i},
+                     {"pipeline", rank / options_.groups.tensor % options_.groups.pipeline},
+                     {"tensor", rank % options_.groups.tensor}});
+      workers.push_back(std::move(worker));
+    }
   }
   return workers;
 }

@@ -372,15 +372,7 @@ int Supervisor::say_goodbye() {
       children.push_back(&(*cohort)->child());
     }
   for (auto& [cohort, since] : leaving_) children.push_back(&cohort->child());
-  std::vector<Farewell> farewells(children.size());
-  for (bool all_gone = false; !all_gone;) {
-    all_gone = true;
-    for (std::size_t i = 0; i < children.size(); ++i) {
-      if (children[i]->wait_ended(milliseconds(5))) continue;
-      all_gone = false;
-      farewells[i].press(*children[i]);
-    }
-  }
+  end_together(children);
   return 130;
 }
 

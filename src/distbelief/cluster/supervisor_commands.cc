@@ -24,18 +24,7 @@ std::int64_t Supervisor::newest_checkpoint() const {
 nlohmann::json Supervisor::status() const {
   nlohmann::json workers = nlohmann::json::array();
   if (active_)
-    for (const auto& [rank, report] : active_->reports())
-      workers.push_back({{"rank", rank},
-                         {"pid", report.pid},
-                         {"host", report.host},
-                         {"state", report.state},
-                         {"phase", report.phase},
-                         {"step", report.step},
-                         {"lanes", report.lanes},
-                         {"step_seconds", report.step_seconds},
-                         {"busy_seconds", report.busy_seconds},
-                         {"straggler", report.slowness > 1},
-                         {"slowness", report.slowness}});
+    for (const auto& [rank, report] : active_->reports()) workers.push_back(shown(rank, report));
   const comm::WorkerReport* first =
       active_ && active_->reports().contains(0) ? &active_->reports().at(0) : nullptr;
   return {{"run", options_.run_dir.string()},

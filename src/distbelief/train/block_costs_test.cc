@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "distbelief/base/scratch_folder.h"
 #include "distbelief/train/memory_meter.h"
 
 namespace distbelief::train {
@@ -69,6 +72,26 @@ TEST(BlockCosts, WorkersThatMeasureTogetherMeetEquallyOften) {
                        return own + 1;  // another worker takes a second: the least number of runs will do
                      }});
   EXPECT_EQ(calls, 1 + 3);
+}
+
+TEST(BlockCosts, AreReadAgainAndMeasuredAnewWhenTheFileIsDamaged) {
+  const PreparedJob job = small_mlp();
+  const ScratchFolder scratch;
+  const BlockMeasurement measurement{.samples = 8, .kept_in = scratch.path() / "blocks.json"};
+  const auto first = to_json(measure_blocks(job, measurement));
+  EXPECT_EQ(to_json(measure_blocks(job, measurement)), first) << "times of another measurement differ";
+  nlohmann::json kept = nlohmann::json::parse(read_text(measurement.kept_in));
+  for (const char* damage : {"text", "missing", "cut"}) {
+    nlohmann::json damaged = kept;
+    auto& block = damaged["blocks"][1];
+    if (damage == std::string("text")) block["forward_seconds"] = "soon";
+    if (damage == std::string("missing")) block.erase("output_bytes");
+    std::string text = damaged.dump();
+    if (damage == std::string("cut")) text.resize(text.size() / 2);
+    std::ofstream(measurement.kept_in) << text;
+    EXPECT_EQ(measure_blocks(job, measurement).size(), 3U) << damage;
+    EXPECT_EQ(nlohmann::json::parse(read_text(measurement.kept_in))["blocks"].size(), 3U) << damage;
+  }
 }
 
 }  // namespace

@@ -216,8 +216,8 @@ void ExchangeConnection::OnDone() {
     const std::lock_guard lock(mutex_);
     done_ = true;
   }
+  memory_.reset();  // whoever hears that this one is gone may come and want as much
   hub_.leave(*this, greeted_);
-  memory_.reset();
 }
 
 }  // namespace distbelief::comm
