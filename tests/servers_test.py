@@ -218,13 +218,18 @@ class HungTest(ServersTest):
     ENDLESS_STEPS = {**ENDLESS, **OWN_STEPS, "parallel.mode": "bounded", "parallel.staleness": 1,
                      "train.epochs": 10_000_000, "parallel.deadline_seconds": 6}
 
+    def begins(self, name):
+        """Both replicas take part: one that is just joining is not what these tests are about."""
+        run = self.start_training(name, self.ENDLESS_STEPS, "--workers", 2)
+        self.wait_until(lambda: {update["replica"] for update in self.updates(name)} == {0, 1}, "updates of both")
+        return run
+
     def goes_on(self, name):
         before = len(self.updates(name))
         self.wait_until(lambda: len(self.updates(name)) > before + 50, "updates")
 
     def test_a_stopped_replica_is_started_again(self):
-        run = self.start_training("hung", self.ENDLESS_STEPS, "--workers", 2)
-        self.goes_on("hung")
+        run = self.begins("hung")
         worker = next(worker for worker in self.status("hung")["workers"] if worker["replica"] == 1)
         os.kill(worker["pid"], signal.SIGSTOP)
         self.wait_until(lambda: len(self.events("hung", "replica recovered")) > 0, "it is back")
@@ -235,8 +240,7 @@ class HungTest(ServersTest):
         self.assert_proven("hung")
 
     def test_a_stopped_server_is_replaced(self):
-        run = self.start_training("hung", self.ENDLESS_STEPS, "--workers", 2)
-        self.goes_on("hung")
+        run = self.begins("hung")
         self.strike_server("hung", 0, signal.SIGSTOP)
         self.goes_on("hung")
         self.control("stop", "hung")
