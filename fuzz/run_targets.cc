@@ -1,11 +1,19 @@
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "distbelief/base/hex.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/base/scratch_folder.h"
+#include "distbelief/cli/launch_file.h"
+#include "distbelief/cli/predict_inputs.h"
+#include "distbelief/cluster/enrolment.h"
 #include "distbelief/report/page.h"
 #include "distbelief/report/run_history.h"
 #include "distbelief/server/update_log.h"
+#include "distbelief/train/code_clusters.h"
+#include "distbelief/train/measured_costs.h"
+#include "distbelief/train/worker_orders.h"
 #include "memory_file.h"
 #include "targets.h"
 
@@ -29,6 +37,52 @@ void json_lines(std::span<const std::uint8_t> input) {
                        .job = lines});
   const MemoryFile log(input);
   parse_or_refuse([&] { server::read_log(log.path()); });
+}
+
+namespace {
+
+constexpr std::uint64_t kTestSamples = 12;
+
+// By the variables of a program that `distbelief launch` started.
+void enrol(const std::string& cohort) {
+  setenv("DISTBELIEF_CONTROL", "unix:/nowhere", 1);
+  setenv("DISTBELIEF_RUN_DIR", "run", 1);
+  setenv("DISTBELIEF_COHORT", cohort.c_str(), 1);
+  parse_or_refuse([] { DISTBELIEF_INVARIANT(cluster::own_enrolment()->cohort >= 1); });
+}
+
+}  // namespace
+
+// The small JSON of a run folder and between its processes: clusters.json, launch.json, what was measured of
+// blocks and for a plan, a supervisor's orders. And what else is short and handed on: samples of the test set
+// by number, hexadecimal job files, the variables of `distbelief launch`.
+void run_json(std::span<const std::uint8_t> input) {
+  static const ScratchFolder folder;
+  const std::string text(text_of(input));
+  for (const char* name : {"clusters.json", "launch.json"}) write_text(folder.path() / name, text);
+  if (const auto clusters = train::CodeClusters::load(folder.path(), "weights"))
+    DISTBELIEF_INVARIANT(clusters->width > 0 && clusters->centres.size() % clusters->width == 0);
+  parse_or_refuse(
+      [&] { DISTBELIEF_INVARIANT(!cli::read_launch_file(folder.path() / "launch.json").program.empty()); });
+  if (const nlohmann::json found = json_or_discarded(text); !found.is_discarded()) {
+    parse_or_refuse([&] {
+      const nlohmann::json once = train::to_json(train::block_costs_from_json(found));
+      DISTBELIEF_INVARIANT(train::to_json(train::block_costs_from_json(once)) == once);
+    });
+    parse_or_refuse([&] {
+      const nlohmann::json once = train::to_json(train::plan_measurement_from_json(found));
+      DISTBELIEF_INVARIANT(train::to_json(train::plan_measurement_from_json(once)) == once);
+    });
+  }
+  parse_or_refuse([&] { train::read_turn_order(text); });
+  parse_or_refuse([&] { train::read_server_order(text); });
+  parse_or_refuse([&] { train::read_lane_order(1, text); });
+  parse_or_refuse([&] {
+    const auto [first, last] = cli::parse_test_range("test:" + text, kTestSamples);
+    DISTBELIEF_INVARIANT(first <= last && last < kTestSamples);
+  });
+  parse_or_refuse([&] { DISTBELIEF_INVARIANT(from_hex(text).size() * 2 == text.size()); });
+  enrol(text);
 }
 
 }  // namespace distbelief::fuzz

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +27,13 @@ using comm::StoreRequest;
 
 constexpr std::size_t kElements = 48;
 
+// What was answered, if it was already.
+struct Reply {
+  bool is_refused = false;
+  std::string header{}, payload{};
+  bool operator==(const Reply&) const = default;
+};
+
 // Takes answers without a connection.
 class Asker final : public comm::RequestSource {
  public:
@@ -38,26 +48,70 @@ class Asker final : public comm::RequestSource {
     comm::FrameHead head;
     reader.read(head);
     const comm::Frame frame = comm::decode_frame(head);
-    header_.resize(frame.header_bytes);
-    reader.read(std::as_writable_bytes(std::span(header_)));
+    Reply reply{.is_refused = frame.kind == comm::FrameKind::kRefusal};
+    for (const auto& [part, bytes] :
+         {std::pair(&reply.header, frame.header_bytes), std::pair(&reply.payload, frame.payload_bytes)}) {
+      part->resize(bytes);
+      reader.read(std::as_writable_bytes(std::span(*part)));
+    }
+    const std::lock_guard lock(mutex_);  // what others make it wait for comes on their threads
+    reply_ = std::move(reply);
   }
-  const std::string& header() const { return header_; }
+  Reply reply() const {
+    const std::lock_guard lock(mutex_);
+    return reply_;
+  }
 
  private:
   comm::Peer peer_;
-  std::string header_;  // of the last answer
+  mutable std::mutex mutex_;
+  Reply reply_;  // the last
 };
 
-// Asynchronous, synchronous, a sub-network whose tickets wait for inputs, one with tables, and one with
-// vectors (sandblaster).
-constexpr const char* kJobs[] = {"async", "sync", "inputs", "tables", "vectors"};
-constexpr std::size_t kInputsJob = 2, kTablesJob = 3, kVectorsJob = 4;
+// Asynchronous, synchronous, a sub-network whose tickets wait for inputs, one with tables, one with vectors
+// (sandblaster), one with a bound of staleness, and synchronous steps that do not wait for all lanes.
+constexpr const char* kJobs[] = {"async", "sync", "inputs", "tables", "vectors", "bounded", "spare"};
+constexpr std::size_t kSyncJob = 1, kInputsJob = 2, kTablesJob = 3, kVectorsJob = 4, kBoundedJob = 5,
+                      kSpareJob = 6;
 constexpr std::uint32_t kRowWidth = 4;
+
+comm::SpaceSpec spec_of(const std::string& job) {
+  const bool is_sync = job == "sync" || job == "spare";
+  comm::SpaceSpec spec;
+  spec.job = job;
+  spec.elements = kElements;
+  spec.parameters = {{.begin = 0, .count = 20}, {.begin = 20, .count = 28}};
+  spec.lane_values = 3;
+  spec.mode = is_sync ? "sync" : job == "vectors" ? "sandblaster" : job == "bounded" ? "bounded" : "async";
+  spec.lanes = job == "spare" ? 4 : is_sync ? 2 : 1;
+  spec.spare_lanes = job == "spare" ? 1 : 0;
+  spec.tickets = is_sync ? 0 : 20;
+  spec.compensation = spec.mode == "async" ? 0.1 : 0;
+  spec.staleness = job == "bounded" ? 1 : 0;
+  spec.staleness_aware = job == "bounded";
+  if (job == "inputs") {
+    spec.sub_network = 2;
+    spec.input_bytes = kElements * sizeof(float);
+    spec.window = 2;
+  }
+  if (job == "tables")
+    spec.tables = {{.name = "free", .width = kRowWidth, .scale = 0.1},
+                   {.name = "bounded", .width = kRowWidth, .scale = 0.1, .most_rows = 64}};
+  if (job == "vectors") {
+    spec.portions = 2;
+    spec.vectors = std::int64_t(compute::lbfgs_vectors(1));
+  }
+  return spec;
+}
 
 // A server with these jobs, and peers that ask it.
 class Site {
  public:
-  Site() : service_({.id = 0, .memory_limit = std::size_t{1} << 26, .jobs_limit = 6}) {
+  Site()
+      : service_({.id = 0,
+                  .memory_limit = std::size_t{1} << 26,
+                  .jobs_limit = int(std::size(kJobs)) + 1,
+                  .refusals = {.at_once = std::numeric_limits<int>::max()}}) {
     service_.set_map(server::first_map({{.id = 0, .target = "unix:/nowhere/0"}}));
     for (const char* job : kJobs) spaces_.push_back(open(job));
   }
@@ -72,18 +126,18 @@ class Site {
   void end_connections() {
     for (const std::uint64_t connection : {1, 2}) service_.gone(connection);
   }
-  std::string ask(const std::string& role, std::string header, std::span<const std::byte> payload) {
-    const auto source = std::make_shared<Asker>(role, role == "server" ? 2 : 1);
-    auto content = std::make_unique<comm::ExchangeServer::Request::Content>();
-    content->source = source;
-    content->pool = pool_;
-    content->header = std::move(header);
-    content->frame.payload_bytes = std::uint32_t(payload.size());
-    content->frame.room_bytes = kElements * sizeof(float);
-    content->payload = pool_->take();
-    if (!payload.empty()) std::memcpy(content->payload.data(), payload.data(), payload.size());
-    service_.handle(comm::ExchangeServer::Request(std::move(content)));
-    return source->header();
+  Reply ask(const std::string& role, std::string header, std::span<const std::byte> payload) {
+    return ask(std::make_shared<Asker>(role, role == "server" ? 2 : 1), std::move(header), payload);
+  }
+  // Values and versions of all jobs, as somebody sees them who only looks.
+  std::vector<Reply> look() {
+    std::vector<Reply> found;
+    for (const std::uint64_t space : spaces_)
+      found.push_back(ask(
+          std::make_shared<Asker>("worker", 3),
+          comm::encode(StoreRequest{.kind = StoreRequest::Kind::kPull, .space = space, .replica = kWatcher}),
+          {}));
+    return found;
   }
   // Numbers of spaces cannot be guessed, names of jobs hardly.
   std::string put_right(const std::string& header, std::size_t job) const {
@@ -98,35 +152,30 @@ class Site {
   }
 
  private:
+  static constexpr std::int32_t kWatcher = comm::kMostReplicas - 1;
+
+  Reply ask(const std::shared_ptr<Asker>& source, std::string header, std::span<const std::byte> payload) {
+    auto content = std::make_unique<comm::ExchangeServer::Request::Content>();
+    content->source = source;
+    content->pool = pool_;
+    content->header = std::move(header);
+    content->frame.payload_bytes = std::uint32_t(payload.size());
+    content->frame.room_bytes = kElements * sizeof(float);
+    content->payload = pool_->take();
+    if (!payload.empty()) std::memcpy(content->payload.data(), payload.data(), payload.size());
+    service_.handle(comm::ExchangeServer::Request(std::move(content)));
+    return source->reply();
+  }
+  // By a connection of its own: another may then speak for any replica.
   std::uint64_t open(const std::string& job) {
-    const std::string mode = job == "sync" ? "sync" : job == "vectors" ? "sandblaster" : "async";
-    comm::SpaceSpec spec;
-    spec.job = job;
-    spec.elements = kElements;
-    spec.parameters = {{.begin = 0, .count = 20}, {.begin = 20, .count = 28}};
-    spec.lane_values = 3;
-    spec.mode = mode;
-    spec.lanes = mode == "sync" ? 2 : 1;
-    spec.tickets = mode == "sync" ? 0 : 20;
-    spec.compensation = mode == "async" ? 0.1 : 0;
-    if (job == "inputs") {
-      spec.sub_network = 2;
-      spec.input_bytes = kElements * sizeof(float);
-      spec.window = 2;
-    }
-    if (job == "tables")
-      spec.tables = {{.name = "free", .width = kRowWidth, .scale = 0.1},
-                     {.name = "bounded", .width = kRowWidth, .scale = 0.1, .most_rows = 64}};
-    if (job == "vectors") {
-      spec.portions = 2;
-      spec.vectors = std::int64_t(compute::lbfgs_vectors(1));
-    }
-    const std::string text = comm::encode(spec);
+    const auto opener = std::make_shared<Asker>("worker", 4);
+    const std::string text = comm::encode(spec_of(job));
     const comm::StoreAnswer answer =
-        comm::decode_answer(ask("worker", comm::encode(StoreRequest{.kind = StoreRequest::Kind::kOpen}),
-                                std::as_bytes(std::span(text))));
+        comm::decode_answer(ask(opener, comm::encode(StoreRequest{.kind = StoreRequest::Kind::kOpen}),
+                                std::as_bytes(std::span(text)))
+                                .header);
     const std::vector<float> ones(kElements, 1);
-    ask("worker", comm::encode(StoreRequest{.kind = StoreRequest::Kind::kFill, .space = answer.space}),
+    ask(opener, comm::encode(StoreRequest{.kind = StoreRequest::Kind::kFill, .space = answer.space}),
         std::as_bytes(std::span(ones)));
     return answer.space;
   }
@@ -214,11 +263,11 @@ void store(std::span<const std::uint8_t> input) {
 }
 
 // Messages one after another: a byte of flags, the header, and a payload unless the flags say that it is a
-// sound one.
+// sound one. What is refused leaves values and versions of all jobs alone.
 void service(std::span<const std::uint8_t> input) {
   enum Flags : unsigned {
     kServer = 1,
-    kSynchronous = 2,
+    kSynchronous = 2,  // with kInputs: the bounded job; with kTables: the one with spare lanes
     kPutRight = 4,
     kSoundPayload = 8,
     kEvent = 16,
@@ -232,23 +281,30 @@ void service(std::span<const std::uint8_t> input) {
   Bytes bytes(input);
   const std::vector<float> sound(kElements, 0.5F);
   const std::vector<std::byte> rows = sound_rows();
+  std::vector<Reply> known = site.look();
   for (int i = 0; i < kMostMessages && !bytes.empty(); ++i) {
     const unsigned flags = bytes.one();
     if ((flags & kEvent) != 0) {
       (flags & kServer) != 0 ? site.become_backup() : site.end_connections();
+      known = site.look();
       continue;
     }
     const auto header = bytes.some();
     std::string text(reinterpret_cast<const char*>(header.data()), header.size());
+    const bool second = (flags & kSynchronous) != 0;
     const std::size_t job = (flags & kVectors) != 0  ? kVectorsJob
-                            : (flags & kTables) != 0 ? kTablesJob
-                            : (flags & kInputs) != 0 ? kInputsJob
-                                                     : std::size_t((flags & kSynchronous) != 0);
+                            : (flags & kTables) != 0 ? (second ? kSpareJob : kTablesJob)
+                            : (flags & kInputs) != 0 ? (second ? kBoundedJob : kInputsJob)
+                            : second                 ? kSyncJob
+                                                     : 0;
     if ((flags & kPutRight) != 0) text = site.put_right(text, job);
     const std::span<const std::byte> payload = (flags & kSoundPayload) == 0 ? std::as_bytes(bytes.some())
                                                : job == kTablesJob          ? std::span<const std::byte>(rows)
                                                                             : std::as_bytes(std::span(sound));
-    site.ask((flags & kServer) != 0 ? "server" : "worker", text, payload);
+    const Reply reply = site.ask((flags & kServer) != 0 ? "server" : "worker", text, payload);
+    std::vector<Reply> found = site.look();
+    DISTBELIEF_INVARIANT(!reply.is_refused || found == known);
+    known = std::move(found);
   }
 }
 

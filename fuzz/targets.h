@@ -28,6 +28,7 @@ void pieces(std::span<const std::uint8_t> input);
 void unpack_tar(std::span<const std::uint8_t> input);
 void remote_set(std::span<const std::uint8_t> input);
 void json_lines(std::span<const std::uint8_t> input);
+void run_json(std::span<const std::uint8_t> input);
 void numbers(std::span<const std::uint8_t> input);
 void hello(std::span<const std::uint8_t> input);
 void safetensors(std::span<const std::uint8_t> input);

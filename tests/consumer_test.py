@@ -170,7 +170,7 @@ class OwnLoopTest(LibraryTest):
 
 
 class HostsLoopTest(LibraryTest):
-    def test_the_communicator_may_be_used_between_backward_and_step(self):
+    def test_the_communicator_between_backward_and_step_and_layers_that_some_leave_out(self):
         emulated_hosts = SOURCE / "tools" / "emulated_hosts"
         check = self.finish(self.start([emulated_hosts, "check"]))
         if check.code == 77:

@@ -88,7 +88,7 @@ class JobFileTest(ErrorsTest):
         for flags in (["--workers", "0"], ["--workers", "many"], ["--nonsense"], ["--hosts", "a:0"],
                       ["--set", "train.lr"], ["--set", "train.lr=0.1x"]):
             outcome = self.distbelief("train", "--run-dir", self.scratch / "run", *flags, code=2)
-            self.assertTrue(outcome.err or outcome.out)
+            self.assertTrue(outcome.err.startswith("distbelief: "), outcome.err)
             self.assertFalse((self.scratch / "run").exists())
 
     def test_check_gives_the_same_answers_and_starts_nothing(self):
@@ -101,7 +101,7 @@ class JobFileTest(ErrorsTest):
 class DataTest(ErrorsTest):
     def test_a_missing_folder_is_named(self):
         error = self.refused(*self.idx_job(self.scratch / "nowhere"), code=1)
-        self.assertIn(str(self.scratch / "nowhere"), error)
+        self.assertIn(f"the folder '{self.scratch / 'nowhere'}' is missing", error)
         self.assertRegex(error, "train-(images-idx3|labels-idx1)-ubyte")
 
     def test_a_missing_file_is_named(self):
@@ -115,7 +115,7 @@ class DataTest(ErrorsTest):
         path.write_bytes(path.read_bytes()[:-12])
         error = self.refused(*self.idx_job(folder))
         self.assertIn("train-images-idx3-ubyte.gz", error)
-        self.assertRegex(error, r"byte \d+")
+        self.assertRegex(error, r"byte \d+.* cut short")
 
     def test_content_that_ends_early_is_named_with_the_offset(self):
         folder = self.idx_folder()
@@ -181,12 +181,15 @@ class FullDiskTest(ErrorsTest):
     def test_a_disk_that_is_full(self):
         if os.geteuid() != 0:
             program.cannot("mount a small file system without root")
-        script = ('mount -t tmpfs -o size=64k none "$1" && shift && exec "$@"')
+        # What is left there goes with the mount: it is looked at before.
+        script = ('disk=$1; shift; mount -t tmpfs -o size=64k none "$disk" || exit 99; "$@"; code=$?; '
+                  'find "$disk" -name "*.tmp*" -o -name "*.partial*" | sed "s/^/left: /"; exit $code')
         (self.scratch / "disk").mkdir()
         job = {**MLP, "model.hidden": [512]}
         outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", self.scratch / "disk", PROGRAM, "train",
                                "--run-dir", self.scratch / "disk" / "run", *settings(job), code=1)
         self.assertRegex(outcome.err, "(?i)no space|no room")
+        self.assertNotIn("left: ", outcome.out)
 
     def test_one_that_is_full_before_the_start_keeps_nothing_so_the_same_command_works_later(self):
         if os.geteuid() != 0:
@@ -205,7 +208,9 @@ class SharedMemoryTest(ErrorsTest):
     def test_too_little_is_said_before_the_start_with_what_is_needed(self):
         if os.geteuid() != 0:
             program.cannot("mount a small /dev/shm without root")
-        script = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"'
+        # What is left there goes with the mount: it is looked at before.
+        script = ('mount -t tmpfs -o size=64m none /dev/shm || exit 99; "$@"; code=$?; ls -A /dev/shm | sed "s/^/left: /"; '
+                  'exit $code')
         job = {**MLP, "model.hidden": [2048, 2048, 2048, 2048], "train.optimizer": "adam"}
         outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "train", "--run-dir",
                                self.scratch / "run", "--workers", 2, *settings(job), code=1)
@@ -213,8 +218,10 @@ class SharedMemoryTest(ErrorsTest):
         needed = [float(number) for number in re.findall(r"([\d.]+) MB", outcome.err)]
         self.assertTrue(any(number > 64 for number in needed), outcome.err)
         self.assertFalse((self.scratch / "run").exists())
-        self.command("unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "train", "--run-dir",
-                     self.scratch / "small", "--workers", 2, *settings(MLP))
+        self.assertNotIn("left: ", outcome.out)
+        outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "train", "--run-dir",
+                               self.scratch / "small", "--workers", 2, *settings(MLP))
+        self.assertNotIn("left: ", outcome.out)
 
 
 class LauncherTest(ErrorsTest):
@@ -237,7 +244,32 @@ class LauncherTest(ErrorsTest):
         self.command(*run)
         before = (self.scratch / "run" / "summary.json").read_bytes()
         self.assertEqual(self.command(*run, code=2).err.count("holds a run already"), 1)
+        for flags, complaint in ((("--workers", 3), "--workers 3 under a launcher that started 1"),
+                                 (("--hosts", "a:1", "--hostfile", "hosts"), "leave out --hosts, --hostfile: ")):
+            self.assertIn(complaint, self.command(*program.mpirun(1), PROGRAM, "resume", self.scratch / "run", *flags, code=2).err)
         self.assertEqual((self.scratch / "run" / "summary.json").read_bytes(), before)
+
+    def test_what_only_a_supervisor_can_do_is_refused(self):
+        for flags, complaint in ((("--workers", 2), "--workers 2 under a launcher that started 1"),
+                                 (("--hosts", "a:1", "--hostfile", "hosts", "--servers-at", "127.0.0.1:1",
+                                   "--inject", "kill:rank=0,step=1"), "leave out --hosts, --hostfile, --servers-at, --inject: "),
+                                 (("--set", "parallel.sync=parameter_server"), "nobody starts under mpirun"),
+                                 (("--set", "elastic.hostfile=hosts", "--set", "elastic.discovery=hosts",
+                                   "--set", 'elastic.spares=["a:1"]', "--set", "elastic.standby=true", "--set", "elastic.auto=true"),
+                                  "leave out elastic.hostfile, elastic.discovery, elastic.spares, elastic.standby, elastic.auto: ")):
+            outcome = self.command(*program.mpirun(1), PROGRAM, "train", "--run-dir", self.scratch / "run", *settings(MLP),
+                                   *flags, code=2)
+            self.assertIn(complaint, outcome.err)
+            self.assertFalse((self.scratch / "run").exists(), "a run folder was made")
+
+    def test_workers_of_different_instruction_sets_are_refused(self):
+        if self.distbelief("host").out.startswith("baseline "):
+            program.cannot("use another instruction set than baseline")
+        train = [PROGRAM, "train", "--run-dir", self.scratch / "run", *settings(MLP)]
+        outcome = self.command(*program.mpirun(1), "env", "DISTBELIEF_ISA=baseline", *train, ":", "-n", 1,
+                               "env", "-u", "DISTBELIEF_ISA", *train, code=2)
+        self.assertRegex(outcome.err, "would compute different bits: worker 0 has .*baseline.*worker 1 has .*DISTBELIEF_ISA")
+        self.assertFalse((self.scratch / "run").exists(), "a run folder was made")
 
     def test_too_little_shared_memory_is_said_before_the_start(self):
         if os.geteuid() != 0:
@@ -271,6 +303,25 @@ class StoppedStartTest(ErrorsTest):
         self.assertRegex(outcome.err, r"distbelief: .*MPI_Init_thread did not end within 60 s")
         self.assertFalse((self.scratch / "run").exists())
 
+    def test_a_worker_that_never_leaves_mpi_does_not_hold_the_others_for_ever(self):
+        source, library = self.scratch / "stop.c", self.scratch / "stop.so"
+        source.write_text("""#define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <signal.h>
+            #include <stdlib.h>
+            int MPI_Finalize(void) {
+              const char* rank = getenv("OMPI_COMM_WORLD_RANK");
+              if (rank == NULL) rank = getenv("PMI_RANK");
+              if (rank != NULL && *rank == '1') raise(SIGSTOP);
+              return ((int (*)(void))dlsym(RTLD_NEXT, "MPI_Finalize"))();
+            }""")
+        self.command("cc", "-shared", "-fPIC", "-o", library, source, "-ldl")
+        job = {**MLP, "parallel.deadline_seconds": 1}
+        outcome = self.command(*program.mpirun(2), "env", f"LD_PRELOAD={library}", PROGRAM, "train", "--run-dir",
+                               self.scratch / "run", *settings(job), code=1)
+        self.assertRegex(outcome.err, r"distbelief: worker 0: MPI_Finalize did not end within 60 s")
+        self.assertEqual(self.summary("run")["status"], "done")
+
 
 class FailureTest(ErrorsTest):
     def test_a_killed_worker_ends_the_others_at_once_where_restarts_are_off(self):
@@ -284,6 +335,13 @@ class FailureTest(ErrorsTest):
             self.assert_nothing_left()
             self.assertTrue(program.lines_of(self.scratch / f"run{rank}" / "metrics.jsonl"))
 
+    def test_a_worker_that_is_killed_while_it_saves_leaves_no_half_of_a_checkpoint(self):
+        job = {**ENDLESS, "checkpoint.every_steps": 3, "elastic.restarts": 0}
+        self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2, *settings(job),
+                        "--inject", "kill:rank=0,step=6,point=mid-rename", code=1)
+        self.assertTrue((self.scratch / "run" / "checkpoints" / "step-00000003").exists())
+        self.assert_nothing_left()
+
     def test_a_worker_that_stops_answering_is_named_with_operation_and_step(self):
         job = {**ENDLESS, "parallel.deadline_seconds": 3, "elastic.restarts": 0}
         child = self.start_training("run", job, "--workers", 2)
@@ -292,12 +350,20 @@ class FailureTest(ErrorsTest):
         outcome = self.finish(child, 30)
         self.assertEqual(outcome.code, 1, outcome.err)
         self.assertTrue(2.5 < time.monotonic() - began < 12, time.monotonic() - began)
-        self.assertRegex(outcome.err, r"worker 0\b")
-        self.assertRegex(outcome.err, r"(worker|rank)s? 1\b")
-        self.assertRegex(outcome.err, r"step \d+")
+        self.assertRegex(outcome.err, r"worker 0: .*(worker|rank)s? 1\b.*\[in [a-z].*\] \[step \d+\]")
         self.assertRegex(outcome.err, r"3(\.0)? ?s")
 
-    def test_one_worker_that_throws_ends_the_others_at_once(self):
+    def test_one_that_throws_in_a_step_is_shown_with_its_rank_and_ends_the_others_at_once(self):
+        job = {**ENDLESS, "report.interval_seconds": 0.0, "elastic.restarts": 0}  # a line for each step
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 3, *settings(job),
+                                  "--inject", "throw:rank=1,step=20", code=1)
+        ended = time.time()
+        self.assertRegex(outcome.err, r"distbelief: worker 1: .*injected fault.*\[step 20\]")
+        last = program.lines_of(self.scratch / "run" / "metrics.jsonl")[-1]
+        self.assertLessEqual(last["step"], 20)
+        self.assertLess(ended - last["unix_seconds"], 5)
+
+    def test_one_that_throws_at_the_start_ends_the_others(self):
         # Worker 1 alone cannot open its log: a folder is in the way.
         (self.scratch / "run" / "logs" / "worker-1.log").mkdir(parents=True)
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 3, *settings(ENDLESS), code=1)
@@ -364,14 +430,27 @@ class InterruptTest(ErrorsTest):
         outcome = self.finish(child, 10)
         self.assertEqual(outcome.code, 130, outcome.err)
         self.assert_all_gone(within=max(0.1, began + 2 - time.monotonic()))
-        # Nobody could save: the newest snapshot stays, and the run goes on from it.
+        # Nobody could save: the newest snapshot is put aside, and the run goes on from it.
+        self.assert_nothing_left()
         self.assertEqual(list((self.scratch / "run" / "checkpoints").glob("step-*")), [])
-        self.assertIn("in memory only", outcome.err)
+        self.assertRegex(outcome.err, "the newest state is in run/snapshots.memory; resume goes on from it")
         self.assertIn("go on with: distbelief resume run", outcome.err)
         steps = 1 + program.lines_of(self.scratch / "run" / "metrics.jsonl")[-1]["step"]
+        file = self.scratch / "run" / "snapshots.memory"
+        self.assertIn("not read under mpirun", self.command(*program.mpirun(1), PROGRAM, "resume", self.scratch / "run", code=2).err)
+        self.assertIn("not read with checkpoint.snapshots = false", self.distbelief("resume", "run", "--set", "checkpoint.snapshots=false", code=2).err)
+        before = file.read_bytes()
+        child = self.start([PROGRAM, "resume", "run", "--set", "elastic.restarts=0"])
+        self.wait_until(self.workers, "workers are there")
+        for pid in self.workers().values():
+            os.kill(pid, signal.SIGKILL)  # before their first step
+        self.assertEqual(self.finish(child, 20).code, 1)
+        self.assertEqual(file.read_bytes(), before, "a resume that came to nothing leaves what it was to go on from")
+        self.assert_nothing_left()
         self.distbelief("resume", "run", "--set", f"train.max_steps={steps}")
         resumed = [line for line in program.lines_of(self.scratch / "run" / "events.jsonl") if line["event"] == "resumed"]
         self.assertGreater(resumed[0]["step"], 0)
+        self.assertFalse(file.exists())
 
     def test_ctrl_c_before_anything_could_be_saved_offers_no_resume(self):
         child = self.start_training("run", {**ENDLESS, "checkpoint.snapshots": False}, "--workers", 2)

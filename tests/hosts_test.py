@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import program
 from program import ENDLESS, PROGRAM, SOURCE
@@ -97,6 +98,39 @@ class HostsTest(OnHostsTest):
         self.assertIn("no answer from nowhere", outcome.err)
         self.assertFalse((self.scratch / "run").exists())
 
+    def test_a_host_with_too_little_shared_memory_is_named_before_the_start(self):
+        size = lambda text: subprocess.run([EMULATED_HOSTS, "on", "host1", f"mount -o remount,size={text} /dev/shm"],
+                                           check=True, timeout=20)
+        size("1m")  # one worker on each host shares nothing, but each has a copy of the snapshots
+        self.addCleanup(size, "1g")
+        job = {**program.MLP, "model.hidden": [256, 256]}
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--hosts", "host0:1,host1:1",
+                                  *program.settings(job), code=1)
+        self.assertRegex(outcome.err, r"/dev/shm of host1 has 1\.\d MB free, mlp with 1 workers needs [\d.]+ MB")
+        spare = self.distbelief("train", "--run-dir", self.scratch / "run", "--hosts", "host0:1,host2:1",
+                                "--set", 'elastic.spares=["host1:1"]', *program.settings(job), code=1)
+        self.assertRegex(spare.err, r"/dev/shm of host1 has 1\.\d MB free, mlp with 1 workers needs [\d.]+ MB")
+        self.assertFalse((self.scratch / "run").exists())
+        self.assert_nothing_left_on("host1")
+
+    def test_all_use_the_instruction_set_of_the_weakest_host(self):
+        if self.distbelief("host").out.startswith("baseline "):
+            program.cannot("use another instruction set than baseline")
+        # On host1 another program stands in its place: one that says, unless told otherwise, that it is weak.
+        weak = self.scratch / "weak"
+        weak.write_text(f"#!/bin/sh\nDISTBELIEF_ISA=${{DISTBELIEF_ISA-baseline}} exec {self.scratch}/whole \"$@\"\n")
+        weak.chmod(0o755)
+        (self.scratch / "whole").touch()
+        on_host1 = lambda command: subprocess.run([EMULATED_HOSTS, "on", "host1", command], check=True, timeout=20)
+        on_host1(f"mount --bind {PROGRAM} {self.scratch}/whole && mount --bind {weak} {PROGRAM}")
+        try:
+            summary = self.train("run", program.MLP, "--hosts", "host0:1,host1:1")
+        finally:
+            on_host1(f"umount {PROGRAM} && umount {self.scratch}/whole")
+        self.assertEqual(summary["isa"], "baseline")
+        self.environment["DISTBELIEF_ISA"] = "baseline"
+        self.assertEqual(self.train("baseline", program.MLP, "--workers", 2)["weights_sha256"], summary["weights_sha256"])
+
     def test_a_killed_worker_on_another_host_is_replaced(self):
         child = self.start_run("--hosts", "host0:1,host1:2")
         before = self.processes_of("host1")
@@ -129,6 +163,27 @@ class HostsTest(OnHostsTest):
             self.assert_nothing_left_on(host)
         self.assertEqual([str(path) for path in self.temporary.rglob("*")], [], "keys, or a launcher's files")
 
+
+class InterruptTest(OnHostsTest):
+    def test_ctrl_c_saves_and_ends_the_workers_of_all_hosts_within_two_seconds(self):
+        self.environment["DISTBELIEF_ISA"] = "baseline"  # of one host, which the others then use too
+        child = self.start_run("--hosts", "host0:1,host1:1")
+        self.assertEqual(len(self.processes_of("host1")), 1)
+        began = time.monotonic()
+        os.kill(child.pid, signal.SIGINT)
+        for host in ("host0", "host1"):
+            self.wait_until(lambda host=host: not self.processes_of(host), f"no worker is left on {host}",
+                            max(0.1, began + 2 - time.monotonic()))
+        self.wait_until(lambda: not self.processes(), "supervisor and launchers are gone too",
+                        max(0.1, began + 2 - time.monotonic()))
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        summary = self.summary("run")
+        self.assertEqual((summary["status"], summary["isa"]), ("interrupted", "baseline"))
+        for host in ("host0", "host1"):
+            self.assert_nothing_left_on(host)
+
+
 class MoreHostsTest(OnHostsTest):
     def test_a_host_whose_worker_was_stopped_keeps_nothing(self):
         child = self.start_run("--hosts", "host0:1,host1:1")
@@ -140,6 +195,21 @@ class MoreHostsTest(OnHostsTest):
         self.assertEqual(self.finish(child, 30).code, 130)
         for host in ("host0", "host1"):
             self.assert_nothing_left_on(host)
+
+    def test_ctrl_c_with_a_stopped_worker_puts_the_newest_state_into_the_run_folder(self):
+        child = self.start_run("--hosts", "host1:1,host2:1")  # none where the supervisor is
+        [stopped] = self.processes_of("host2")
+        os.kill(stopped, signal.SIGSTOP)
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 20)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertIn("the newest state is in run/snapshots.memory", outcome.err)
+        for host in ("host1", "host2"):
+            self.assert_nothing_left_on(host)
+        steps = 1 + program.lines_of(self.scratch / "run" / "metrics.jsonl")[-1]["step"]
+        self.distbelief("resume", "run", "--hosts", "host1:1,host2:1", "--set", f"train.max_steps={steps}")
+        self.assertGreater(self.events("run", "resumed")[0]["step"], 0)
+        self.assert_bits(self.summary("run"))
 
     def test_a_host_that_comes_back_is_used_again(self):
         child = self.start_run("--hosts", "host0:1,host1:1")

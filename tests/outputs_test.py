@@ -1,14 +1,10 @@
 """What a run leaves for people and programs to read, and what it shows while it goes on."""
-import fcntl
 import json
 import os
-import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
-import threading
+import tomllib
 
 import program
 from program import MLP, PROGRAM, RESNET, settings
@@ -95,9 +91,18 @@ class RunFolderTest(OutputsTest):
 class JsonTest(OutputsTest):
     def test_check_models_and_datasets(self):
         self.assertEqual(self.json("check", *settings(MLP), "--workers", 2)["steps"], 8)
-        names = {entry["name"] for entry in self.json("models")}
-        self.assertLessEqual({"mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "gpt"}, names)
-        self.assertLessEqual({"mnist", "fashion_mnist", "synthetic"}, {entry["name"] for entry in self.json("datasets")})
+        listed = self.json("models")
+        jobs = (tomllib.loads(path.read_text()) for path in (program.SOURCE / "examples" / "jobs").glob("*.toml"))
+        without_job = {f"resnet{depth}" for depth in (18, 34, 50, 101, 152)}
+        self.assertEqual({entry["name"] for entry in listed}, {job["model"]["name"] for job in jobs} | without_job)
+        for entry in listed:
+            self.assertTrue(entry["description"], entry)
+        sets = self.json("datasets")
+        self.assertLessEqual({"mnist", "fashion_mnist", "synthetic"}, {entry["name"] for entry in sets})
+        self.assertEqual(len({entry["description"] for entry in sets}), len(sets))
+        self.assertEqual([entry["name"] for entry in self.json("datasets", "cifar100")], ["cifar100"])
+        self.assertIn("labels", self.distbelief("datasets", "cifar100").out)
+        self.assertIn("did you mean 'cifar100'", self.distbelief("datasets", "cifar1000", code=2).err)
 
     def test_the_example_jobs_are_sound(self):
         jobs = sorted((program.SOURCE / "examples" / "jobs").glob("*.toml"))
@@ -130,10 +135,13 @@ class JsonTest(OutputsTest):
             self.assertIn(word, shown.lower())
 
     def test_help_of_every_command_has_an_example(self):
-        for command in (["train"], ["resume"], ["eval"], ["check"], ["models"], ["datasets"], ["bench"],
-                        ["bench", "step"], ["bench", "allreduce"]):
+        commands = [[]]
+        for command in commands:  # grows with those that a command has
             shown = self.distbelief(*command, "--help").out
             self.assertRegex(shown, r"Examples?:\n  \S", command)
+            below = re.search(r"(?ms)^Subcommands:\n(.*?)(?:^\S|\Z)", shown)
+            if below: commands += [[*command, name] for name in re.findall(r"(?m)^  (\S+)", below[1])]
+        self.assertGreater(len(commands), 30)
 
 
 class BenchTest(OutputsTest):
@@ -150,6 +158,19 @@ class BenchTest(OutputsTest):
             refused = self.distbelief("bench", "step", "--model", "mlp", "--steps", 5, "--set", setting, code=2)
             self.assertIn(setting.split("=")[0], refused.err)
 
+    def test_one_client_of_two_servers_shares_the_array_out_by_their_map(self):
+        targets = ",".join(f"unix:{self.scratch / name}" for name in "ab")
+        with subprocess.Popen([PROGRAM, "bench", "exchange", "--listen", targets, "--map", targets, "--logs", "logs"],
+                              cwd=self.scratch, env=self.environment, stdout=subprocess.PIPE, text=True) as servers:
+            self.assertEqual([servers.stdout.readline().strip() for _ in range(2)], targets.split(","))
+            rows = self.json("bench", "exchange", "--connect", targets, "--floats", 4 * 262144, "--repeats", 1)
+            servers.terminate()
+        self.assertEqual([row["operation"] for row in rows], ["push", "pull"])
+        logs = [program.lines_of(self.scratch / "logs" / f"0-server{number}.jsonl") for number in range(2)]
+        self.assertEqual([{line["slice"] for line in log if "ticket" in line} for log in logs], [{0, 2}, {1, 3}])
+        elsewhere = self.distbelief("bench", "exchange", "--listen", "unix:c", "--map", targets, code=2)
+        self.assertIn("unix:c", elsewhere.err)
+
     def test_allreduce(self):
         rows = self.json("bench", "allreduce", "--workers", 2, "--sizes", "65536,1048576", "--repeats", 3)
         self.assertEqual([row["bytes"] for row in rows], [65536, 1048576])
@@ -161,36 +182,8 @@ class BenchTest(OutputsTest):
 class ProgressTest(OutputsTest):
     job = {**MLP, "data.samples": 16384, "train.epochs": 3}  # 1024 steps an epoch
 
-    def shown_on_terminal(self, name, columns, **environment):
-        master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        shown = bytearray()
-
-        def read():
-            while True:
-                try:
-                    part = os.read(master, 4096)
-                except OSError:  # the other side was closed
-                    return
-                if not part:
-                    return
-                shown.extend(part)
-
-        reader = threading.Thread(target=read)
-        child = subprocess.Popen([PROGRAM, "train", "--run-dir", name, *settings(self.job)], cwd=self.scratch,
-                                 stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, start_new_session=True,
-                                 env={**self.environment, **environment})
-        child.began = 0
-        self.children.append(child)
-        os.close(slave)
-        reader.start()
-        self.assertEqual(child.wait(program.DEADLINE_SECONDS), 0, bytes(shown))
-        reader.join(10)
-        os.close(master)
-        return shown.decode(errors="replace")
-
     def test_a_bar_on_a_terminal(self):
-        shown = self.shown_on_terminal("run", 100, LC_ALL="C")
+        shown = self.shown_on_terminal("train", "--run-dir", "run", *settings(self.job), LC_ALL="C")
         self.assertIn("\r", shown.replace("\r\n", "\n"))
         self.assertRegex(shown, r"\[=+")
         self.assertRegex(shown, r"epoch \d/3 \[[=> ]+\] step \d+/3072  loss \d\S*  (test \S+%  )?"

@@ -5,14 +5,19 @@ DISTBELIEF_BUILD_DIR, DISTBELIEF_MPIEXEC, DISTBELIEF_OPEN_MPI.
 """
 import collections
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
 import unittest
 
@@ -139,6 +144,34 @@ class ProgramTest(unittest.TestCase):
 
     def distbelief(self, *arguments, **options):
         return self.command(PROGRAM, *arguments, **options)
+
+    def shown_on_terminal(self, *arguments, columns=100, **environment):
+        """What a command shows, stdout and stderr, where these are a terminal."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        shown = bytearray()
+
+        def read():
+            while True:
+                try:
+                    part = os.read(master, 4096)
+                except OSError:  # the other side was closed
+                    return
+                if not part:
+                    return
+                shown.extend(part)
+
+        reader = threading.Thread(target=read)
+        child = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.scratch, stdin=subprocess.DEVNULL, stdout=slave,
+                                 stderr=slave, start_new_session=True, env={**self.environment, **environment})
+        child.began = 0
+        self.children.append(child)
+        os.close(slave)
+        reader.start()
+        self.assertEqual(child.wait(DEADLINE_SECONDS), 0, bytes(shown))
+        reader.join(10)
+        os.close(master)
+        return shown.decode(errors="replace")
 
     def control(self, *arguments, code=0, on_failure="err"):
         """Runs a command beside the one that trains, whose output it leaves alone. Gives what it printed; when it is to

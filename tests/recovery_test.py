@@ -374,7 +374,8 @@ class ControlTest(ControlledTest):
         self.finish(child, 5)
         self.assert_all_gone(within=5)
         for command in ("status", "stop"):
-            self.assertIn("not being trained now; go on with: distbelief resume run", self.control(command, "run", code=1))
+            self.assertRegex(self.control(command, "run", code=1), "run is not being trained now; (newest checkpoint step "
+                             r"\d+; go on with: distbelief resume run|nothing was saved yet to go on from)")
         self.train("other", SHORT)  # removes what is left
 
     def test_status_tells_all_about_a_run_and_of_none(self):
@@ -394,7 +395,8 @@ class ControlTest(ControlledTest):
         os.kill(child.pid, signal.SIGINT)
         self.assertEqual(self.finish(child, 10).code, 130)
         for command in (["status", "run"], ["pause", "run"], ["scale", "run", 2]):
-            self.assertIn("not being trained", self.control(*command, code=1))
+            self.assertRegex(self.control(*command, code=1), r"run is not being trained now; interrupted at step (\d+); "
+                             r"newest checkpoint step \1; go on with: distbelief resume run")
         self.assertIn("nowhere", self.control("status", "nowhere", code=2))
 
 

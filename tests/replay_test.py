@@ -1,7 +1,9 @@
 """The log of an asynchronous run, replayed by hand with PyTorch (S3.2): theta(t+1) = theta(t) - eta * g_i(t_i), where the
 gradient of each ticket is computed again from the version of the parameters that the log names. It ends at the same bits.
+Where a replica goes on with steps of its own between two fetches, its own log says what it fetched when, and these are replayed
+too.
 
-servers/replay_test.cc does the same with made-up gradients, several slices and Adagrad.
+server/replay_test.cc does the same with made-up gradients, several slices and more rules.
 """
 import gzip
 import itertools
@@ -38,8 +40,8 @@ def replay(plan):
                               offset=16).reshape(-1, 1, 28, 28)
     labels = numpy.frombuffer(gzip.decompress((DATA / "train-labels-idx1-ubyte.gz").read_bytes()), numpy.uint8, offset=8)
 
-    def gradient(parameters, ticket):
-        chosen = order[ticket * BATCH:(ticket + 1) * BATCH]
+    def gradient(parameters, step):
+        chosen = order[step * BATCH:(step + 1) * BATCH]
         x = torch.from_numpy(images[chosen].copy()).float().div(255).sub(0.2860).div(0.3530).flatten(1)
         y = torch.from_numpy(labels[chosen].astype(numpy.int64))
         leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
@@ -56,6 +58,56 @@ def replay(plan):
             versions.append({name: value.add(found[name], alpha=-update["lr"]) for name, value in versions[-1].items()})
         return versions
 
+    def worked(lines, versions):
+        """What a replica that logged this computes: for each of its pushes the ticket, the version it fetched last, and
+        the gradient. `versions` grow meanwhile."""
+        lines, since, every = iter(lines), 0, plan["push_every"]
+        base = next(lines)["fetched"][0]
+        parameters = versions[base]
+        for line in lines:
+            # A fetch between two steps of a ticket stands before the push that ends it.
+            fetched = None if "acknowledged" in line else line["fetched"][0]
+            push = line if fetched is None else next(lines)
+            ticket, accrued = push["acknowledged"], None
+            for step in range(ticket * every, min((ticket + 1) * every, STEPS)):
+                found = gradient(parameters, step)
+                accrued = found if accrued is None else {name: accrued[name] + found[name] for name in found}
+                since += 1
+                fetches, pushes = since >= plan["fetch_every"], step + 1 == min((ticket + 1) * every, STEPS)
+                if pushes:
+                    yield ticket, base, accrued
+                if fetches:
+                    base, since = push["versions"][0] if pushes else fetched, 0
+                    parameters = versions[base]
+                else:
+                    parameters = {name: value.add(found[name], alpha=-RATE) for name, value in parameters.items()}
+
+    def replayed():
+        versions, squares = [initial], {name: torch.zeros_like(value) for name, value in initial.items()}
+        replicas = [worked(lines, versions) for lines in plan["replicas"]]
+        for update in plan["updates"]:
+            ticket, base, found = next(replicas[update["replica"]])
+            assert (ticket, base) == (update["ticket"], update["base"]), (update, ticket, base)
+            values = {}
+            for name, value in versions[-1].items():
+                g = found[name]
+                if plan["compensation"]:
+                    g = g + plan["compensation"] * g * g * (value - versions[base][name])
+                g = g.add(value, alpha=plan["weight_decay"])
+                if plan["optimizer"] == "adagrad":
+                    squares[name] = squares[name] + g * g
+                    values[name] = value - update["lr"] * (g / (squares[name].sqrt() + plan["eps"]))
+                else:
+                    values[name] = value.add(g, alpha=-update["lr"])
+            versions.append(values)
+        return versions[-1]
+
+    if "replicas" in plan:
+        last = replayed()
+        differing = [name for name, value in final.items() if not torch.equal(value, last[name])]
+        moved = max(float((value - initial[name]).abs().max()) for name, value in final.items())
+        print(json.dumps({"differing": differing, "moved": moved}))
+        return
     common = applied([initial], plan["updates"][:plan["common"]], {})
     undone = applied(list(common), plan["undone"], {})
     # A replica may have gone on from what the lost primary alone had; whether it did the logs do not always tell.
@@ -94,9 +146,11 @@ class ReplayTest(pytorch_bits_test.PyTorchTest):
         for update in updates[common:]:
             first.setdefault(update["replica"], update)
         doubtful = [update["ticket"] for update in first.values() if common < update["base"] <= common + len(undone)]
+        self.assert_same_bits({"updates": updates, "common": common, "undone": list(undone), "doubtful": doubtful})
+
+    def assert_same_bits(self, plan):
         self.train("initial", {**self.JOB, "train.lr": 1e-60, "train.max_steps": 1}, "--workers", 1)
-        plan = {"updates": updates, "common": common, "undone": list(undone), "doubtful": doubtful,
-                "initial": str(self.scratch / "initial" / "model.safetensors"),
+        plan = {**plan, "initial": str(self.scratch / "initial" / "model.safetensors"),
                 "final": str(self.scratch / "final" / "model.safetensors")}
         (self.scratch / "plan.json").write_text(json.dumps(plan))
         outcome = self.command(sys.executable, __file__, "--replay", self.scratch / "plan.json",
@@ -108,7 +162,33 @@ class ReplayTest(pytorch_bits_test.PyTorchTest):
     def test_a_replayed_log_ends_at_the_same_bits(self):
         self.train("final", self.SERVED, *self.SLOW)
         self.control("audit", "final")
-        self.assert_replayed(self.updates(1))
+        updates = self.updates(1)
+        taken = [sum(update["replica"] == replica for update in updates) for replica in range(3)]
+        self.assertLess(2 * taken[0], min(taken[1:]), "fast replicas take more")
+        self.assert_replayed(updates)
+
+    def assert_replayed_with(self, **changes):
+        """With what replicas logged, which need not fetch or push at every step."""
+        job = {"push_every": 1, "fetch_every": 1, "delay_compensation": 0.0, "staleness_aware": False, **changes}
+        train = {f"train.{key}": job.pop(key) for key in ("optimizer", "weight_decay", "eps") if key in job}
+        self.train("final", {**self.SERVED, **{f"parallel.{key}": value for key, value in job.items()}, **train}, *self.SLOW)
+        self.control("audit", "final")
+        updates = self.updates(1)
+        late = [update for update in updates if update["base"] + 2 < update["version"]]
+        self.assertGreater(len(late), len(updates) / 20, "hardly anything was asynchronous")
+        if job["staleness_aware"]:
+            self.assertLess(min(update["lr"] for update in late), RATE / 2)
+        logs = [program.lines_of(self.scratch / "final" / "servers" / f"replica{replica}.jsonl") for replica in range(3)]
+        self.assert_same_bits({"updates": updates, "replicas": logs, "push_every": job["push_every"],
+                               "fetch_every": job["fetch_every"], "compensation": job["delay_compensation"],
+                               "optimizer": train.get("train.optimizer", "sgd"), "eps": train.get("train.eps", 0.0),
+                               "weight_decay": train.get("train.weight_decay", 0.0)})
+
+    def test_so_does_one_of_replicas_that_go_on_by_themselves(self):
+        self.assert_replayed_with(optimizer="adagrad", eps=1e-6, push_every=3, fetch_every=2)
+
+    def test_so_does_one_where_delay_is_seen_to(self):
+        self.assert_replayed_with(staleness_aware=True, delay_compensation=0.04, weight_decay=0.001)
 
     def test_so_does_that_of_the_backup_which_took_over(self):
         run = self.start_training("final", {**self.SERVED, "report.interval_seconds": 0.02}, *self.SLOW)

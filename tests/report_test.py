@@ -48,6 +48,15 @@ class BrowserTest(program.ProgramTest):
         self.assertIn('class="tip"', dom, "the script ran")
         return Page(dom)
 
+    def test_an_error_in_a_page_is_seen(self):
+        for number, script in enumerate(("throw new Error('broken')", "console.error('broken')", "nowhere()")):
+            page = self.scratch / f"{number}.html"
+            page.write_text(f"<!DOCTYPE html><p id=made></p><script>made.className = 'tip'</script><script>{script}</script>")
+            dom, console = browser.load(page, self.profile)
+            self.assertIn('class="tip"', dom)
+            self.assertEqual(len(console), 1, console)
+            self.assertIn("nowhere" if number == 2 else "broken", console[0])
+
     def test_a_run_that_lost_a_worker_is_drawn(self):
         self.train("run", {**IMAGES, "checkpoint.every_steps": 10}, "--workers", 2, "--inject", "kill:rank=1,step=17")
         page = self.page("run")

@@ -47,16 +47,12 @@ class SameBitsTest(SandblasterTest):
             self.assertEqual(len(losses), 12)
             self.assertEqual(losses, sorted(losses, reverse=True), "an accepted point is never worse")
             self.assertLess(losses[-1], 0.5 * losses[0])
-            # A portion counts once in every slice.
-            self.assert_portions_once(name, 12 * 8)
-
-    def assert_portions_once(self, name, portions):
-        for slice_ in {line["slice"] for line in self.updates(name)}:
-            tickets = [line["ticket"] for line in self.updates(name) if line["slice"] == slice_]
-            self.assertEqual(sorted(set(tickets)), list(range(portions)))
-            for log in self.logs(name).values():
-                own = [line["ticket"] for line in log if line.get("slice") == slice_]
-                self.assertEqual(len(own), len(set(own)))
+            # A portion counts once in every slice, and whoever computed it was told so.
+            found = self.assert_proven(name)
+            self.assertEqual(found["updates"], 12 * 8 * found["slices"])
+            self.assertGreater(found["slices"], 1)
+            self.assertGreater(found["commands"], 0)
+            self.assertGreaterEqual(found["acknowledged"], 12 * 8)
 
     def test_workers_of_one_world_share_the_lanes_of_a_portion(self):
         job = {**JOB, "parallel.lanes": 2}
@@ -86,6 +82,8 @@ class OptimumTest(SandblasterTest):
         found = self.train("fashion", {**images, **SERVED, "data.name": "fashion_mnist", "data.train_limit": 3000, "data.test_limit": 100, "data.normalize": False,
                                        "train.batch_size": 500, "train.eps": 0.0001}, "--workers", 2)
         self.assertAlmostEqual(found["final_train_loss"], expected["loss"], delta=1e-6)
+        self.assertLess(found["steps"], 300 * 6)  # it converged before: the audit counts what was done
+        self.assertEqual(self.assert_proven("fashion")["updates"], found["steps"])  # of one slice
 
 
 class LossTest(SandblasterTest):
@@ -109,6 +107,32 @@ class LostTest(LossTest):
         self.assertEqual(outcome.code, 0, outcome.err)
         self.same(self.summary("killed"), expected)
         self.assert_lost("killed", 1, 1)
+        self.assert_proven("killed")
+
+
+class StoppedTest(LossTest):
+    def test_portions_of_a_stopped_replica_are_copied_and_the_run_ends_at_the_same_optimum(self):
+        # Eight times, at moments that differ: with portions that it has begun, has not begun, has sent without saying
+        # that they are done. It has some nearly always, and no evaluation ends without them.
+        job = {**self.LONG, "data.samples": 2500, "train.epochs": 120}
+        expected = self.train("undisturbed", job, "--workers", 2, within=200)
+        run = self.start_training("stopped", job, "--workers", 2)
+        self.wait_until(lambda: {line["replica"] for line in self.updates("stopped")} == {0, 1}, "both compute")
+        [slow] = self.given("worker", "--run-dir", str(self.scratch / "stopped" / "replicas" / "1"))
+        for _ in range(8):
+            os.kill(slow, signal.SIGSTOP)
+            try:
+                before = len(self.evaluations("stopped"))
+                self.wait_until(lambda: len(self.evaluations("stopped")) > before + 1, "the other goes on alone")
+            finally:
+                os.kill(slow, signal.SIGCONT)
+            sent = sum(line["replica"] == 1 for line in self.updates("stopped"))
+            self.wait_until(lambda: sum(line["replica"] == 1 for line in self.updates("stopped")) > sent, "it goes on")
+        outcome = self.finish(run, 200)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.same(self.summary("stopped"), expected)
+        self.assertEqual(self.events("stopped", "replica lost"), [])
+        self.assert_proven("stopped")
 
 
 class PausedTest(LossTest):
@@ -149,6 +173,7 @@ class ManyLostTest(LossTest):
         self.assertEqual(outcome.code, 0, outcome.err)
         self.same(self.summary("killed"), expected)
         self.assert_lost("killed", 2, 2)
+        self.assert_proven("killed")
 
 
 class RefusalTest(SandblasterTest):

@@ -1,5 +1,6 @@
 """Parameter servers and replicas on several hosts: they find each other over TLS, and neither bits nor updates depend on
 where they are. The hosts are emulated (tools/emulated_hosts); this module runs itself on the first of them."""
+import json
 import os
 import signal
 import subprocess
@@ -51,6 +52,55 @@ class ServerHostsTest(servers_test.ServersTest):
         self.assertIn("its backups have taken over", outcome.err)
         self.assertEqual(len(self.events("killed", "replica lost")), 2)
         self.assert_proven("killed")
+
+
+class StandingHostsTest(servers_test.StandingServersTest):
+    """Servers that stand on two hosts and are used by their addresses."""
+
+    def start_at(self, targets, name, job, *arguments):
+        with open(self.scratch / f"{name}.err", "wb") as err:
+            child = subprocess.Popen([program.PROGRAM, "train", "--run-dir", name, *program.settings(job), "--servers-at",
+                                      targets, *map(str, arguments)], cwd=self.scratch, env=self.environment,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
+                                     start_new_session=True)
+        self.children.append(child)
+        return child
+
+    def assert_proven_at(self, name):
+        """The run knows addresses; where the logs are it has to be told."""
+        path = self.scratch / name / "standing.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "servers_at": str(self.scratch / "standing")}))
+        return self.assert_proven(name)
+
+    def test_two_runs_over_tls_have_their_bits_and_a_job_beyond_the_quota_is_refused(self):
+        self.distbelief("certs", "certs")
+        job = {**servers_test.JOB, "train.epochs": 40, "train.validate_every": 0}
+        expected = self.train("alone", job, "--workers", 1)
+        served = {**servers_test.SERVED, "elastic.certs": str(self.scratch / "certs")}
+        servers = self.start_servers("--servers", 2, "--hosts", "host0,host1", "--certs", "certs", "--job-mb", 8)
+        standing = self.status("standing")["servers"]
+        self.assertEqual({server["host"] for server in standing}, {"host0", "host1"})
+        targets = ",".join(server["target"] for server in standing)
+        self.assertNotIn("unix:", targets)
+
+        large = self.start_at(targets, "large", {**job, **served, "parallel.mode": "sync", "model.hidden": [512, 1024]},
+                              "--workers", 1)  # three slices of 5 MiB, on both servers
+        self.assertEqual(large.wait(60), 2)
+        self.assertRegex((self.scratch / "large.err").read_text(), r"takes 64 jobs, 8388608 bytes each")
+
+        runs = {"sync": self.start_at(targets, "sync", {**job, **served, "parallel.mode": "sync"}, "--hosts",
+                                      "host0:1,host1:1"),
+                "async": self.start_at(targets, "async", {**servers_test.OWN_STEPS, **served, "parallel.mode": "async",
+                                                          "train.epochs": 40, "train.validate_every": 0}, "--workers", 2)}
+        for name, run in runs.items():
+            self.assertEqual(run.wait(120), 0, (self.scratch / f"{name}.err").read_text())
+            self.assertEqual(self.assert_proven_at(name)["updates"], self.summary(name)["steps"])  # of one slice
+        self.assertEqual(self.summary("sync")["weights_sha256"], expected["weights_sha256"])
+
+        bare = self.start_at(targets, "bare", {**job, **servers_test.SERVED, "parallel.mode": "sync"}, "--workers", 1)
+        self.assertEqual(bare.wait(60), 2)
+        self.assertIn("no CA certificate is given", (self.scratch / "bare.err").read_text())
+        self.stop_servers(servers)
 
 
 def move_to_emulated_hosts():

@@ -8,6 +8,7 @@ import re
 import ssl
 import struct
 import subprocess
+import tarfile
 import threading
 
 import program
@@ -30,6 +31,7 @@ class Server:
         self.cut_after = None  # bytes of a body, then the connection is closed, this many times
         self.cuts = 0
         self.lie = 0  # bytes that Content-Length has too many
+        self.astray = 0  # bytes that an answer begins behind what was asked for
         self.flip = False  # another byte in every body
         self.busy = 0  # so many answers of 503
         self.requests = []
@@ -80,7 +82,7 @@ class Server:
         begin, end = 0, len(content)
         if wanted and self.ranges:
             first, last = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted).groups()
-            begin, end = int(first), int(last) + 1 if last else end
+            begin, end = int(first) + self.astray, int(last) + 1 if last else end
             handler.send_response(206)
             handler.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(content)}")
         else:
@@ -295,10 +297,13 @@ class GetTest(SlicesTest):
             (self.home / name).write_bytes(content)
         self.server = self.serve(self.home)
         self.to = self.scratch / "to"
-        (self.scratch / "set.json").write_text(json.dumps({
-            "name": "mine", "homes": [self.server.url],
-            "files": [{"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-                      for name, content in self.contents.items()]}))
+        self.describe(files=self.contents)
+
+    def describe(self, **lists):
+        """Writes set.json, with what is in each list of files."""
+        (self.scratch / "set.json").write_text(json.dumps({"name": "mine", "homes": [self.server.url], **{
+            key: [{"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                  for name, content in contents.items()] for key, contents in lists.items()}}))
 
     def get(self, *arguments, code=0):
         return self.distbelief("data", "get", self.scratch / "set.json", "--to", self.to, *arguments, code=code)
@@ -312,6 +317,29 @@ class GetTest(SlicesTest):
         before = len(self.server.requests)
         self.assertIn("0 bytes fetched", self.get().out)
         self.assertEqual(len(self.server.requests), before)
+
+    def test_an_archive_is_unpacked_once_and_removed(self):
+        with tarfile.open(self.home / "set.tar.gz", "w:gz") as archive:
+            for name in self.contents:
+                archive.add(self.home / name, f"folder/{name}")
+            archive.add(self.home / "b.bin", "folder/readme")
+        self.describe(files={"set.tar.gz": (self.home / "set.tar.gz").read_bytes()}, unpacked=self.contents)
+        self.server.cut_after, self.server.cuts = 70_000, 1
+        self.assertIn("0 bytes was there already", self.get().out)
+        self.assert_fetched()
+        before = len(self.server.requests)
+        self.assertIn("0 bytes fetched, 300.0 kB was there", self.get().out)
+        self.assertEqual(len(self.server.requests), before)
+        (self.to / "b.bin").write_bytes(b"other")
+        self.get()
+        self.assert_fetched()
+        self.assertGreater(len(self.server.requests), before)
+
+    def test_progress_is_shown_on_a_terminal(self):
+        shown = self.shown_on_terminal("data", "get", self.scratch / "set.json", "--to", self.to)
+        self.assertRegex(shown, r"\ra\.bin █{30} *100\.0 %  [\d.]+ [kMG]B/s\x1b\[K")
+        self.assertIn("\r\x1b[K'mine' is in", shown)
+        self.assert_fetched()
 
     def test_a_cut_connection_is_continued_where_it_broke(self):
         self.server.cut_after, self.server.cuts = 70_000, 3
@@ -370,6 +398,18 @@ class GetTest(SlicesTest):
         self.server.lie = 1000
         self.get()
         self.assert_fetched()
+
+    def test_a_server_that_says_less_than_it_sends(self):
+        self.server.lie = -1
+        self.assertIn("299999 with", self.get(code=2).err)
+        self.assertEqual(list(self.to.iterdir()), [])
+
+    def test_a_server_that_sends_another_range(self):
+        self.to.mkdir()
+        (self.to / ".part-a.bin").write_bytes(self.contents["a.bin"][:200_000])
+        self.server.astray = 1
+        self.assertIn("another range than the one asked for", self.get(code=1).err)
+        self.assertEqual((self.to / ".part-a.bin").read_bytes(), self.contents["a.bin"][:200_000])
 
     def test_a_file_of_another_length(self):
         for content in (b"y" * 400_000, self.contents["a.bin"][:-1]):

@@ -118,6 +118,40 @@ class SourcesTest(FilesTest):
         self.assertIn("40 to train on", self.distbelief("data", "info", "cifar10").out)
 
 
+class LookTest(FilesTest):
+    """`data info` and `data pack` take files and folders, as `init` does."""
+
+    def test_a_table(self):
+        table = self.scratch / "people.csv"
+        table.write_text("age,town,risk\n" + "".join(f"{i % 70},{['Ulm', 'Bonn'][i % 2]},{'ab'[i % 3 > 1]}\n"
+                                                     for i in range(60)))
+        shown = self.distbelief("data", "info", table)
+        self.assertIn("54 to train on, 6 to test on", shown.out)
+        self.assertRegex(shown.out, r"  a +\d+  █{40}\n  b +\d+  █+")
+        self.assertIn('is data set \'csv\', taken with --set data.target="risk"', shown.err)
+        found = json.loads(self.distbelief("data", "info", table, "--set", "data.target=town", "--split", "stratified",
+                                           "--clients", 2, "--json").out)
+        self.assertEqual((found["name"], found["class_names"], len(found["split"])), ("csv", ["Bonn", "Ulm"], 2))
+        self.distbelief("data", "pack", table, "packed")
+        self.assertIn("54 to train on", self.distbelief("data", "info", "packed").out)
+        self.assertIn("there is no file or folder", self.distbelief("data", "info", "peeple.csv", code=1).err)
+        self.assertIn("there is no data set 'syntetic'", self.distbelief("data", "info", "syntetic", code=2).err)
+
+    def test_folders_and_text(self):
+        for label in ("cat", "dog"):
+            for i in range(6):
+                (self.folder(f"pictures/{label}") / f"{i}.png").write_bytes(picture(label == "dog", i))
+        (self.scratch / "pictures" / "dog" / "2.png").write_bytes(b"damaged")
+        self.assertRegex(self.distbelief("data", "info", "image_folder", "--data-dir", "pictures").out, r"  dog +\d  █+")
+        (self.scratch / "pictures" / "dog" / "2.png").unlink()
+        self.assertRegex(self.distbelief("data", "info", "pictures").out, r"  dog +\d  █+")
+        self.distbelief("data", "pack", "pictures", "packed", "--set", "data.resize=16", "--set", "data.crop=12")
+        found = json.loads(self.distbelief("data", "info", "packed", "--json").out)
+        self.assertEqual((found["input_shape"], found["class_names"]), ([3, 12, 12], ["cat", "dog"]))
+        (self.scratch / "story").write_text("Der Bär tanzt im Wald, und der Wald tanzt mit.\n" * 200)
+        self.assertIn("int64 [128]", self.distbelief("data", "info", "./story").out)
+
+
 class InitTest(FilesTest):
     def test_a_table_without_names(self):
         table = self.scratch / "iris.csv"
@@ -293,7 +327,11 @@ class HostileTest(ProgramTest):
             path = self.scratch / "photos" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(huge)
-        self.info_refused("image_folder", self.scratch / "photos", says=["photos/", ".png', byte "])
+        self.info_refused("image_folder", self.scratch / "photos", "--split", "feature:0", "--clients", 2,
+                          says=["photos/", ".png', byte "])
+        shown = self.capped("data", "info", "image_folder", "--set", f"data.path={self.scratch / 'photos'}")
+        self.assertEqual(shown.code, 0, "who counts images does not decode them")
+        self.assertRegex(shown.out, r"  b +\d+  █+\n")
 
     def test_a_tar_with_a_way_out(self):
         path = self.scratch / "s.tar"

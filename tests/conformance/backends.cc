@@ -26,13 +26,16 @@ std::unique_ptr<comm::LinkCommunicator> link_over(MPI_Comm group, Algorithm algo
 
 class Borrowed final : public Backend {
  public:
-  Borrowed(std::string name, Communicator& communicator)
+  Borrowed(std::string name, Communicator& communicator, std::vector<int> groups)
       : Backend(std::move(name)),
-        communicator_(communicator) {}
+        communicator_(communicator),
+        groups_(std::move(groups)) {}
   Communicator& communicator() override { return communicator_; }
+  std::vector<int> tree_groups() override { return groups_; }
 
  private:
   Communicator& communicator_;
+  std::vector<int> groups_;
 };
 
 class OverLink final : public Backend {
@@ -41,7 +44,10 @@ class OverLink final : public Backend {
       : Backend(std::string(to_string(algorithm))),
         communicator_(link_over(MPI_COMM_WORLD, algorithm, kDeadline)) {}
   Communicator& communicator() override { return *communicator_; }
-  bool adds_in_tree_order() const override { return communicator_->algorithm() != Algorithm::kRing; }
+  std::vector<int> tree_groups() override {
+    if (communicator_->algorithm() == Algorithm::kRing) return {};
+    return {communicator_->size()};
+  }
 
  private:
   std::unique_ptr<comm::LinkCommunicator> communicator_;
@@ -56,6 +62,7 @@ class InWindow final : public Backend {
         window_(host.allocate(kLargestBytes)) {}
   Communicator& communicator() override { return host_; }
   std::byte* memory(std::size_t) override { return window_.own(); }
+  std::vector<int> tree_groups() override { return {host_.size()}; }
 
  private:
   comm::HostCommunicator& host_;
@@ -69,6 +76,7 @@ class TwoLevel final : public Backend {
       : Backend(fmt::format("two_level_{}", to_string(algorithm))),
         world_(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline)) {
     const int first_half = (world_->size() + 1) / 2;
+    groups_ = {first_half, world_->size() - first_half};
     const int host = world_->rank() < first_half ? 0 : 1;
     MPI_Comm neighbours = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
     MPI_Comm_split(MPI_COMM_WORLD, host, world_->rank(), &neighbours);
@@ -80,14 +88,16 @@ class TwoLevel final : public Backend {
     if (leaders != MPI_COMM_NULL) leaders_ = link_over(leaders, algorithm, kDeadline);
     communicator_ = std::make_unique<comm::TwoLevelCommunicator>(
         comm::TwoLevelCommunicator::Options{.first_rank = first_rank,
-                                            .ranks_per_host = {first_half, world_->size() - first_half},
+                                            .ranks_per_host = groups_,
                                             .host = host_.get(),
                                             .leaders = leaders_.get(),
                                             .world = world_.get()});
   }
   Communicator& communicator() override { return *communicator_; }
+  std::vector<int> tree_groups() override { return groups_; }  // a ring of two adds as the tree does
 
  private:
+  std::vector<int> groups_;
   std::unique_ptr<comm::LinkCommunicator> world_;
   std::unique_ptr<comm::HostCommunicator> host_;
   std::unique_ptr<comm::LinkCommunicator> leaders_;
@@ -101,6 +111,7 @@ class OnHosts final : public Backend {
       : Backend(fmt::format("two_level_{}", to_string(algorithm))),
         world_(world_from(MPI_COMM_WORLD, {.algorithm = algorithm, .deadline = kDeadline})) {}
   Communicator& communicator() override { return world_.communicator(); }
+  std::vector<int> tree_groups() override { return world_.workers_per_host(); }
 
  private:
   World world_;
@@ -162,7 +173,7 @@ class Async final : public Backend {
     return *communicator_;
   }
   std::byte* memory(std::size_t bytes) override { return below_.memory(bytes); }
-  bool adds_in_tree_order() const override { return below_.adds_in_tree_order(); }
+  std::vector<int> tree_groups() override { return below_.tree_groups(); }
 
  private:
   Backend& below_;
@@ -180,9 +191,9 @@ std::vector<std::unique_ptr<Backend>> make_backends(World& world) {
   std::vector<std::unique_ptr<Backend>> backends;
   for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect, Algorithm::kCentral})
     backends.push_back(std::make_unique<OverLink>(algorithm));
-  backends.push_back(std::make_unique<Borrowed>("auto", world.communicator()));
+  backends.push_back(std::make_unique<Borrowed>("auto", world.communicator(), world.workers_per_host()));
   if (world.hosts() == 1) {
-    backends.push_back(std::make_unique<Borrowed>("host", world.host_group()));
+    backends.push_back(std::make_unique<Borrowed>("host", world.host_group(), world.workers_per_host()));
     backends.push_back(std::make_unique<InWindow>(world.host_group()));
   }
   for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect, Algorithm::kCentral}) {

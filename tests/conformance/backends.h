@@ -23,8 +23,10 @@ class Backend {
   virtual comm::Communicator& communicator() = 0;
   // Room for `bytes`, at the same place for all ranks; overwritten by the next call.
   virtual std::byte* memory(std::size_t bytes);
-  // Whether the ranks' values are added in the fixed tree, so that results repeat bit for bit.
-  virtual bool adds_in_tree_order() const { return true; }
+  // The order of sums: how many ranks, one after another, are added in the fixed tree (base/tree.h) before
+  // the sums of such groups are, in the tree over groups. One group on one host or over a link, else one for
+  // each host. None: round a ring, part by part.
+  virtual std::vector<int> tree_groups() = 0;
 
  private:
   std::string name_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -224,7 +225,7 @@ void fill_with_noise(float* values, std::size_t count, int rank) {
   for (std::size_t i = 0; i < count; ++i) values[i] = float(random.uniform() - 0.5);
 }
 
-// All ranks have the same bits after an allreduce; a backend that adds in the tree has them every time.
+// All ranks have the same bits after an allreduce, every time.
 void results_are_the_same_bits(Backend& backend) {
   constexpr std::size_t kCount = 10'007;
   Communicator& group = backend.communicator();
@@ -237,8 +238,40 @@ void results_are_the_same_bits(Backend& backend) {
     group.broadcast(view(values, kCount), 0);
     EXPECT_EQ(std::memcmp(found.data(), values, kCount * sizeof(float)), 0) << "ranks differ";
     if (first.empty()) first = found;
-    EXPECT_TRUE(!backend.adds_in_tree_order() || found == first) << "round " << round << " differs";
+    EXPECT_TRUE(found == first) << "round " << round << " differs";
   }
+}
+
+// The sum of rows [begin, end) at i, as base/tree.h defines it.
+float tree_sum_at(const std::vector<std::vector<float>>& rows, std::size_t begin, std::size_t end,
+                  std::size_t i) {
+  if (end - begin == 1) return rows[begin][i];
+  const std::size_t middle = begin + std::bit_floor(end - begin - 1);
+  return tree_sum_at(rows, begin, middle, i) + tree_sum_at(rows, middle, end, i);
+}
+
+std::vector<float> tree_sum_of(const std::vector<std::vector<float>>& rows) {
+  std::vector<float> sum(rows[0].size());
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = tree_sum_at(rows, 0, rows.size(), i);
+  return sum;
+}
+
+void sums_are_in_the_order_that_is_promised(Backend& backend) {
+  constexpr std::size_t kCount = 10'007;
+  std::vector<std::vector<float>> sums;
+  int rank = 0;
+  for (const int ranks : backend.tree_groups()) {
+    std::vector<std::vector<float>> rows;
+    for (const int end = rank + ranks; rank < end; ++rank)
+      fill_with_noise(rows.emplace_back(kCount).data(), kCount, rank);
+    sums.push_back(tree_sum_of(rows));
+  }
+  if (sums.empty()) return;
+  Communicator& group = backend.communicator();
+  auto* values = reinterpret_cast<float*>(backend.memory(kCount * sizeof(float)));
+  fill_with_noise(values, kCount, group.rank());
+  group.allreduce(view(values, kCount), ReduceOp::kSum);
+  EXPECT_EQ(std::memcmp(values, tree_sum_of(sums).data(), kCount * sizeof(float)), 0);
 }
 
 template <typename Operation>
@@ -276,6 +309,7 @@ const std::vector<BackendTest>& backend_tests() {
       {"MessagesGoOnBesideABarrier", messages_go_on_beside_a_barrier},
       {"MessagesGoRoundARing", messages_go_round_a_ring},
       {"ResultsAreTheSameBits", results_are_the_same_bits},
+      {"SumsAreInTheOrderThatIsPromised", sums_are_in_the_order_that_is_promised},
       {"SenselessTypesAreRefused", senseless_types_are_refused}};
   return tests;
 }

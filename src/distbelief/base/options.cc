@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <sstream>
 #include <type_traits>
 
 #include "distbelief/base/error.h"
@@ -84,6 +85,27 @@ std::string only_completion(const std::string& word, const std::vector<std::stri
   return found;
 }
 
+// The one candidate that is a word of it ("num_epochs": epochs), or made of its first letters
+// ("learning_rate": lr); empty when there is none, or several.
+std::string only_part(const std::string& word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t kShortest = 3;
+  std::vector<std::string> parts;
+  std::string initials, found;
+  std::istringstream letters(word);
+  for (std::string part; std::getline(letters, part, '_');) {
+    initials += part.substr(0, 1);
+    parts.push_back(part);
+  }
+  if (parts.size() < 2) return "";
+  for (const std::string& candidate : candidates) {
+    const bool is_word = candidate.size() >= kShortest && std::ranges::find(parts, candidate) != parts.end();
+    if (!is_word && candidate != initials) continue;
+    if (!found.empty()) return "";
+    found = candidate;
+  }
+  return found;
+}
+
 }  // namespace
 
 OptionMap resolve_options(const std::string& owner, const std::vector<OptionSpec>& specs,
@@ -137,7 +159,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
       best_distance = distance;
     }
   }
-  return best.empty() ? only_completion(wanted, candidates) : best;
+  if (best.empty()) best = only_completion(wanted, candidates);
+  return best.empty() ? only_part(wanted, candidates) : best;
 }
 
 }  // namespace distbelief

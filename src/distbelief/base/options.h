@@ -36,7 +36,8 @@ std::string_view type_name(
     const OptionValue& value);  // "integer", "number", "string", "true or false", "list of integers"
 
 // The candidate nearest to `word` by edit distance (letter case and swapped neighbours count little), the
-// first of equals, or an empty string when none is near.
+// first of equals; else the only one that it begins, that is one of its words, or that is made of their first
+// letters; or an empty string when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace distbelief

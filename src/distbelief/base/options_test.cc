@@ -116,6 +116,14 @@ TEST(Nearest, CompletesTheBeginningOfOneCandidate) {
   EXPECT_EQ(nearest("fa", {"fashion_mnist"}), "");
 }
 
+TEST(Nearest, FindsAWordAndFirstLetters) {
+  const std::vector<std::string> keys{"lr", "epochs", "batch_size", "momentum", "lr_gamma"};
+  EXPECT_EQ(nearest("learning_rate", keys), "lr");
+  EXPECT_EQ(nearest("num_epochs", keys), "epochs");
+  EXPECT_EQ(nearest("epochs_of_momentum", keys), "") << "which of the two?";
+  EXPECT_EQ(nearest("some_thing", keys), "");
+}
+
 TEST(Nearest, IsEmptyWhenNothingIsNear) {
   EXPECT_EQ(nearest("transformer", {"mlp", "cnn"}), "");
   EXPECT_EQ(nearest("x", {"y"}), "");

@@ -31,4 +31,10 @@ struct Divisor {
 // divisions compares the 256 results once.
 void normalize_bytes(float* out, const std::uint8_t* bytes, float mean, Divisor deviation, std::size_t count);
 
+// The same, written past the caches: for more memory than they hold, which is then not read before it is
+// written. Other threads see it after publish_past_caches().
+void normalize_bytes_past_caches(float* out, const std::uint8_t* bytes, float mean, Divisor deviation,
+                                 std::size_t count);
+void publish_past_caches();
+
 }  // namespace distbelief

@@ -54,5 +54,23 @@ TEST(Vector, NormalizesEveryByteAsOneWouldByHand) {
   }
 }
 
+TEST(Vector, NormalizesPastTheCachesAtAnyPlaceAndLength) {
+  std::vector<std::uint8_t> bytes(5000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::uint8_t(i * 37);
+  const Divisor deviation(0.229F);
+  std::vector<float> wanted(bytes.size());
+  normalize_bytes(wanted.data(), bytes.data(), 0.485F, deviation, bytes.size());
+  for (const std::size_t first : {0, 1, 15, 16, 17}) {
+    for (const std::size_t count : {0, 1, 7, 15, 16, 17, 224, 1024, 1039, 4096, 4103}) {
+      std::vector<float> out(first + count + 1, -7.0F);
+      normalize_bytes_past_caches(out.data() + first, bytes.data(), 0.485F, deviation, count);
+      publish_past_caches();
+      for (std::size_t i = 0; i < first; ++i) ASSERT_EQ(out[i], -7.0F) << first << " " << count;
+      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(out[first + i], wanted[i]) << first << " " << count;
+      ASSERT_EQ(out.back(), -7.0F) << first << " " << count;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace distbelief

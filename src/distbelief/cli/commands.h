@@ -41,10 +41,11 @@ void add_bench_exchange(CLI::App& bench, const Invocation& invocation, Run& run)
 void add_bench_tables(CLI::App& bench, const Invocation& invocation, Run& run);
 void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale, audit
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);
-void add_isa(CLI::App& app, const Invocation& invocation, Run& run);    // hidden: what a host answers
+void add_host(CLI::App& app, const Invocation& invocation, Run& run);   // hidden: what a host answers
 void add_begin(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what launch starts
 void add_forget(CLI::App& app, const Invocation& invocation,
                 Run& run);  // hidden: what a host is told at the end
+void add_remember(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: the other way round
 
 // The path of this program, for starting it elsewhere.
 std::string own_path();

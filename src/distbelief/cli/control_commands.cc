@@ -43,6 +43,17 @@ struct ControlFlags {
   bool json = false;
 };
 
+// Of a run that has not come to its end, as far as its folder tells.
+std::string where_it_stands(const fs::path& run_dir) {
+  std::string text;
+  const nlohmann::json summary = read_json(run_dir / "summary.json");
+  if (summary.is_object())
+    text += fmt::format("; {} at step {}", summary.value("status", ""), summary.value("steps", std::int64_t{0}));
+  if (const std::int64_t step = newest_checkpoint(run_dir); step >= 0)
+    text += fmt::format("; newest checkpoint step {}", step);
+  return text;
+}
+
 comm::CommandReply ask(const fs::path& run_dir, const comm::Command& command) {
   if (is_living(run_dir))
     return comm::call_supervisor({.target = "unix:" + cluster::place_of(run_dir).socket.string()}, command,
@@ -51,9 +62,8 @@ comm::CommandReply ask(const fs::path& run_dir, const comm::Command& command) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("{} is finished: {}, {} steps", run_dir.string(), summary->value("status", ""),
                             summary->value("steps", std::int64_t{0})));
-  throw Error(ErrorCode::kUnavailable,
-              fmt::format("{} is not being trained now; go on with: distbelief resume {}", run_dir.string(),
-                          run_dir.string()));
+  throw Error(ErrorCode::kUnavailable, fmt::format("{} is not being trained now{}; {}", run_dir.string(),
+                                                   where_it_stands(run_dir), advice_after_interrupt(run_dir)));
 }
 
 int obey(const ControlFlags& flags, const comm::Command& command) {
@@ -163,26 +173,40 @@ int scale(const ControlFlags& flags) {
   return obey(flags, {.name = "scale", .value = flags.workers, .text = std::to_string(flags.threads)});
 }
 
-// Of a run that ended by itself; one that was stopped did a part of its work.
-std::optional<std::int64_t> tickets_of(const train::PreparedJob& job, const fs::path& run_dir) {
+bool did_all(const fs::path& run_dir) {
   const nlohmann::json summary = read_json(run_dir / "summary.json");
-  if (!summary.is_object() || summary.value("status", "") != "done") return std::nullopt;
+  return summary.is_object() && summary.value("status", "") == "done";
+}
+
+// Of a run that ended by itself; one that was stopped did a part of its work.
+std::int64_t tickets_of(const train::PreparedJob& job) {
   const std::int64_t each = takes_own_steps(job.config.parallel) ? job.config.parallel.push_every : 1;
   return (job.total_steps() + each - 1) / each;
 }
 
-int audit_servers(const ControlFlags& flags, const train::PreparedJob& job) {
+server::LogProof prove(const fs::path& run_dir, const train::PreparedJob& job) {
   const ParallelConfig& parallel = job.config.parallel;
-  server::LogPromise promise{.tickets = tickets_of(job, flags.run_dir)};
+  server::LogPromise promise;
+  if (did_all(run_dir)) promise.tickets = tickets_of(job);
   if (parallel.mode == "bounded") promise.staleness = parallel.staleness;
-  const server::LogProof proof =
-      is_decomposed(parallel) ? server::check_sub_networks(flags.run_dir, int(parallel.sub_networks), promise)
-                              : server::check_logs(server::read_run_logs(flags.run_dir), promise);
+  if (is_decomposed(parallel))
+    return server::check_sub_networks(run_dir, int(parallel.sub_networks), promise);
+  const server::RunLogs logs = server::read_run_logs(run_dir);
+  // A search ends where it converges.
+  if (promise.tickets && parallel.mode == "sandblaster")
+    promise.tickets = server::evaluations_in(logs) * job.steps_per_epoch();
+  return server::check_logs(logs, promise);
+}
+
+int audit_servers(const ControlFlags& flags, const train::PreparedJob& job) {
+  const server::LogProof proof = prove(flags.run_dir, job);
   if (flags.json)
     fmt::print("{}\n", nlohmann::json{{"proven", proof.proven},
                                       {"slices", proof.slices},
                                       {"updates", proof.updates},
+                                      {"commands", proof.commands},
                                       {"acknowledged", proof.acknowledged},
+                                      {"late", proof.late},
                                       {"begins", proof.begins},
                                       {"row_pushes", proof.row_pushes},
                                       {"undone", proof.undone},

@@ -11,6 +11,7 @@
 #include "distbelief/cli/data_get.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/job_flags.h"
+#include "distbelief/data/inspect.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/slices/depot.h"
 #include "distbelief/data/slices/pack.h"
@@ -23,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a data command works on: a data set's name, a job file, or the place of a packed set.
+// What a data command works on: a data set's name, a job file, the place of a packed set, or files as `init`
+// takes them.
 struct SourceFlags {
   std::string source;
   std::vector<std::string> sets;
@@ -31,7 +33,10 @@ struct SourceFlags {
 
   void add_to(CLI::App& command) {
     command
-        .add_option("source", source, "a data set's name, a job file, or the folder or URL of a packed set")
+        .add_option(
+            "source", source,
+            "a data set's name, a job file (.toml), the folder or URL of a packed set, or your files: a "
+            "table, a text, a .tar, a folder of images or shards")
         ->required();
     command.add_option("--set", sets, "a key of the data set: --set data.samples=1000 (repeatable)")
         ->take_all()
@@ -41,19 +46,41 @@ struct SourceFlags {
 
   bool is_packed() const { return data::is_url(source) || fs::exists(fs::path(source) / data::kIndexName); }
 
+  // Files that say nothing of what they are. A folder may be called as a data set is: then it is that set.
+  bool is_files() const {
+    for (const data::DataSetEntry& entry : data::data_sets())
+      if (entry.name == source) return false;
+    return source.find_first_of("./") != std::string::npos || fs::exists(source);
+  }
+
   DataConfig config() const {
-    const bool file = source.ends_with(".toml") || fs::is_regular_file(source);
-    Job job = file ? read_job_file(source) : Job{};
+    Job job = source.ends_with(".toml") ? read_job_file(source) : Job{};
     if (is_packed()) {
       job.config.data.name = "packed";
       job.config.data.path = source;
-    } else if (!file) {
+    } else if (!source.ends_with(".toml") && is_files()) {
+      look_at_files(job.config.data);
+    } else if (!source.ends_with(".toml")) {
       job.config.data.name = source;
     }
     for (const std::string& assignment : sets) apply_override(job, assignment);
     if (!data_dir.empty()) job.config.data.path = data_dir;
     trust_environment(job.config.data);
     return job.config.data;
+  }
+
+ private:
+  // Says on stderr what they are taken for: answers in JSON go to stdout.
+  void look_at_files(DataConfig& config) const {
+    const data::Finding finding = data::inspect(source);
+    config.name = finding.data_set;
+    config.path = source;
+    config.options = finding.options;
+    std::string options;
+    for (const auto& [name, value] : config.options)
+      options += fmt::format(" --set data.{}={}", name, distbelief::to_string(value));
+    fmt::print(stderr, "{} is data set '{}'{}{}\n", source, config.name,
+               options.empty() ? "" : ", taken with", options);
   }
 };
 
@@ -185,7 +212,7 @@ void print_info(const SetInfo& info) {
              info.spec.classes > 0 ? fmt::format(", {} classes", info.spec.classes) : "");
   if (!info.packed.empty()) fmt::print("  packed     {}\n", info.packed);
   if (info.train.balance.empty()) return;
-  fmt::print("balance of what is trained on\n{}", draw_balance(info.train.balance));
+  fmt::print("balance of what is trained on\n{}", draw_balance(info.train.balance, info.spec.class_names));
 }
 
 nlohmann::json info_json(const SetInfo& info) {
@@ -198,14 +225,15 @@ nlohmann::json info_json(const SetInfo& info) {
           {"target_type", distbelief::to_string(info.spec.target_type)},
           {"target_shape", info.spec.target_shape},
           {"classes", info.spec.classes},
+          {"class_names", info.spec.class_names},
           {"train", part(info.train)},
           {"test", part(info.test)},
           {"packed", info.packed}};
 }
 
-void show_split(const InfoFlags& flags, nlohmann::json* json) {
+void show_split(const InfoFlags& flags, const DataConfig& config, nlohmann::json* json) {
   const data::SplitRule rule = data::parse_split(flags.split);
-  const data::DataSet set = data::open_data_set(flags.source.config());
+  const data::DataSet set = data::open_data_set(config);
   const data::SplitColumns columns = data::read_split_columns(*set.train, rule);
   const data::Split split = data::split_samples(rule, columns, flags.clients, flags.seed);
   if (json != nullptr) {
@@ -224,11 +252,11 @@ void show_split(const InfoFlags& flags, nlohmann::json* json) {
 int show_info(const InfoFlags& flags) {
   if (!flags.split.empty() && flags.clients < 1)
     throw Error(ErrorCode::kBadInput, "--split needs --clients: between how many the samples are shared out");
-  const SetInfo found =
-      flags.source.is_packed() ? info_of_packed(flags.source.config()) : info_of(flags.source.config());
+  const DataConfig config = flags.source.config();
+  const SetInfo found = flags.source.is_packed() ? info_of_packed(config) : info_of(config);
   nlohmann::json json = info_json(found);
   if (!flags.json) print_info(found);
-  if (!flags.split.empty()) show_split(flags, flags.json ? &json : nullptr);
+  if (!flags.split.empty()) show_split(flags, config, flags.json ? &json : nullptr);
   if (flags.json) fmt::print("{}\n", json.dump());
   return 0;
 }
@@ -252,6 +280,7 @@ void add_pack(CLI::App& data, Run& run) {
   command->footer(
       "Examples:\n  distbelief data pack fashion_mnist /data/fashion --slice-mb 1\n"
       "  distbelief data pack job.toml /data/set\n"
+      "  distbelief data pack photos/ /data/photos --set data.resize=256 --set data.crop=224\n"
       "  distbelief data pack synthetic /data/s --set data.samples=100000 --set data.height=64");
   command->callback([=, &run] { run = [=] { return pack_set(*flags); }; });
 }
@@ -268,6 +297,7 @@ void add_info(CLI::App& data, Run& run) {
   command->add_flag("--json", flags->json, "answer as JSON");
   command->footer(
       "Examples:\n  distbelief data info fashion_mnist\n  distbelief data info /data/fashion\n"
+      "  distbelief data info people.csv\n"
       "  distbelief data info fashion_mnist --split dirichlet:0.3 --clients 8");
   command->callback([=, &run] { run = [=] { return show_info(*flags); }; });
 }

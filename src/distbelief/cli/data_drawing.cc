@@ -16,6 +16,18 @@ constexpr std::size_t kMostRows = 40;
 constexpr std::array<const char*, 9> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
 constexpr std::array<const char*, 9> kHeights = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr auto kBetweenLines = std::chrono::milliseconds(200);
+constexpr auto kBetweenPlainLines = std::chrono::seconds(10);  // in a log: they stay
+
+// A class by its name, of which the data may have made anything: long, or with what moves a terminal's
+// cursor.
+std::string row_name(const std::string& name) {
+  constexpr std::size_t kMostBytes = 30;
+  std::string row = name.substr(0, kMostBytes);
+  while (row.size() < name.size() && !row.empty() && (name[row.size()] & 0xC0) == 0x80) row.pop_back();
+  for (char& letter : row)
+    if (static_cast<unsigned char>(letter) < ' ' || letter == 0x7F) letter = '?';
+  return row.size() < name.size() ? row + "..." : row;
+}
 
 }  // namespace
 
@@ -30,14 +42,17 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::show(std::uint64_t done, std::uint64_t all) {
   const auto now = Clock::now();
-  if (!terminal_ || (now - shown_ < kBetweenLines && done != all)) return;
+  if (terminal_ ? now - shown_ < kBetweenLines && done != all : now - shown_ < kBetweenPlainLines) return;
   shown_ = now;
-  drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - begun_).count();
   const std::string rate = unit_ == "bytes" ? bytes_text(std::uint64_t(double(done) / seconds)) + "/s"
                                             : fmt::format("{:.0f} {}/s", double(done) / seconds, unit_);
   const double share = all > 0 ? double(done) / double(all) : 0;
-  fmt::print(stderr, "\r{} {:<30}{:5.1f} %  {}\x1b[K", what_, bar(share, 30), 100 * share, rate);
+  drawn_ = terminal_;
+  if (terminal_)
+    fmt::print(stderr, "\r{} {:<30}{:5.1f} %  {}\x1b[K", what_, bar(share, 30), 100 * share, rate);
+  else
+    fmt::print(stderr, "{}: {:.1f} %, {}\n", what_, 100 * share, rate);
   std::fflush(stderr);
 }
 
@@ -48,12 +63,18 @@ std::string bar(double share, int width) {
   return cells + kEighths[std::size_t(eighths % 8)];
 }
 
-std::string draw_balance(const std::vector<std::uint64_t>& balance) {
+std::string draw_balance(const std::vector<std::uint64_t>& balance, const std::vector<std::string>& names) {
   if (balance.empty()) return "";
   const std::uint64_t largest = std::max<std::uint64_t>(1, *std::max_element(balance.begin(), balance.end()));
+  std::vector<std::string> rows;
+  std::size_t width = 11;
+  for (std::size_t label = 0; label < std::min(balance.size(), kMostRows); ++label) {
+    rows.push_back(label < names.size() ? row_name(names[label]) : fmt::format("class {}", label));
+    width = std::max(width, rows.back().size());
+  }
   std::string text;
-  for (std::size_t label = 0; label < std::min(balance.size(), kMostRows); ++label)
-    text += fmt::format("  class {:<5}{:>9}  {}\n", label, balance[label],
+  for (std::size_t label = 0; label < rows.size(); ++label)
+    text += fmt::format("  {:<{}}{:>9}  {}\n", rows[label], width, balance[label],
                         bar(double(balance[label]) / double(largest), kBarWidth));
   if (balance.size() > kMostRows) text += fmt::format("  and {} classes more\n", balance.size() - kMostRows);
   return text;

@@ -9,8 +9,8 @@
 
 namespace distbelief::cli {
 
-// A line on stderr that says how far something is, drawn over again, when that is a terminal. One thread at a
-// time.
+// Says on stderr how far something is: on a terminal a line that is drawn over again, elsewhere a line now
+// and then. One thread at a time.
 class ProgressLine {
  public:
   ProgressLine(std::string what, std::string unit);
@@ -26,14 +26,14 @@ class ProgressLine {
   bool terminal_;
   bool drawn_ = false;
   Clock::time_point begun_ = Clock::now();
-  Clock::time_point shown_{};
+  Clock::time_point shown_ = terminal_ ? Clock::time_point{} : begun_;
 };
 
 // A bar of at most `width` cells, to an eighth of a cell; anything above 0 is visible.
 std::string bar(double share, int width);
 
-// One line per class: how many samples, and a bar against the largest.
-std::string draw_balance(const std::vector<std::uint64_t>& balance);
+// One line per class: how many samples, and a bar against the largest. Classes without names go by number.
+std::string draw_balance(const std::vector<std::uint64_t>& balance, const std::vector<std::string>& names);
 
 // One line per client: how many samples, a bar against the largest client, and how much of each class.
 std::string draw_split(const data::Split& split, const data::SplitColumns& columns);

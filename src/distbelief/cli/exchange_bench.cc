@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -12,11 +13,9 @@
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <thread>
 #include <vector>
 
@@ -59,53 +58,38 @@ comm::ControlAddress address_for(const std::string& target, const std::string& c
   return comm::secure_address(target, certificates, role);
 }
 
-// One way to one or more servers, and the arrays at this end: gradients to push, parameters to pull into.
+// One way to the servers of one map, and the arrays at this end: gradients to push, parameters to pull into.
 class ArrayClient {
  public:
   enum class Memory { kOwn, kShared };  // with the server's host
   ArrayClient(const std::vector<std::string>& targets, const ExchangeBenchOptions& options, Memory memory,
               int replica)
-      : share_(options.floats / targets.size()),
-        gradients_(share_ * targets.size(), 0.25f),
-        pulled_(gradients_.size(), 0.0f),
+      : gradients_(options.floats, 0.25f),
+        pulled_(options.floats, 0.0f),
         next_ticket_(std::int64_t(replica) << 32) {
-    const std::vector<float> initial(share_, 1.0f);
+    const std::vector<float> initial(options.floats, 1.0f);
+    server::Client::Options client{.spec = job_of(options.floats),
+                                   .replica = replica,
+                                   .shares_memory = memory == Memory::kShared,
+                                   .deadline = kExchangeDeadline};
     for (const std::string& target : targets)
-      clients_.push_back(std::make_unique<server::Client>(
-          server::Client::Options{.servers = {address_for(target, options.certificates, "worker")},
-                                  .spec = job_of(share_),
-                                  .replica = replica,
-                                  .shares_memory = memory == Memory::kShared,
-                                  .deadline = kExchangeDeadline},
-          initial.data()));
+      client.servers.push_back(address_for(target, options.certificates, "worker"));
+    client_.emplace(std::move(client), initial.data());
   }
 
-  // All servers at once.
   double seconds(Operation operation) {
-    const std::int64_t ticket = next_ticket_++;
     const auto began = Clock::now();
-    std::vector<std::future<void>> others;
-    for (std::size_t server = 1; server < clients_.size(); ++server)
-      others.push_back(std::async(std::launch::async, &ArrayClient::run, this, server, operation, ticket));
-    run(0, operation, ticket);
-    for (std::future<void>& other : others) other.get();
+    if (operation == Operation::kPush)
+      client_->push({.ticket = next_ticket_++, .lr = 1e-6}, gradients_);
+    else
+      client_->pull(pulled_);
     return std::chrono::duration<double>(Clock::now() - began).count();
   }
 
  private:
-  void run(std::size_t server, Operation operation, std::int64_t ticket) {
-    const std::size_t at = server * share_;
-    if (operation == Operation::kPush)
-      clients_[server]->push_pull({.ticket = ticket, .lr = 1e-6}, std::span(gradients_).subspan(at, share_),
-                                  {});
-    else
-      clients_[server]->pull(std::span(pulled_).subspan(at, share_));
-  }
-
-  std::size_t share_;  // floats of one server
   std::vector<float> gradients_, pulled_;
   std::int64_t next_ticket_;  // a push counts once: each has another
-  std::vector<std::unique_ptr<server::Client>> clients_;
+  std::optional<server::Client> client_;
 };
 
 double memcpy_seconds(std::vector<float>& into, const std::vector<float>& from) {
@@ -150,7 +134,7 @@ class ServerProcess {
       throw Error(ErrorCode::kUnavailable, "no pipe to the server process");
     child_.emplace(cluster::Child::Options{
         .command = {program, "bench", "exchange", "--listen", "unix:" + folder + "/server,127.0.0.1:0",
-                    "--certs", folder},
+                    "--certs", folder, "--logs", folder},
         .output = pipe[1]});
     ::close(pipe[1]);
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> said(fdopen(pipe[0], "r"), std::fclose);
@@ -172,20 +156,42 @@ class ServerProcess {
   std::array<std::string, 2> targets_;
 };
 
+// Of servers at these addresses, numbered in their order.
+server::ServerMap map_of(const std::vector<std::string>& targets, int copies) {
+  std::vector<server::ServerMap::Server> servers;
+  for (const std::string& target : targets) servers.push_back({.id = int(servers.size()), .target = target});
+  server::ServerMap map = server::first_map(servers);
+  if (copies == 1)
+    for (server::ServerMap::Part& part : map.parts) part.backup = server::kNobody;
+  return map;
+}
+
+int place_in(const std::vector<std::string>& map, const std::string& address) {
+  const auto place = std::ranges::find(map, address);
+  if (place == map.end())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("address {}: --map has {}; name each server's own address there", address,
+                            fmt::join(map, ",")));
+  return int(place - map.begin());
+}
+
 }  // namespace
 
 void serve_arrays(const std::vector<std::string>& addresses, const ExchangeBenchOptions& options,
                   const std::atomic<bool>& interrupted) {
   spdlog::set_level(spdlog::level::off);  // what is printed is where it listens
-  std::deque<server::Service> services;  // each a server of its own
+  std::deque<server::Service> services;
   std::vector<std::unique_ptr<comm::ExchangeServer>> servers;
   for (const std::string& address : addresses) {
-    services.emplace_back(server::Service::Options{});
+    const comm::ControlAddress identity = address_for(address, options.certificates, "server");
+    const bool alone = options.map.empty();  // else one of a set
+    const int id = alone ? int(services.size()) : place_in(options.map, address);
+    services.emplace_back(server::Service::Options{.id = id, .identity = identity, .logs = options.logs});
     servers.push_back(std::make_unique<comm::ExchangeServer>(
-        comm::ExchangeServer::Options{.address = address_for(address, options.certificates, "server"),
-                                      .shared_limit = kMostSharedBytes},
+        comm::ExchangeServer::Options{.address = identity, .shared_limit = kMostSharedBytes},
         services.back()));
-    services.back().set_map(server::first_map({{.id = 0, .target = servers.back()->target()}}));
+    services.back().set_map(alone ? server::first_map({{.id = id, .target = servers.back()->target()}})
+                                  : map_of(options.map, options.copies));
     fmt::print("{}\n", servers.back()->target());
   }
   std::fflush(stdout);

@@ -54,14 +54,29 @@ void add_bench_exchange(CLI::App& bench, const Invocation& invocation, Run& run)
   CLI::Option* listen =
       command->add_option("--listen", flags->listen, "be a server at these addresses, until interrupted")
           ->delimiter(',');
-  command->add_option("--connect", flags->connect, "servers elsewhere; the array is cut evenly over them")
+  command
+      ->add_option("--connect", flags->connect, "servers elsewhere, of one map: the array is cut over them")
       ->delimiter(',')
       ->excludes(listen);
+  command
+      ->add_option(
+          "--map", flags->bench.map,
+          "addresses of all servers that share out the array, for each of them; by default each is alone")
+      ->delimiter(',')
+      ->needs(listen);
+  command->add_option("--copies", flags->bench.copies, "of each slice, on two servers of the map")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 2))
+      ->needs(listen);
+  command
+      ->add_option("--logs", flags->bench.logs,
+                   "folder for the servers' logs of updates; by default none are kept")
+      ->needs(listen);
   command->add_option("--certs", flags->bench.certificates, "folder of `distbelief certs`, for host:port");
   command->add_flag("--json", flags->json, "answer as JSON");
   command->footer(
-      "Examples:\n  distbelief bench exchange\n  distbelief bench exchange --listen host1:7000 --certs "
-      "certs\n"
+      "Examples:\n  distbelief bench exchange\n  distbelief bench exchange --listen host1:7000 --map "
+      "host1:7000,host2:7000 --certs certs\n"
       "  distbelief bench exchange --connect host1:7000,host2:7000 --certs certs");
   command->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return bench_exchange(*flags, invocation); }; });

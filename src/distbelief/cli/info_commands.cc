@@ -130,24 +130,36 @@ int models(const ModelsFlags& flags) {
   return 0;
 }
 
-int datasets(bool json) {
+struct DataSetsFlags {
+  std::string name;
+  bool json = false;
+};
+
+// Whether it is here, or else what to do.
+std::string state_of(const data::DataSetEntry& entry) {
+  DataConfig config;
+  config.name = entry.name;
+  try {
+    const data::DataSet set = data::open_data_set(config);
+    return fmt::format("ready: {} to train on, {} to test on", set.train->size(), set.test->size());
+  } catch (const Error& error) {
+    return error.message();
+  }
+}
+
+int datasets(const DataSetsFlags& flags) {
+  const std::vector<data::DataSetEntry> shown =
+      flags.name.empty() ? data::data_sets()
+                         : std::vector<data::DataSetEntry>{data::find_data_set(flags.name)};
   nlohmann::json all = nlohmann::json::array();
-  for (const data::DataSetEntry& entry : data::data_sets()) {
-    DataConfig config;
-    config.name = entry.name;
-    std::string state = "ready";
-    try {
-      const data::DataSet set = data::open_data_set(config);
-      state = fmt::format("ready: {} to train on, {} to test on", set.train->size(), set.test->size());
-    } catch (const Error& error) {
-      state = error.message();
-    }
+  for (const data::DataSetEntry& entry : shown) {
+    const std::string state = state_of(entry);
     all.push_back({{"name", entry.name}, {"description", entry.description}, {"state", state}});
-    if (json) continue;
+    if (flags.json) continue;
     fmt::print("{:<17} {}\n      {}\n", entry.name, entry.description, state);
     list_options(entry.options);
   }
-  if (json) fmt::print("{}\n", all.dump());
+  if (flags.json) fmt::print("{}\n", all.dump());
   return 0;
 }
 
@@ -180,11 +192,12 @@ void add_models(CLI::App& app, const Invocation&, Run& run) {
 }
 
 void add_datasets(CLI::App& app, const Invocation&, Run& run) {
-  auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("datasets", "list the data sets and whether they are here");
-  command->add_flag("--json", *json, "answer as JSON");
-  command->footer("Example:\n  distbelief datasets");
-  command->callback([=, &run] { run = [=] { return datasets(*json); }; });
+  auto flags = std::make_shared<DataSetsFlags>();
+  CLI::App* command = app.add_subcommand("datasets", "list the data sets and whether they are here, or one");
+  command->add_option("name", flags->name, "data set to describe");
+  command->add_flag("--json", flags->json, "answer as JSON");
+  command->footer("Examples:\n  distbelief datasets\n  distbelief datasets cifar100");
+  command->callback([=, &run] { run = [=] { return datasets(*flags); }; });
 }
 
 }  // namespace distbelief::cli

@@ -102,6 +102,16 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
       EXPECT_EQ(served({std::string("parallel.mode=") + mode, "parallel.workers=2", way}), "fine");
   EXPECT_EQ(served({"parallel.mode=sync", "parallel.workers=3", "parallel.lanes=6"}), "fine");
   EXPECT_EQ(served({"parallel.mode=sync", "parallel.spare_replicas=1"}), "fine");
+  EXPECT_EQ(served({"parallel.mode=bounded", "parallel.staleness=3", "parallel.staleness_aware=true"}),
+            "fine");
+  EXPECT_EQ(served({"parallel.push_every=2", "parallel.fetch_every=3", "parallel.delay_compensation=0.1"}),
+            "fine");
+  EXPECT_EQ(served({"parallel.mode=bounded", "parallel.fetch_every=2"}),
+            "in mode \"bounded\" every step pushes and fetches, or parameters would be staler than "
+            "parallel.staleness allows; set parallel.fetch_every = 1, or use mode \"async\"");
+  EXPECT_EQ(served({"parallel.mode=sync", "parallel.staleness_aware=true"}),
+            "parallel.staleness_aware is for gradients of older parameters, which parallel.mode = \"async\" "
+            "has, found \"sync\"; set that, or leave it out");
   for (const std::vector<std::string>& refused :
        {std::vector<std::string>{"parallel.mode=sync", "parallel.workers=2", "parallel.lanes=6"},
         {"parallel.mode=sync", "parallel.workers=2", "parallel.data=3"},
@@ -112,6 +122,14 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
         {"parallel.mode=sync", "parallel.spare_replicas=1", "train.target=0.9"},
         {"parallel.mode=sync", "parallel.spare_replicas=1", "data.order=streams"},
         {"parallel.spare_replicas=1"},
+        {"parallel.mode=bounded", "parallel.fetch_every=2"},
+        {"parallel.mode=bounded", "parallel.push_every=2"},
+        {"parallel.staleness=3"},
+        {"parallel.mode=hybrid", "parallel.staleness=3"},
+        {"parallel.mode=decomposed", "parallel.staleness=3"},
+        {"parallel.mode=sync", "parallel.staleness=3"},
+        {"parallel.mode=sync", "parallel.staleness_aware=true"},
+        {"parallel.mode=sync", "parallel.delay_compensation=0.1"},
         {"train.optimizer=lamb"},
         {"train.target=0.9"},
         {"data.order=streams"},

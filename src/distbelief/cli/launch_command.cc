@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "distbelief/base/error.h"
-#include "distbelief/base/json_text.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cli/launch_file.h"
 #include "distbelief/cli/new_run_folder.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cluster/enrolment.h"
@@ -132,24 +131,14 @@ int launch(LaunchFlags flags, const Invocation& invocation) {
 int resume_launched(const LaunchFlags& flags, const Invocation& invocation) {
   LaunchFlags all = flags;
   all.run_dir = fs::absolute(flags.run_dir).string();
-  const fs::path path = fs::path(all.run_dir) / kLaunchFile;
-  std::string directory;
-  try {
-    const nlohmann::json before = read_json(path);
-    all.program = before.at("program").get<std::vector<std::string>>();
-    all.sets = before.at("set").get<std::vector<std::string>>();
-    if (flags.workers == 0) all.workers = before.at("workers");
-    directory = before.at("directory");
-    if (all.program.empty()) throw std::invalid_argument("it names no program");
-  } catch (const std::exception& error) {
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} is damaged: {}; start the program again with another --run-dir",
-                            path.string(), error.what()));
-  }
+  const LaunchFile before = read_launch_file(fs::path(all.run_dir) / kLaunchFile);
+  all.program = before.program;
+  all.sets = before.sets;
+  if (flags.workers == 0) all.workers = before.workers;
   all.sets.insert(all.sets.end(), flags.sets.begin(), flags.sets.end());
   cluster::require_short_place();
   absolute_program(all.program[0]);
-  fs::current_path(directory);  // where the program was started
+  fs::current_path(before.directory);  // where the program was started
   return supervise(all, Beginning::kResumed, invocation);
 }
 

@@ -26,19 +26,19 @@ class MadeFolders {
       throw Error(ErrorCode::kUnavailable,
                   fmt::format("cannot make the run folder {}: {}; name another with --run-dir",
                               folder.string(), error.message()));
-    if (made) made_.push_back(folder);
+    if (made) made_.insert(made_.begin(), folder);
     return made;
   }
 
   // Others may have come to a parent meanwhile: only what is empty goes, apart from `own`.
   void remove(const fs::path& own) const {
     std::error_code ignored;
-    for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder)
-      *folder == own ? void(fs::remove_all(*folder, ignored)) : void(fs::remove(*folder, ignored));
+    for (const fs::path& folder : made_)
+      folder == own ? void(fs::remove_all(folder, ignored)) : void(fs::remove(folder, ignored));
   }
 
  private:
-  std::vector<fs::path> made_;
+  std::vector<fs::path> made_;  // the newest first
 };
 
 void refuse_used(const fs::path& folder) {

@@ -77,7 +77,7 @@ cluster::LaunchOptions measuring_workers(const Config& config, const std::vector
   if (!hosts.empty())
     launch.workers = std::accumulate(launch.hosts.begin(), launch.hosts.end(), 0,
                                      [](int sum, const auto& host) { return sum + host.slots; });
-  launch.isa = cluster::weakest_isa(hosts, {}, own_path(), *invocation.interrupted);
+  launch.isa = cluster::ask_hosts(hosts, {}, own_path(), *invocation.interrupted).weakest;
   return launch;
 }
 

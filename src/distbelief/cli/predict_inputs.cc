@@ -42,6 +42,15 @@ void require_images(const data::SampleSpec& spec, const std::string& input) {
   if (!takes) refuse(fmt::format("{}: this network takes {}, not images", input, wanted_by(spec)));
 }
 
+// Of packed slices of a table the features are there, but not how they were made of its columns.
+void require_plain_numbers(const data::SampleSpec& spec, const std::string& input) {
+  if (spec.table_features)
+    refuse(fmt::format(
+        "{}: this network was trained on a packed table, of which means and categories are not kept; "
+        "train on data set 'csv' itself ([data] cache is as fast), or ask about test:N",
+        input));
+}
+
 void add_idx(const std::string& input, GivenSamples& samples) {
   const data::SampleSpec& spec = samples.spec();
   require_images(spec, input);
@@ -78,15 +87,7 @@ void add_row(const data::CsvReader& row, const std::string& name, const std::vec
 }
 
 void add_test_samples(const std::string& input, const data::Source& test, GivenSamples& samples) {
-  const std::string range = input.substr(kTest.size());
-  std::uint64_t first = 0, last = 0;
-  const char* const end = range.data() + range.size();
-  auto result = std::from_chars(range.data(), end, first);
-  last = first;
-  if (result.ec == std::errc() && result.ptr != end && *result.ptr == '-')
-    result = std::from_chars(result.ptr + 1, end, last);
-  if (result.ec != std::errc() || result.ptr != end || last < first || last >= test.size())
-    refuse(fmt::format("{}: wanted test:N or test:N-M with numbers from 0 to {}", input, test.size() - 1));
+  const auto [first, last] = parse_test_range(input, test.size());
   std::vector<std::byte> bytes(element_size(test.spec().input_type) *
                                std::size_t(element_count(test.spec().input_shape)));
   std::vector<std::byte> target(
@@ -102,6 +103,19 @@ bool has_ending(const std::string& input, std::initializer_list<const char*> end
 }
 
 }  // namespace
+
+std::pair<std::uint64_t, std::uint64_t> parse_test_range(const std::string& input, std::uint64_t samples) {
+  const std::string range = input.substr(kTest.size());
+  std::uint64_t first = 0, last = 0;
+  const char* const end = range.data() + range.size();
+  auto result = std::from_chars(range.data(), end, first);
+  last = first;
+  if (result.ec == std::errc() && result.ptr != end && *result.ptr == '-')
+    result = std::from_chars(result.ptr + 1, end, last);
+  if (result.ec != std::errc() || result.ptr != end || last < first || last >= samples)
+    refuse(fmt::format("{}: wanted test:N or test:N-M with numbers from 0 to {}", input, samples - 1));
+  return {first, last};
+}
 
 GivenSamples::GivenSamples(const data::SampleSpec& spec)
     : bytes_(element_size(spec.input_type) * std::size_t(element_count(spec.input_shape))) {
@@ -160,8 +174,10 @@ void InputReader::add(const std::string& input, GivenSamples& samples) const {
 
 void InputReader::add_file(const std::string& input, GivenSamples& samples) const {
   if (data::has_image_ending(input) || has_ending(input, {".ppm", ".pgm"})) return add_image(input, samples);
-  if (has_ending(input, {".csv", ".tsv", ".csv.gz", ".tsv.gz"}))
+  if (has_ending(input, {".csv", ".tsv", ".csv.gz", ".tsv.gz"})) {
+    if (!table_) require_plain_numbers(samples.spec(), input);
     return table_ ? add_rows(input, samples) : add_numbers(input, samples);
+  }
   if (input.find("idx3-ubyte") != std::string::npos) return add_idx(input, samples);
   if (input.ends_with(".txt")) return add_text_file(input, samples);
   if (input.ends_with(".sexp")) return add_tree_file(input, samples);
@@ -215,8 +231,10 @@ void InputReader::add_text_file(const std::string& input, GivenSamples& samples)
 void InputReader::add_text(const std::string& name, const std::string& text, GivenSamples& samples) const {
   const data::SampleSpec& spec = samples.spec();
   if (!vocabulary_)
-    refuse(fmt::format("{}: this network takes {}, and was not trained on data set 'text'", name,
-                       wanted_by(spec)));
+    refuse(
+        fmt::format("{}: this network takes {}, and was not trained on data set 'text' itself (packed text "
+                    "has its tokens, but not what they stand for)",
+                    name, wanted_by(spec)));
   std::vector<std::int64_t> tokens = tokens_of(name, text);
   const auto length = static_cast<std::size_t>(spec.input_shape[0]);
   if (tokens.size() > length) tokens.erase(tokens.begin(), tokens.end() - std::ptrdiff_t(length));
@@ -277,8 +295,8 @@ std::string InputReader::class_name(std::int64_t index) const {
 }
 
 double InputReader::value(double output) const {
-  if (!table_ || table_->task != data::TableTask::kRegression) return output;
-  return output * table_->target_column().deviation + table_->target_column().mean;
+  const data::SampleSpec& spec = test_.spec();
+  return output * spec.target_unit + spec.target_mean;
 }
 
 }  // namespace distbelief::cli

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distbelief/data/image/decoder.h"
@@ -41,6 +42,9 @@ class GivenSamples final : public data::Source {
 // Rows of the numbers that the network takes, for what was not trained on a table; a first row of other words
 // names the columns. Throws Error(kBadInput) with file and line.
 void add_numbers(const std::string& input, GivenSamples& samples);
+
+// The first and the last that "test:N" or "test:N-M" names, of so many samples. Throws Error(kBadInput).
+std::pair<std::uint64_t, std::uint64_t> parse_test_range(const std::string& input, std::uint64_t samples);
 
 // What a model of tokens is asked: what comes next, or what is hidden behind the word [MASK].
 enum class TokenQuestion { kNext, kHidden };

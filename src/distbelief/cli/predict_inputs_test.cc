@@ -6,6 +6,7 @@
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/data/image/written_images.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/data/slices/pack.h"
 
 namespace distbelief::cli {
 namespace {
@@ -103,6 +104,16 @@ TEST_F(PredictInputs, RowsOfATableAreReadAsTheTrainingFileWas) {
   EXPECT_TRUE(samples.name(0).ends_with("asked.csv:2"));
   EXPECT_NEAR(reader.value(0), 200, 1e-9) << "values are in the target's own units";
   EXPECT_NEAR(reader.value(1), 299.75, 0.01);
+
+  const std::string slices = (folder_.path() / "slices").string();
+  data::pack(set, {.folder = slices, .origin = "csv", .progress = {}});
+  const DataConfig packed_job = config("packed", slices, {});
+  const data::DataSet packed = data::open_data_set(packed_job);
+  const InputReader packed_reader(packed_job, *packed.test);
+  EXPECT_EQ(packed_reader.value(0), reader.value(0)) << "also from slices";
+  EXPECT_EQ(packed_reader.value(1), reader.value(1));
+  EXPECT_PRED_FORMAT2(IsSubstring, "trained on a packed table",
+                      refusal([&] { packed_reader.add(file("rows.csv", "1,2,3\n"), samples); }));
 }
 
 TEST_F(PredictInputs, TextBecomesTheTokensThatTheModelKnows) {

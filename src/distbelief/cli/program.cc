@@ -56,6 +56,9 @@ int run_program(int argc, char** argv) {
   CLI::App app{"Distributed deep learning on libtorch, MPI and shared memory.", "distbelief"};
   app.require_subcommand(1);
   app.set_version_flag("--version", DISTBELIEF_VERSION);
+  app.failure_message([](const CLI::App* parsed, const CLI::Error& error) {
+    return "distbelief: " + CLI::FailureMessage::simple(parsed, error);
+  });
   app.footer(
       "Examples:\n"
       "  distbelief train                              a CNN on Fashion-MNIST, 2 workers\n"
@@ -70,7 +73,7 @@ int run_program(int argc, char** argv) {
        {add_train,   add_resume, add_launch,  add_eval,    add_generate, add_predict,  add_nearest,
         add_export,  add_report, add_check,   add_init,    add_models,   add_datasets, add_data,
         add_plan,    add_bench,  add_measure, add_control, add_certs,    add_worker,   add_server,
-        add_servers, add_isa,    add_begin,   add_forget})
+        add_servers, add_host,   add_begin,   add_forget,  add_remember})
     add(app, invocation, run);
   try {
     refuse_unknown_command(app, argc, argv);

@@ -73,9 +73,10 @@ void require_run_dir(const fs::path& run_dir) {
 
 namespace {
 
-// What a killed or interrupted run has left in memory.
+// What a killed run has left in memory, or an interrupted one has put aside.
 bool has_snapshots(const fs::path& run_dir) {
-  return fs::exists(fs::path("/dev/shm") / cluster::place_of(run_dir).snapshots);
+  return fs::exists(fs::path("/dev/shm") / cluster::place_of(run_dir).snapshots) ||
+         fs::exists(run_dir / cluster::kKeptSnapshots);
 }
 
 }  // namespace
@@ -88,10 +89,11 @@ bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t tot
                           });
   if (!loaded && has_snapshots(run_dir)) {
     if (saved == Saved::kSnapshotsToo) return false;
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{0} has no whole checkpoint, only what its workers left in memory, which is not "
-                            "read under mpirun and srun; go on with: distbelief resume {0}",
-                            run_dir.string()));
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{0} has no whole checkpoint, only snapshots that its workers left, which are not "
+                    "read under mpirun and srun; go on with: distbelief resume {0}",
+                    run_dir.string()));
   }
   if (!loaded)
     throw Error(

@@ -60,7 +60,6 @@ constexpr Limit kPositive{"greater than 0", [](double x) { return x > 0; }};
 constexpr Limit kNotNegative{"0 or more", [](double x) { return x >= 0; }};
 constexpr Limit kAtLeastOne{"1 or more", [](double x) { return x >= 1; }};
 constexpr Limit kBelowOne{"0 or more and below 1", [](double x) { return x >= 0 && x < 1; }};
-constexpr Limit kUnit{"from 0 to 1", [](double x) { return x >= 0 && x <= 1; }};
 constexpr Limit kFactor{"greater than 0 and at most 1", [](double x) { return x > 0 && x <= 1; }};
 constexpr Limit kPixels{"from 0 to 1024", [](double x) { return x >= 0 && x <= 1024; }};
 constexpr Limit kThreads{"from 1 to 1024", [](double x) { return x >= 1 && x <= 1024; }};
@@ -247,20 +246,26 @@ std::vector<Key> parallel_keys() {
           "`sandblaster` L-BFGS over the whole batch ([sandblaster.md](sandblaster.md)), `decomposed` each "
           "replica a sub-network of the model ([decomposed.md](decomposed.md))"),
       key("parallel.staleness", at<&ParallelConfig::staleness>(), kNotNegative,
-          "the bound of `bounded`, in steps"),
+          "the bound of `bounded`, in steps: at step c of a replica its parameters have all steps of the "
+          "others "
+          "before c minus this"),
       key("parallel.fetch_every", at<&ParallelConfig::fetch_every>(), kCount,
-          "steps of a replica between two fetches of the parameters; not with `sync`"),
+          "steps of a replica between two fetches of the parameters; not with `sync` and `bounded`"),
       key("parallel.push_every", at<&ParallelConfig::push_every>(), kCount,
-          "steps of a replica whose gradients are pushed together; not with `sync`"),
+          "steps of a replica whose gradients are pushed together; not with `sync` and `bounded`"),
       key("parallel.warm_start", at<&ParallelConfig::warm_start>(), kCountOrZero,
           "first steps, which the first replica takes alone; the others begin with what it has come to; not "
           "with `sync`"),
       key("parallel.spare_replicas", at<&ParallelConfig::spare_replicas>(), kCountOrZero,
           "`sync`: so many replicas, the slowest of each step, are not waited for"),
       key("parallel.delay_compensation", at<&ParallelConfig::delay_compensation>(), kNotNegative,
-          "how much a gradient from older parameters is corrected for what has changed since; 0: not at all"),
+          "how much a gradient from older parameters is corrected for what has changed since; 0: not at all; "
+          "not "
+          "with `sync`"),
       key("parallel.staleness_aware", at<&ParallelConfig::staleness_aware>(),
-          "divide the learning rate by the number of updates since a gradient's parameters were fetched"),
+          "divide the learning rate by the number of updates since a gradient's parameters were fetched; not "
+          "with "
+          "`sync`"),
       key("parallel.sub_networks", at<&ParallelConfig::sub_networks>(), kCount,
           "`decomposed`: that the model is cut into; replica r trains number r modulo this. `cuts` says "
           "where; without it each has about as many blocks"),

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "distbelief/base/error.h"
@@ -100,12 +101,13 @@ class Ends {
     near_.close();
     if (far_) far_->close();
   }
-  std::string counts() const {
-    comm::ExchangeServer::Counts sum = near_.counts();
+  comm::ExchangeServer::Counts counts() const {
+    const comm::ExchangeServer::Counts near = near_.counts();
     const comm::ExchangeServer::Counts far = far_ ? far_->counts() : comm::ExchangeServer::Counts{};
-    return fmt::format("{} connections, {} requests, {} turned away, {} dropped",
-                       sum.connections + far.connections, sum.requests + far.requests,
-                       sum.turned_away + far.turned_away, sum.dropped + far.dropped);
+    return {.connections = near.connections + far.connections,
+            .turned_away = near.turned_away + far.turned_away,
+            .dropped = near.dropped + far.dropped,
+            .requests = near.requests + far.requests};
   }
 
  private:
@@ -183,12 +185,19 @@ int serve(const ServerFlags& flags) {
   report.state = "serving";
   report.message.clear();
   for (std::unique_lock lock(mutex); !changed.wait_for(lock, kReportLife, [&] { return ends; });) {
-    report.step = service.refused();
+    const comm::ExchangeServer::Counts counts = exchange.counts();
+    report.message =
+        nlohmann::json{
+            {"refused", service.refused()}, {"dropped", counts.dropped}, {"turned_away", counts.turned_away}}
+            .dump();
     control.report(report);
   }
+  report.message.clear();
   tie = nullptr;
   exchange.close();
-  spdlog::info("{}, {} refused", exchange.counts(), service.refused());
+  const comm::ExchangeServer::Counts counts = exchange.counts();
+  spdlog::info("{} connections, {} requests, {} turned away, {} dropped, {} refused", counts.connections,
+               counts.requests, counts.turned_away, counts.dropped, service.refused());
   report.state = "ended";
   control.report(report);
   control.close();

@@ -101,7 +101,7 @@ std::optional<Fault> in_every_step(const Config& config) {
     return Fault{"train.clip_norm",
                  "no server has the norm of the whole gradient: train.clip_norm does not go with mode "
                  "\"sync\"; set it to 0, or use mode \"async\", where each replica clips its own"};
-  if (const std::optional<Fault> fault = with_spares(config)) return fault;
+  if (std::optional<Fault> fault = with_spares(config)) return fault;
   if (parallel.warm_start > 0)
     return Fault{
         "parallel.warm_start",
@@ -113,7 +113,20 @@ std::optional<Fault> in_every_step(const Config& config) {
   return std::nullopt;
 }
 
+// The bound counts steps; what is pushed or fetched less often would be staler than it says.
+std::optional<Fault> within_bound(const ParallelConfig& parallel) {
+  if (parallel.mode != "bounded") return std::nullopt;
+  const char* const key = parallel.fetch_every > 1  ? "parallel.fetch_every"
+                          : parallel.push_every > 1 ? "parallel.push_every"
+                                                    : nullptr;
+  if (key == nullptr) return std::nullopt;
+  return Fault{key, fmt::format("in mode \"bounded\" every step pushes and fetches, or parameters would be "
+                                "staler than parallel.staleness allows; set {} = 1, or use mode \"async\"",
+                                key)};
+}
+
 std::optional<Fault> at_own_pace(const Config& config) {
+  if (std::optional<Fault> fault = within_bound(config.parallel)) return fault;
   if (config.parallel.spare_replicas > 0)
     return Fault{"parallel.spare_replicas",
                  "nobody waits for a slow replica unless parallel.mode = \"sync\"; leave it out"};
@@ -127,6 +140,17 @@ std::optional<Fault> at_own_pace(const Config& config) {
         "all work is dealt out in advance when replicas take steps of their own; stopping rules want "
         "parallel.mode = \"sync\""};
   return std::nullopt;
+}
+
+// Keys that would have no effect.
+std::optional<Fault> only_where_stale(const ParallelConfig& parallel) {
+  if (parallel.mode != "bounded" && parallel.staleness != ParallelConfig().staleness)
+    return only_for("parallel.staleness", "parallel.mode = \"bounded\"", parallel.mode);
+  if (takes_own_steps(parallel)) return std::nullopt;
+  const char* const key = parallel.delay_compensation != 0 ? "parallel.delay_compensation"
+                          : parallel.staleness_aware       ? "parallel.staleness_aware"
+                                                           : nullptr;
+  return only_for(key, "gradients of older parameters, which parallel.mode = \"async\" has", parallel.mode);
 }
 
 std::optional<Fault> only_decomposed(const ParallelConfig& parallel) {
@@ -210,6 +234,7 @@ std::optional<Fault> impossible_with_servers(const Config& config) {
   if (std::optional<Fault> fault =
           is_decomposed(parallel) ? in_sub_networks(config) : only_decomposed(parallel))
     return fault;
+  if (std::optional<Fault> fault = only_where_stale(parallel)) return fault;
   return takes_own_steps(parallel) ? at_own_pace(config) : in_every_step(config);
 }
 

@@ -22,15 +22,50 @@
 namespace distbelief::cli {
 namespace {
 
-std::size_t most_replicas_of_a_host(const ParallelConfig& parallel,
-                                    const std::vector<cluster::HostSlots>& hosts) {
-  if (hosts.empty()) return std::size_t(parallel.workers);
+using Rooms = std::vector<StartNeeds::Room>;
+
+// With parameter servers each replica is a world of its own.
+Rooms rooms_of_replicas(const train::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
+  const ParallelConfig& parallel = job.config.parallel;
+  const auto workers = int(workers_per_replica(parallel));
+  const std::size_t each = train::shared_memory_needed(job, {workers});
+  const auto room = [&](std::size_t replicas) {
+    return StartNeeds::Room{.bytes = replicas * each,
+                            .purpose = fmt::format("{} with {} replicas", job.config.model.name, replicas)};
+  };
+  if (hosts.empty()) return {room(std::size_t(parallel.workers))};
   std::map<std::string, std::size_t> replicas;
-  std::size_t most = 1;
-  for (const cluster::ReplicaPlace& place :
-       cluster::place_replicas(hosts, int(workers_per_replica(parallel)), replica_rule(parallel)))
-    most = std::max(most, ++replicas[place.host]);
+  for (const cluster::ReplicaPlace& place : cluster::place_replicas(hosts, workers, replica_rule(parallel)))
+    ++replicas[place.host];
+  Rooms rooms;
+  for (const cluster::HostSlots& host : hosts) rooms.push_back(room(replicas[host.host]));
+  return rooms;
+}
+
+// A spare may take any host's place.
+std::size_t room_of_spare(const train::PreparedJob& job, const std::vector<int>& workers, int spare) {
+  std::size_t most = 0;
+  for (std::size_t host = 0; host < workers.size(); ++host) {
+    std::vector<int> then = workers;
+    then[host] = spare;
+    most = std::max(most, train::shared_memory_needed(job, then, int(host)));
+  }
   return most;
+}
+
+Rooms rooms_of(const train::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
+  if (has_servers(job.config.parallel)) return rooms_of_replicas(job, hosts);
+  const std::vector<int> workers = cluster::workers_per_host(hosts, int(job.config.parallel.workers));
+  Rooms rooms;
+  const auto add = [&](std::size_t bytes, int there) {
+    rooms.push_back({.bytes = bytes,
+                     .purpose = fmt::format("{} with {} workers", job.config.model.name, there)});
+  };
+  for (std::size_t host = 0; host < workers.size(); ++host)
+    add(train::shared_memory_needed(job, workers, int(host)), workers[host]);
+  for (const cluster::HostSlots& spare : cluster::parse_hosts(job.config.elastic.spares))
+    add(room_of_spare(job, workers, spare.slots), spare.slots);
+  return rooms;
 }
 
 void show_init(const train::PreparedJob& job) {
@@ -42,24 +77,15 @@ void show_init(const train::PreparedJob& job) {
 
 }  // namespace
 
-std::int64_t check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts) {
-  // With parameter servers each replica is a world of its own.
-  const bool are_apart = has_servers(job.config.parallel);
-  const int workers = int(job.config.parallel.workers);
-  const std::vector<int> workers_per_host =
-      are_apart ? std::vector<int>{int(workers_per_replica(job.config.parallel))}
-                : cluster::workers_per_host(hosts, workers);
-  const std::size_t worlds = are_apart ? most_replicas_of_a_host(job.config.parallel, hosts) : 1;
+StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts) {
   check_named(job);
   cluster::require_short_place();
   const train::PreparedJob prepared = prepare_placed(job);
-  // Each machine looks again when its workers start.
-  comm::require_shared_memory(
-      worlds * train::shared_memory_needed(prepared, workers_per_host),
-      fmt::format("{} with {} workers", job.config.model.name, are_apart ? workers : workers_per_host[0]));
+  StartNeeds needs{.total_steps = prepared.total_steps(), .rooms = rooms_of(prepared, hosts)};
+  if (hosts.empty()) comm::require_shared_memory(needs.rooms[0].bytes, needs.rooms[0].purpose);
   train::require_state_room(prepared);
   show_init(prepared);
-  return prepared.total_steps();
+  return needs;
 }
 
 std::int64_t check_launched(const Job& job, World& world) {

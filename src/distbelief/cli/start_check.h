@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "distbelief/cli/job_file.h"
@@ -12,9 +13,20 @@
 // started with the same command.
 namespace distbelief::cli {
 
-// By the supervisor, before a process starts: this machine stands for all. Opens the data. Gives the job's
-// steps.
-std::int64_t check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts);
+// What a sound job has to do and to hold.
+struct StartNeeds {
+  std::int64_t total_steps = 0;
+  struct Room {
+    std::size_t bytes = 0;
+    std::string purpose{};
+  };
+  // In /dev/shm of each host, in their order, then of each spare; of this machine when none is named.
+  std::vector<Room> rooms{};
+};
+
+// By the supervisor, before a process starts. Opens the data. Other hosts are not asked here: this machine
+// stands for all but for the room in /dev/shm.
+StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts);
 
 // By each worker that mpirun or srun has started, for its own machine. Opens the data; collective.
 // Gives the job's steps.

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <iterator>
 #include <optional>
 
+#include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/control_commands.h"
@@ -18,9 +18,9 @@
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
-#include "distbelief/cli/start_check.h"
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/supervisor.h"
+#include "distbelief/comm/host/segment.h"
 #include "distbelief/report/page_writer.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/server/close_job.h"
@@ -38,13 +38,6 @@ std::optional<std::chrono::duration<double>> measure_each(const Config& config) 
   return std::chrono::duration<double>(config.elastic.auto_seconds);
 }
 
-std::vector<cluster::HostSlots> spare_hosts(const Config& config) {
-  std::vector<cluster::HostSlots> spares;
-  for (const std::string& spare : config.elastic.spares)
-    std::ranges::move(cluster::parse_hosts(spare), std::back_inserter(spares));
-  return spares;
-}
-
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::int64_t(1e3 * seconds));
 }
@@ -56,7 +49,7 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
   return {.launch = {},
           .workers = int(config.parallel.workers),
           .hosts = hosts,
-          .spares = spare_hosts(config),
+          .spares = cluster::parse_hosts(config.elastic.spares),
           .watch = {.hostfile = config.elastic.hostfile,
                     .discovery = config.elastic.discovery,
                     .interval = milliseconds(config.elastic.discovery_seconds),
@@ -152,6 +145,7 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .replicas = replica_places(config.parallel, hosts),
           .groups = rank_groups(config.parallel),
           .stops_together = !takes_own_steps(config.parallel) || is_decomposed(config.parallel),
+          .spares = int(config.parallel.spare_replicas),
           .server_command =
               [=](const cluster::FleetProcess& process) {
                 return server_command(command.run_dir, config, process);
@@ -225,6 +219,21 @@ void show_interrupted(const fs::path& run_dir) {
   std::_Exit(130);
 }
 
+// What workers were writing when they were killed. Nobody writes any more.
+void remove_unfinished(const fs::path& run_dir) {
+  std::vector<fs::path> folders{run_dir, run_dir / "checkpoints"}, unfinished;
+  std::error_code error;
+  for (fs::directory_iterator at(run_dir / "replicas", error), end; !error && at != end; at.increment(error))
+    folders.insert(folders.end(), {at->path(), at->path() / "checkpoints"});
+  for (const fs::path& folder : folders)
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+      if (at->path().filename().string().starts_with(kTemporaryPrefix)) unfinished.push_back(at->path());
+  for (const fs::path& path : unfinished) {
+    fs::remove_all(path, error);
+    if (error) fmt::print(stderr, "distbelief: cannot remove {}: {}\n", path.string(), error.message());
+  }
+}
+
 report::PageWriter::Options page_options(const Config& config, const fs::path& run_dir) {
   return {.run_dir = run_dir,
           .every_seconds = config.report.page_seconds,
@@ -237,9 +246,20 @@ cluster::ReplicaRule replica_rule(const ParallelConfig& parallel) {
   return parallel.mode == "hybrid" ? cluster::ReplicaRule::kOnePerHost : cluster::ReplicaRule::kOfEqualSize;
 }
 
-cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>& hosts,
-                    const Invocation& invocation) {
-  return cluster::weakest_isa(hosts, spare_hosts(config), own_path(), *invocation.interrupted);
+cluster::Isa agree_with_hosts(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+                              const StartNeeds& needs, const Invocation& invocation) {
+  const std::vector<cluster::HostSlots> spares = cluster::parse_hosts(config.elastic.spares);
+  const cluster::HostAnswers answers = cluster::ask_hosts(hosts, spares, own_path(), *invocation.interrupted);
+  if (hosts.empty()) return answers.weakest;
+  std::size_t place = 0;
+  for (const auto* some : {&hosts, &spares})
+    for (const cluster::HostSlots& host : *some) {
+      const std::optional<std::size_t> free = answers.shared_memory_free[place];
+      const StartNeeds::Room& room = needs.rooms[place++];
+      if (free && !invocation.interrupted->load())
+        comm::require_shared_memory_of(host.host, *free, room.bytes, room.purpose);
+    }
+  return answers.weakest;
 }
 
 int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
@@ -259,6 +279,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
     code = cluster::supervise(options, *invocation.interrupted);
   }
   page.finish();
+  remove_unfinished(command.run_dir);
   std::fflush(stdout);
   const std::string run_dir = command.run_dir.string();
   if (code == 0) {

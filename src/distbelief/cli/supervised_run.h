@@ -5,6 +5,7 @@
 
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cli/start_check.h"
 #include "distbelief/cli/worker_command.h"
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/hosts.h"
@@ -24,9 +25,9 @@ void put_earlier_logs_aside(const std::filesystem::path& logs);
 cluster::ReplicaRule replica_rule(const ParallelConfig& parallel);
 
 // The instruction set that all hosts have, spares too. Asked before there is a run folder: a host that does
-// not answer leaves nothing behind.
-cluster::Isa isa_of(const Config& config, const std::vector<cluster::HostSlots>& hosts,
-                    const Invocation& invocation);
+// not answer, or has too little room in /dev/shm, leaves nothing behind.
+cluster::Isa agree_with_hosts(const Config& config, const std::vector<cluster::HostSlots>& hosts,
+                              const StartNeeds& needs, const Invocation& invocation);
 
 // Supervises the workers until the run has ended, and keeps its page. Gives the exit code.
 int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,

@@ -123,6 +123,7 @@ std::string written(const std::string& value) {
 
 std::string written(const std::vector<std::string>& value) {
   std::vector<std::string> items;
+  items.reserve(value.size());
   for (const std::string& item : value) items.push_back(written(item));
   return fmt::format("[{}]", fmt::join(items, ", "));
 }

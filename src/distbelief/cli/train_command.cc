@@ -22,6 +22,7 @@
 #include "distbelief/cli/supervised_run.h"
 #include "distbelief/cluster/host_watch.h"
 #include "distbelief/cluster/launch.h"
+#include "distbelief/cluster/run_place.h"
 #include "distbelief/train/block_costs.h"
 
 namespace distbelief::cli {
@@ -193,11 +194,41 @@ void keep_measured(const fs::path& run_dir, const Config& config,
   train::keep_costs(run_dir / "blocks.json", train::prepare_blueprint(config), *measured);
 }
 
-void refuse_planning_under_launcher(const Config& config) {
-  if (config.parallel.mesh != "auto") return;
-  throw Error(ErrorCode::kBadInput,
-              "parallel.mesh = \"auto\" starts workers to measure, which cannot be under mpirun or srun; let "
-              "distbelief train start the workers, or give the numbers that distbelief plan prints");
+// Under mpirun or srun the workers are where the launcher has put them, and nobody starts any other process.
+void refuse_under_launcher(const TrainFlags& flags, const Config& config) {
+  const int started = cluster::launcher_place().size;
+  if (flags.workers > 0 && flags.workers != started)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("--workers {} under a launcher that started {}; leave --workers out",
+                            flags.workers, started));
+  const std::pair<const char*, bool> given[] = {{"--hosts", !flags.hosts.empty()},
+                                                {"--hostfile", !flags.hostfile.empty()},
+                                                {"--servers-at", !flags.servers_at.empty()},
+                                                {"--inject", !flags.inject.empty()},
+                                                {"elastic.hostfile", !config.elastic.hostfile.empty()},
+                                                {"elastic.discovery", !config.elastic.discovery.empty()},
+                                                {"elastic.spares", !config.elastic.spares.empty()},
+                                                {"elastic.standby", config.elastic.standby},
+                                                {"elastic.auto", config.elastic.automatic}};
+  std::string all;
+  for (const auto& [flag, is_given] : given)
+    if (is_given) all += (all.empty() ? "" : ", ") + std::string(flag);
+  if (!all.empty())
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("under mpirun or srun leave out {}: the launcher has placed the workers, and nobody "
+                    "starts others; or run the same command without the launcher",
+                    all));
+  if (has_servers(config.parallel))
+    throw Error(
+        ErrorCode::kBadInput,
+        "parallel.sync = \"parameter_server\" needs servers, which nobody starts under mpirun or srun; "
+        "let distbelief train start the servers and the workers");
+  if (config.parallel.mesh == "auto")
+    throw Error(
+        ErrorCode::kBadInput,
+        "parallel.mesh = \"auto\" starts workers to measure, which cannot be under mpirun or srun; let "
+        "distbelief train start the workers, or give the numbers that distbelief plan prints");
 }
 
 // Workers, and a resume from elsewhere, look for files by these names.
@@ -213,18 +244,12 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& fault : flags.inject) train::parse_fault(fault);
   Job job = flags.job.read();
   take_init(flags, job.config);
-  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
-  if (invocation.interrupted->load()) return 130;
   if (!flags.trace.empty()) job.config.report.trace = fs::absolute(flags.trace).string();
   require_writable(job.config.report.trace);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
   if (cluster::launcher_place().launched) {
-    if (flags.workers > 0 && flags.workers != cluster::launcher_place().size)
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("--workers {} under a launcher that started {}; leave --workers out",
-                              flags.workers, cluster::launcher_place().size));
+    refuse_under_launcher(flags, job.config);
     job.config.parallel.workers = cluster::launcher_place().size;
-    refuse_planning_under_launcher(job.config);
     refuse_search_without_latencies(job.config);
     validate(job);
     if (flags.run_dir.empty())
@@ -232,6 +257,8 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                   "under mpirun or srun give --run-dir: every process must know the same one");
     return train_launched(std::move(job), flags.run_dir, Beginning::kNew, invocation);
   }
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
+  if (invocation.interrupted->load()) return 130;
   validate(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
@@ -241,8 +268,8 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                       int(has_servers(job.config.parallel) ? workers_per_replica(job.config.parallel)
                                                            : job.config.parallel.workers));
   check_faults(flags.inject, job.config);
-  check_before_start(job, hosts);
-  const cluster::Isa isa = isa_of(job.config, hosts, invocation);
+  const StartNeeds needs = check_before_start(job, hosts);
+  const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
   if (invocation.interrupted->load()) return 130;
   const StandingServers standing = standing_servers(flags, job.config);
   const fs::path run_dir = begin_run_dir(flags.run_dir, job.config);
@@ -271,6 +298,19 @@ void refuse_changes_to_living(const TrainFlags& flags) {
                   flags.run_dir));
 }
 
+// A state that could not be saved as a checkpoint is not passed over.
+void require_kept_state_read(const fs::path& run_dir, const Config& config) {
+  const fs::path file = run_dir / cluster::kKeptSnapshots;
+  const bool has_launcher = cluster::launcher_place().launched;
+  if (!fs::exists(file) || (!has_launcher && config.checkpoint.snapshots)) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("{} has the run's newest state, which is not read {}; go on with: distbelief resume "
+                  "{}, or remove that file to go on from the last checkpoint",
+                  file.string(), has_launcher ? "under mpirun and srun" : "with checkpoint.snapshots = false",
+                  run_dir.string()));
+}
+
 int resume(const TrainFlags& flags, const Invocation& invocation) {
   const fs::path run_dir = flags.run_dir;
   require_run_dir(run_dir);
@@ -291,22 +331,23 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
   require_same_arithmetic(before, job.config);
-  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
-  if (invocation.interrupted->load()) return 130;
+  require_kept_state_read(run_dir, job.config);
   if (cluster::launcher_place().launched) {
+    refuse_under_launcher(flags, job.config);
     job.config.parallel.workers = cluster::launcher_place().size;
-    refuse_planning_under_launcher(job.config);
     validate(job);
     job.config.train.init = init;
     return train_launched(std::move(job), run_dir, Beginning::kResumed, invocation);
   }
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
+  if (invocation.interrupted->load()) return 130;
   validate(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
-  const std::int64_t total_steps = check_before_start(job, hosts);
-  if (is_finished(run_dir, job.config, total_steps, Saved::kSnapshotsToo)) return 0;
-  const cluster::Isa isa = isa_of(job.config, hosts, invocation);
+  const StartNeeds needs = check_before_start(job, hosts);
+  if (is_finished(run_dir, job.config, needs.total_steps, Saved::kSnapshotsToo)) return 0;
+  const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
   if (invocation.interrupted->load()) return 130;
   const StandingServers standing = standing_servers(flags, job.config);
   Config kept = job.config;

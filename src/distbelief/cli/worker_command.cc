@@ -16,6 +16,7 @@
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/cluster/supervisor.h"
+#include "distbelief/comm/host/segment.h"
 #include "distbelief/comm/rpc/certificates.h"
 
 namespace distbelief::cli {
@@ -231,22 +232,38 @@ void add_begin(CLI::App& app, const Invocation&, Run& run) {
 }
 
 void add_forget(CLI::App& app, const Invocation&, Run& run) {
-  auto snapshots = std::make_shared<std::string>();
+  auto snapshots = std::make_shared<std::string>(), kept = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("forget", "what a host keeps of a run that has ended")->group("");
   command->add_option("snapshots", *snapshots)->required();
+  command->add_option("--keep", *kept, "the file that they go to");
   command->callback([=, &run] {
     run = [=] {
+      const bool is_there = kept->empty() || cluster::put_aside(*snapshots, *kept);
       cluster::clear_far_place(*snapshots);
-      return 0;
+      return is_there ? 0 : 1;
     };
   });
 }
 
-void add_isa(CLI::App& app, const Invocation&, Run& run) {
-  CLI::App* command = app.add_subcommand("isa", "the instruction set of this host")->group("");
+void add_remember(CLI::App& app, const Invocation&, Run& run) {
+  auto snapshots = std::make_shared<std::string>(), file = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("remember", "what a run has put aside, on a host")->group("");
+  command->add_option("snapshots", *snapshots)->required();
+  command->add_option("file", *file)->required();
+  command->callback([=, &run] {
+    run = [=] {
+      if (cluster::bring_back(*snapshots, *file)) fmt::print("{}\n", cluster::kBroughtBack);
+      return fs::exists(fs::path("/dev/shm") / *snapshots) ? 0 : 1;
+    };
+  });
+}
+
+void add_host(CLI::App& app, const Invocation&, Run& run) {
+  CLI::App* command = app.add_subcommand("host", "what this host has for a run")->group("");
   command->callback([&run] {
     run = [] {
-      fmt::print("{}\n", cluster::to_string(cluster::detect_isa()));
+      fmt::print("{}\n", to_string(cluster::HostAnswer{.isa = cluster::pinned_isa(),
+                                                       .shared_memory_free = comm::shared_memory_free()}));
       return 0;
     };
   });

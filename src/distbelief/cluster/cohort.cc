@@ -103,6 +103,12 @@ bool Cohort::has_ended_well() const {
   return first != reports_.end() && first->second.state == "ended";
 }
 
+bool Cohort::has_forgotten(const std::string& host) const {
+  return std::ranges::any_of(reports_, [&](const auto& one) {
+    return one.second.forgotten && placement_.host_of(one.first) == host;
+  });
+}
+
 bool Cohort::has_said_why() const {
   return std::any_of(reports_.begin(), reports_.end(),
                      [](const auto& one) { return one.second.state == "failed"; });

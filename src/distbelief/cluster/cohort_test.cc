@@ -41,6 +41,16 @@ TEST(Cohort, NamesTheWorkersThatAreNotReady) {
   await_end(cohort);
 }
 
+TEST(Cohort, KnowsWhichHostsHaveForgottenTheRun) {
+  Cohort cohort(1, {{{"a", 2}, {"b", 2}}, 4}, 1,
+                std::make_unique<Child>(Child::Options{.command = {"true"}}));
+  for (int rank = 0; rank < 4; ++rank)
+    cohort.hear({.rank = rank, .state = "ended", .forgotten = rank == 2}, Cohort::Clock::now());
+  EXPECT_FALSE(cohort.has_forgotten("a")) << "it has to be asked";
+  EXPECT_TRUE(cohort.has_forgotten("b"));
+  await_end(cohort);
+}
+
 TEST(Cohort, MissesWorkersThatWereHeardOfSoonerThanThoseThatWereNot) {
   Cohort cohort = cohort_of({"true"});
   const Cohort::Clock::time_point begin = cohort.since();

@@ -78,6 +78,7 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                  .command = options.replica_command,
                  .policy = options.policy,
                  .stops_together = options.stops_together,
+                 .spares = options.spares,
                  .resume = options.resume,
                  .patience = patience_of(options)},
                 dispatch_) {
@@ -189,7 +190,7 @@ comm::CommandReply Fleet::command(const comm::Command& command) {
   else
     stopping_ = true;
   dispatch_.event(command.name, nlohmann::json::object());
-  return {true, "done"};
+  return {true, command.name == "stop" ? "ending: it saves first" : "done"};
 }
 
 comm::CommandReply Fleet::scale(const comm::Command& command) {

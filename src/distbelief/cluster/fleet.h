@@ -39,7 +39,8 @@ struct FleetOptions {
   std::function<std::vector<std::string>()> find_servers{};
   std::vector<ReplicaPlace> replicas{};  // none: the servers stand until they are told to stop
   RankGroups groups{};                   // of a replica's ranks
-  bool stops_together = false;           // a replica that is given up ends the run (sync, decomposed)
+  bool stops_together = false;           // a replica that is given up ends the run (sync, decomposed) ...
+  int spares = 0;                        // ... if it is one more than so many
   std::function<std::vector<std::string>(const FleetProcess&)> server_command{};
   std::function<std::vector<std::string>(const FleetProcess&)> replica_command{};
   std::filesystem::path run_dir{};

@@ -84,8 +84,10 @@ bool HostWatch::look() {
 void HostWatch::ask(const std::vector<std::string>& hosts) {
   for (const std::string& host : hosts) {
     if (std::ranges::any_of(questions_, [&](const Question& one) { return one.host == host; })) continue;
-    questions_.push_back({host, std::async(std::launch::async, [this, host] {
-                            return answer_of(host, options_.program, kProbeDeadline, ending_);
+    questions_.push_back({host, std::async(std::launch::async, [this, host]() -> std::optional<Isa> {
+                            const auto answer = answer_of(host, options_.program, kProbeDeadline, ending_);
+                            if (!answer) return std::nullopt;
+                            return answer->isa;
                           })});
   }
 }

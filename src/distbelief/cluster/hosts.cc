@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <sstream>
 
 #include "distbelief/base/error.h"
@@ -63,6 +64,12 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
   if (hosts.empty())
     throw Error(ErrorCode::kBadInput, "no hosts are given; write host:workers, as in a:2,b:2");
   return merged(hosts);
+}
+
+std::vector<HostSlots> parse_hosts(const std::vector<std::string>& texts) {
+  std::vector<HostSlots> hosts;
+  for (const std::string& text : texts) std::ranges::move(parse_hosts(text), std::back_inserter(hosts));
+  return hosts;
 }
 
 std::vector<HostSlots> parse_host_lines(const std::string& text, const std::string& source) {

@@ -16,6 +16,7 @@ struct HostSlots {
 };
 // "a:2,b:2"; a host that is named twice has the workers of both. Throws Error(kBadInput).
 std::vector<HostSlots> parse_hosts(const std::string& text);
+std::vector<HostSlots> parse_hosts(const std::vector<std::string>& texts);  // of all of them, one by one
 // A hostfile or what a discovery command prints: a line `a:2` or `a slots=2` for each host, # for comments.
 // Throws Error(kBadInput) with `source` and line.
 std::vector<HostSlots> parse_host_lines(const std::string& text, const std::string& source);

@@ -18,6 +18,8 @@ TEST(Hosts, AreParsedWithTheirWorkers) {
   EXPECT_EQ(hosts[1].slots, 1);
   EXPECT_EQ(hosts[2].host, "c.example");
   EXPECT_EQ(hosts[2].slots, 16);
+  EXPECT_EQ(parse_hosts(std::vector<std::string>{"a:2", "b:1,c"}), parse_hosts("a:2,b:1,c"));
+  EXPECT_TRUE(parse_hosts(std::vector<std::string>{}).empty());
 }
 
 TEST(Hosts, AreRefusedWhenTheyMakeNoSense) {

@@ -1,9 +1,11 @@
 #include "distbelief/cluster/launch.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -116,49 +118,70 @@ int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupt
   return child.exit_code();
 }
 
-std::optional<Isa> answer_of(const std::string& host, const std::filesystem::path& program,
-                             std::chrono::milliseconds deadline, const std::atomic<bool>& interrupted) {
+std::string to_string(const HostAnswer& answer) {
+  return fmt::format("{} {}", to_string(answer.isa), answer.shared_memory_free);
+}
+
+HostAnswer parse_host_answer(const std::string& line) {
+  const std::size_t space = line.find(' ');
+  HostAnswer answer{.isa = parse_isa(line.substr(0, space))};
+  const char* const end = line.data() + line.size();
+  const char* const digits = space == std::string::npos ? end : line.data() + space + 1;
+  const auto [rest, error] = std::from_chars(digits, end, answer.shared_memory_free);
+  if (error != std::errc() || rest != end)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("a host answers '{}', wanted its instruction set and the bytes free in /dev/shm; "
+                            "is the same version of this program on all of them?",
+                            line));
+  return answer;
+}
+
+std::optional<HostAnswer> answer_of(const std::string& host, const std::filesystem::path& program,
+                                    std::chrono::milliseconds deadline,
+                                    const std::atomic<bool>& interrupted) {
   LaunchOptions options;
   options.hosts = {{host, 1}};
   std::vector<std::string> command = mpiexec_command(options);
-  command.insert(command.end(), {program.string(), "isa"});
+  command.insert(command.end(), {program.string(), "host"});
   const std::optional<std::string> answer = output_of(command, deadline, interrupted);
   if (!answer) return std::nullopt;
-  return parse_isa(answer->substr(0, answer->find('\n')));
+  return parse_host_answer(answer->substr(0, answer->find('\n')));
 }
 
-Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& may_be_absent,
-                const std::filesystem::path& program, const std::atomic<bool>& interrupted) {
-  Isa weakest = pinned_isa();
-  if (hosts.empty()) return weakest;
+HostAnswers ask_hosts(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& may_be_absent,
+                      const std::filesystem::path& program, const std::atomic<bool>& interrupted) {
+  HostAnswers all{.weakest = pinned_isa(), .shared_memory_free = {}};
+  all.shared_memory_free.resize(hosts.size() + may_be_absent.size());
+  if (hosts.empty()) return all;
   prepare_launcher();
-  std::mutex mutex;  // guards the next and `weakest`
+  std::mutex mutex;  // guards the next and `all`
   std::string silent;
-  const auto ask = [&](const std::string& host, std::string* missing) {
-    std::optional<Isa> isa;
+  const auto ask = [&](const std::string& host, std::size_t place) {
+    std::optional<HostAnswer> answer;
     std::string why;
+    pthread_setname_np(pthread_self(), "db-ask");
     try {
-      isa = answer_of(host, program, kAnswerDeadline, interrupted);
+      answer = answer_of(host, program, kAnswerDeadline, interrupted);
     } catch (const Error& error) {
       why = fmt::format(" ({})", error.what());
     }
     const std::lock_guard lock(mutex);
-    if (isa)
-      weakest = std::min(weakest, *isa);
-    else if (missing)
-      *missing += (missing->empty() ? "" : ", ") + host + why;
+    if (answer) all.weakest = std::min(all.weakest, answer->isa);
+    if (answer) all.shared_memory_free[place] = answer->shared_memory_free;
+    if (!answer && place < hosts.size()) silent += (silent.empty() ? "" : ", ") + host + why;
   };
   {
     std::vector<std::jthread> askers;
-    for (const HostSlots& host : hosts) askers.emplace_back(ask, host.host, &silent);
-    for (const HostSlots& host : may_be_absent) askers.emplace_back(ask, host.host, nullptr);
+    std::size_t place = 0;
+    for (const auto* some : {&hosts, &may_be_absent})
+      for (const HostSlots& host : *some) askers.emplace_back(ask, host.host, place++);
   }
   if (!silent.empty() && !interrupted.load())
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("no answer from {}; can each host be reached without a password (try: {} {} HOST "
                             "hostname), and is this program at the same path on all of them?",
                             silent, kMpiexec, kOpenMpi ? "--host" : "-hosts"));
-  return weakest;
+  return all;
 }
 
 }  // namespace distbelief::cluster

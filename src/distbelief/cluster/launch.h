@@ -50,14 +50,28 @@ void prepare_launcher();
 // theirs, or 130 when interrupted. All of them are gone when it returns.
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted);
 
-// Asks a host whether it can run `program`: its instruction set, or nothing. Throws Error(kBadInput) when it
-// answers something else.
-std::optional<Isa> answer_of(const std::string& host, const std::filesystem::path& program,
-                             std::chrono::milliseconds deadline, const std::atomic<bool>& interrupted);
+// What a host says of itself, in one line: "avx2 8123456789".
+struct HostAnswer {
+  Isa isa = Isa::kBaseline;
+  std::size_t shared_memory_free = 0;  // bytes in /dev/shm
+  friend bool operator==(const HostAnswer&, const HostAnswer&) = default;
+};
+std::string to_string(const HostAnswer& answer);
+HostAnswer parse_host_answer(const std::string& line);  // throws Error(kBadInput)
 
-// The weakest instruction set among this process's own (pinned_isa) and the hosts', asked of each. Throws
-// Error(kUnavailable) naming the hosts that do not answer, unless `may_be_absent`.
-Isa weakest_isa(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& may_be_absent,
-                const std::filesystem::path& program, const std::atomic<bool>& interrupted);
+// Asks a host whether it can run `program`: its answer, or nothing. Throws Error(kBadInput) when it answers
+// something else.
+std::optional<HostAnswer> answer_of(const std::string& host, const std::filesystem::path& program,
+                                    std::chrono::milliseconds deadline, const std::atomic<bool>& interrupted);
+
+struct HostAnswers {
+  Isa weakest = Isa::kBaseline;  // of the hosts, and of this process (pinned_isa)
+  // Bytes in /dev/shm of `hosts`, in their order, then of `may_be_absent`; none: it did not answer.
+  std::vector<std::optional<std::size_t>> shared_memory_free{};
+};
+// Asks each host. Throws Error(kUnavailable) naming those that do not answer, unless `may_be_absent`. When it
+// was interrupted, what silent hosts have is unknown.
+HostAnswers ask_hosts(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& may_be_absent,
+                      const std::filesystem::path& program, const std::atomic<bool>& interrupted);
 
 }  // namespace distbelief::cluster

@@ -29,6 +29,13 @@ TEST(Isa, NamesRoundTripAndOthersAreRefused) {
   EXPECT_THROW(parse_isa("avx1024"), Error);
 }
 
+TEST(HostAnswer, RoundTripsAndOtherWordsAreRefused) {
+  const HostAnswer answer{.isa = Isa::kAvx2, .shared_memory_free = 8'123'456'789};
+  EXPECT_EQ(parse_host_answer(to_string(answer)), answer);
+  for (const char* line : {"", "avx2", "avx2 ", "avx2 many", "avx2 12 and more", "hello 12"})
+    EXPECT_THROW(parse_host_answer(line), Error) << line;
+}
+
 TEST(RunWorkers, GivesTheWorkersExitCode) {
   const std::atomic<bool> interrupted{false};
   EXPECT_EQ(run_workers({.workers = 1, .hosts = {}, .isa = detect_isa(), .command = {"true"}}, interrupted),

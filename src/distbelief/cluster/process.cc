@@ -63,7 +63,9 @@ std::optional<pid_t> ancestor_given(const std::vector<std::string>& arguments) {
   pid_t pid = getppid();
   for (int depth = 0; depth < kDeepest && pid > 1; ++depth, pid = parent_of(pid)) {
     const std::vector<std::string> given = arguments_of(pid);
-    if (!std::ranges::search(given, arguments).empty()) return pid;
+    // clang 14 cannot compile the one of std::ranges.
+    if (std::search(given.begin(), given.end(), arguments.begin(), arguments.end()) != given.end())
+      return pid;
   }
   return std::nullopt;
 }

@@ -51,7 +51,7 @@ RecoveryDecision decide_recovery(const RecoveryPolicy& policy, const std::vector
   const Loss& last = losses.back();
   if (last.exit_code == 2 && last.signal == 0) return {false, {}, "the job cannot be run as it is"};
   if (policy.restarts == 0) return {false, {}, "elastic.restarts is 0"};
-  if (losses.size() == 1 && last.step < 0 && last.signal == 0 && !last.silent)
+  if (losses.size() == 1 && last.step < 0 && last.signal == 0 && !last.silent && !policy.runs_elsewhere)
     return {false, {}, "the workers could not start"};
   const int tries = without_progress(losses);
   if (last.signal == 0 && at_same_place(losses) >= kSamePlace)

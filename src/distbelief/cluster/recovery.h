@@ -22,7 +22,8 @@ struct Loss {
 };
 
 struct RecoveryPolicy {
-  int restarts = 5;  // in a row without a new step
+  int restarts = 5;             // in a row without a new step
+  bool runs_elsewhere = false;  // others of the job train: what could not start may do so next time
 };
 
 struct RecoveryDecision {

@@ -62,6 +62,14 @@ TEST(Recovery, DoesNotTryAgainWhatCannotStart) {
   EXPECT_FALSE(decide_recovery({.restarts = 0}, {killed(10)}).restart);
 }
 
+TEST(Recovery, TriesAgainWhatCouldNotStartWhileOthersTrain) {
+  std::vector<Loss> all{threw(-1)};
+  EXPECT_FALSE(decide_recovery({.restarts = 5}, all).restart);
+  EXPECT_TRUE(decide_recovery({.restarts = 5, .runs_elsewhere = true}, all).restart);
+  all.insert(all.end(), 2, threw(-1));
+  EXPECT_FALSE(decide_recovery({.restarts = 5, .runs_elsewhere = true}, all).restart) << "but not for ever";
+}
+
 TEST(Loss, SaysWhoHowAndWhen) {
   EXPECT_EQ(killed(412).describe(), "worker 1 lost (signal 9) at step 412");
   EXPECT_EQ(threw(3).describe(), "worker 0 lost (boom) at step 3");

@@ -95,12 +95,26 @@ void ReplicaSet::set_pace(Pace pace) {
 comm::CommandReply ReplicaSet::set_pace_of(std::int64_t index, Pace pace) {
   if (index < 0 || index >= size())
     return {false, fmt::format("there is no replica {}: the run has {}", index, size())};
-  if (options_.stops_together)
-    return {false, "in modes \"sync\" and \"decomposed\" replicas wait for each other: pause the whole run"};
   Replica& replica = replicas_[std::size_t(index)];
+  if (options_.stops_together && pace == Pace::kPause && !replica.rests && spares_left() == 0)
+    return {
+        false,
+        options_.spares == 0
+            ? "in modes \"sync\" and \"decomposed\" replicas wait for each other: pause the whole run"
+            : fmt::format("others would wait for it: of {} spare replicas none is left; pause the whole run",
+                          options_.spares)};
   replica.rests = pace == Pace::kPause;
-  order(replica, {.kind = replica.rests || is_paused() ? "pause" : "continue"});
+  if (is_away(replica)) {
+    if (replica.cohort) replica.cohort->kill_all();
+  } else {
+    order(replica, {.kind = replica.rests || is_paused() ? "pause" : "continue"});
+  }
   return {true, "done"};
+}
+
+int ReplicaSet::spares_left() const {
+  const auto is_missing = [](const Replica& replica) { return replica.rests || replica.given_up; };
+  return std::max(0, options_.spares - int(std::ranges::count_if(replicas_, is_missing)));
 }
 
 comm::CommandReply ReplicaSet::scale(std::int64_t replicas) {
@@ -132,10 +146,19 @@ std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
     replica.cohort.reset();
     return std::nullopt;
   }
+  if (is_away(replica)) {  // it was ended to pause
+    replica.cohort->kill_workers();
+    replica.cohort.reset();
+    ++replica.pauses;
+    dispatch_.event("replica paused", {{"replica", index}});
+    return std::nullopt;
+  }
   if (!replica.cohort->is_broken()) replica.cohort->lose(-1, Clock::now());
   const Loss loss = replica.cohort->loss();
   replica.losses.push_back(loss);
-  const RecoveryDecision decision = decide_recovery(options_.policy, replica.losses);
+  // A server that hangs keeps a replica from joining, until it is replaced.
+  const RecoveryPolicy policy{.restarts = options_.policy.restarts, .runs_elsewhere = step() >= 0};
+  const RecoveryDecision decision = decide_recovery(policy, replica.losses);
   if (!replica.lost_at) replica.lost_at = replica.cohort->lost_at();
   replica.cohort->kill_workers();
   replica.cohort.reset();
@@ -152,9 +175,10 @@ std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
     dispatch_.say(fmt::format("replica {}: {}; starting it again", index, loss.describe()));
     return std::nullopt;
   }
+  const bool can_do_without = !options_.stops_together || spares_left() > 0;
   replica.given_up = true;
   dispatch_.say(fmt::format("replica {}: {}; given up: {}", index, loss.describe(), decision.reason));
-  if (index > 0 && !options_.stops_together && loss.exit_code != 2) return std::nullopt;
+  if (index > 0 && can_do_without && loss.exit_code != 2) return std::nullopt;
   return FleetFailure{fmt::format("replica {} was given up", index), loss.exit_code == 2 ? 2 : 1};
 }
 
@@ -170,10 +194,11 @@ void ReplicaSet::note_recovery(std::size_t index) {
 void ReplicaSet::begin(std::size_t index, const FindServers& servers) {
   Replica& replica = replicas_[index];
   replica.told_to_go = true;
-  const nlohmann::json text = {{"generation", int(replica.losses.size()) + 1},
+  const int starts_before = int(replica.losses.size()) + replica.pauses;
+  const nlohmann::json text = {{"generation", starts_before + 1},
                                {"recoveries", replica.losses.size()},
                                {"fence", 0},
-                               {"resume", options_.resume && replica.losses.empty()}};
+                               {"resume", options_.resume && starts_before == 0}};
   dispatch_.event("replica", {{"replica", index},
                               {"launch", replica.cohort->id()},
                               {"host", replica.place.host},
@@ -189,7 +214,7 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const FindSer
   if (!replica.cohort) {
     if (stopping_ || replica.is_leaving)
       replica.done = true;
-    else if (Clock::now() >= replica.not_before)
+    else if (Clock::now() >= replica.not_before && !is_away(replica))
       start(index, servers);
     return std::nullopt;
   }

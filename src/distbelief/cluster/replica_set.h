@@ -22,7 +22,8 @@ class ReplicaSet {
     RankGroups groups{};
     std::function<std::vector<std::string>(const FleetProcess&)> command{};
     RecoveryPolicy policy{};
-    bool stops_together = false;  // nobody can do without another (sync, decomposed)
+    bool stops_together = false;  // nobody can do without another (sync, decomposed) ...
+    int spares = 0;               // ... but for so many (sync)
     bool resume = false;
     // With a worker: one that says nothing for longer counts as lost.
     Cohort::Patience patience{.silence = std::chrono::minutes(1), .first_word = std::chrono::minutes(2)};
@@ -44,7 +45,7 @@ class ReplicaSet {
   bool is_paused() const { return pace_ == Pace::kPause; }
   // Where servers listen by now: one that has not asked for a while may know none of them.
   void tell_servers(const std::vector<std::string>& targets);
-  // One that takes steps of its own.
+  // One that takes steps of its own, or a spare one: that is ended, and started again when it is to go on.
   comm::CommandReply set_pace_of(std::int64_t replica, Pace pace);
   // So many replicas from now on.
   comm::CommandReply scale(std::int64_t replicas);
@@ -66,6 +67,7 @@ class ReplicaSet {
     bool told_to_go = false;
     bool is_leaving = false;  // it is not wanted any more
     bool rests = false;       // while the others go on
+    int pauses = 0;           // that it was ended for
     bool done = false;
     bool given_up = false;
     std::vector<Loss> losses{};
@@ -79,6 +81,9 @@ class ReplicaSet {
   void look_for_silence(Replica& replica);
   void note_recovery(std::size_t index);
   void order(const Replica& replica, const comm::WorkerOrder& order);
+  // In which the others do not wait for those that are missing.
+  bool is_away(const Replica& replica) const { return options_.stops_together && replica.rests; }
+  int spares_left() const;
 
   Options options_;
   Dispatch& dispatch_;

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <fstream>
 #include <optional>
+#include <vector>
 
 #include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
@@ -23,6 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kOwnerFile = "supervisor";
+constexpr const char* kHalfMade = "-made";  // behind the name of snapshots
 
 fs::path users_folder() { return fs::temp_directory_path() / fmt::format("distbelief-{}", getuid()); }
 
@@ -137,13 +139,47 @@ void clear_folder(const RunPlace& place) {
 }
 
 void clear_far_place(const std::string& snapshots) {
-  for (const char* end : {"", "-made"})  // the second: half made when a larger one was needed
-    shm_unlink(("/" + snapshots + end).c_str());
+  for (const char* end : {"", kHalfMade}) shm_unlink(("/" + snapshots + end).c_str());
 }
 
 void clear_place(const RunPlace& place) {
   clear_far_place(place.snapshots);
   clear_folder(place);
+}
+
+// The bytes of one file as those of another. A snapshot that is damaged on the way is not whole, and is not
+// used.
+bool put_aside(const std::string& snapshots, const fs::path& file) {
+  const fs::path memory = fs::path("/dev/shm") / snapshots;
+  std::error_code none;
+  const std::uintmax_t bytes = fs::file_size(memory, none);
+  if (none || bytes == 0) return false;
+  std::ifstream from(memory, std::ios::binary);
+  DurableFile to(file, {.bytes_needed = bytes, .survives = Survives::kKills, .at = {}});
+  std::vector<char> some(std::size_t{4} << 20);
+  while (from.read(some.data(), std::streamsize(some.size())) || from.gcount() > 0)
+    to.write(some.data(), std::size_t(from.gcount()));
+  if (to.bytes() != bytes)
+    throw Error(ErrorCode::kUnavailable, fmt::format("cannot read the snapshots {}", memory.string()));
+  to.commit();
+  clear_far_place(snapshots);
+  return true;
+}
+
+bool bring_back(const std::string& snapshots, const fs::path& file) {
+  const fs::path memory = fs::path("/dev/shm") / snapshots, half = memory.string() + kHalfMade;
+  if (!fs::exists(file) || fs::exists(memory)) return false;
+  std::error_code error;
+  fs::copy_file(file, half, fs::copy_options::overwrite_existing, error);
+  if (!error) fs::permissions(half, fs::perms::owner_read | fs::perms::owner_write, error);
+  if (!error) fs::rename(half, memory, error);
+  if (!error) return true;
+  std::error_code ignored;  // it is an error already
+  fs::remove(half, ignored);
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("cannot bring {} ({:.1f} MB) back into /dev/shm: {}; give it more room (mount -o "
+                          "remount,size=...; containers: --shm-size)",
+                          file.string(), double(fs::file_size(file)) / 1e6, error.message()));
 }
 
 bool has_supervisor(const RunPlace& place) { return owner_lives(place.folder); }

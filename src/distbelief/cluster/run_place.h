@@ -28,6 +28,16 @@ void clear_place(const RunPlace& place);
 void clear_folder(const RunPlace& place);
 // Removes what a run has on a host that is not its supervisor's: the memory of this name.
 void clear_far_place(const std::string& snapshots);
+// The snapshots of a run that ended before it could save, in its folder: nothing stays in memory. It is there
+// until something newer was saved.
+inline constexpr const char* kKeptSnapshots = "snapshots.memory";
+inline constexpr const char* kBroughtBack = "brought back";  // what a host answers that did so
+// Moves this machine's snapshots of that name to the file. false: there are none. Throws Error(kUnavailable),
+// with the snapshots where they were, when there is no room.
+bool put_aside(const std::string& snapshots, const std::filesystem::path& file);
+// Copies what was put aside back into memory. false: it is there already, and newer. Throws
+// Error(kUnavailable).
+bool bring_back(const std::string& snapshots, const std::filesystem::path& file);
 // Whether its supervisor lives, or may: of another machine's nothing can be known.
 bool has_supervisor(const RunPlace& place);
 // Whether its supervisor, of this machine, is gone without having cleared it.

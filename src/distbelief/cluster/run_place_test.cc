@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
@@ -48,6 +49,29 @@ TEST_F(RunPlaceTest, RefusesATemporaryFolderThatLeavesNoRoomForTheSocket) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("TMPDIR"), std::string::npos) << error.what();
   }
+}
+
+TEST_F(RunPlaceTest, SnapshotsArePutAsideAndBroughtBack) {
+  const std::string name = place_of(scratch_.path() / "run").snapshots;
+  const fs::path memory = fs::path("/dev/shm") / name, file = scratch_.path() / kKeptSnapshots;
+  EXPECT_FALSE(put_aside(name, file));
+  EXPECT_FALSE(bring_back(name, file));
+  std::string state(10'000'000, 'x');
+  for (std::size_t i = 0; i < state.size(); i += 4096) state[i] = char(i >> 12);
+  std::ofstream(memory) << state;
+  EXPECT_TRUE(put_aside(name, file));
+  EXPECT_FALSE(fs::exists(memory));
+  EXPECT_TRUE(bring_back(name, file));
+  EXPECT_TRUE(fs::exists(file)) << "until there is something newer";
+  EXPECT_EQ(fs::status(memory).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  std::ifstream found(memory);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(found), {}), state);
+  EXPECT_THROW(put_aside(name, scratch_.path() / "nowhere" / "file"), Error);
+  EXPECT_TRUE(fs::exists(memory)) << "nothing is lost when it cannot be kept";
+  std::ofstream(file) << "older";
+  EXPECT_FALSE(bring_back(name, file));
+  EXPECT_EQ(fs::file_size(memory), state.size()) << "what is in memory is newer";
+  clear_far_place(name);
 }
 
 TEST_F(RunPlaceTest, LeavesNothingWhenCleared) {

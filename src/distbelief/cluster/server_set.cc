@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/server/map_plan.h"
 
 namespace distbelief::cluster {
@@ -20,6 +21,12 @@ constexpr std::chrono::seconds kServerFarewell{2};
 constexpr milliseconds kLauncherPatience{200};
 constexpr std::chrono::hours kLossesCount{1};
 constexpr int kMostServers = server::kParts;  // each has a part
+
+// What a server is of the first part, whose primary deals out the work: of a small job it has all.
+const char* role_in(const server::ServerMap& map, int server) {
+  if (map.parts.empty()) return "none";
+  return map.desk().primary == server ? "primary" : map.desk().backup == server ? "backup" : "none";
+}
 
 }  // namespace
 
@@ -61,7 +68,8 @@ void ServerSet::hear(const comm::WorkerReport& report) {
   for (Server& server : servers_) {
     if (server.launch != report.generation) continue;
     server.heard = SetClock::now();
-    if (report.state == "serving") server.refused = report.step;
+    if (report.state == "serving" && !report.message.empty())
+      server.offences = parse_json(report.message, "the report of a server");
     if (report.state == "ready") {
       server.pid = report.pid;
       server.place = server::server_from_text(report.message);
@@ -258,7 +266,10 @@ nlohmann::json ServerSet::status() const {
                    : server.is_leaving         ? "leaving"
                    : server.is_mapped          ? "serving"
                                                : "waiting"},
-         {"refused", server.refused},
+         {"first_part", role_in(map_, server.launch)},
+         {"refused", server.offences.value("refused", std::int64_t{0})},
+         {"dropped", server.offences.value("dropped", std::int64_t{0})},
+         {"turned_away", server.offences.value("turned_away", std::int64_t{0})},
          {"primary", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::primary)},
          {"backup", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::backup)}});
   return servers;

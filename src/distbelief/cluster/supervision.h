@@ -21,6 +21,8 @@ namespace distbelief::cluster {
 class Supervisor final : public comm::ControlServer::Handler {
  public:
   Supervisor(const SupervisorOptions& options, const std::atomic<bool>& interrupted);
+  // Before run(), of a run that is resumed. Throws Error.
+  void bring_snapshots_back();
   int run();
   // After run(): nobody has saved since the last generation, whose snapshots are all there is.
   bool keeps_snapshots() const { return keeps_snapshots_; }
@@ -61,6 +63,9 @@ class Supervisor final : public comm::ControlServer::Handler {
   void look_for_hang();
   void await_hosts();
   void forget_hosts();
+  bool forget(const std::string& host, const std::filesystem::path& kept) const;
+  void settle_snapshots(int code);
+  bool put_snapshots_aside(const std::filesystem::path& file);
   int wanted() const;  // workers
   Placement placement() const { return arranged(board_.place(wanted(), options_.min), options_.groups); }
 
@@ -83,6 +88,10 @@ class Supervisor final : public comm::ControlServer::Handler {
   std::string control_;               // where workers find us
   std::vector<std::string> secrets_;  // variables for the launcher alone
   bool keeps_snapshots_ = false;
+  bool is_brought_back_ = false;    // what is in memory is in the run folder too
+  bool has_snapshots_ = false;      // of this run's own
+  std::int64_t saved_before_ = -1;  // step of the newest checkpoint when it began
+  std::string keeper_;              // a host that has them; empty: this machine, or nobody knows
 
   std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
@@ -97,7 +106,7 @@ class Supervisor final : public comm::ControlServer::Handler {
   Speeds speeds_;
   std::set<std::string> questioned_;  // hosts whose answer a restart waits for
   std::optional<Loss> unexplained_;   // the loss that led to those questions
-  std::set<std::string> used_;        // hosts that ever had workers
+  std::set<std::string> used_;        // hosts that ever had workers, and may keep something of the run
   std::set<std::string> lost_hosts_;  // that did not answer when last heard of
   std::unique_ptr<Cohort> active_;    // trains
   std::unique_ptr<Cohort> next_;      // gets ready, or is

@@ -31,6 +31,7 @@ Supervisor::Supervisor(const SupervisorOptions& options, const std::atomic<bool>
       watch_(options.watch),
       threads_(options.threads) {
   if (options_.measure_each) gauge_.emplace(*options_.measure_each);
+  saved_before_ = newest_checkpoint();
   server_.emplace(comm::ControlAddress{.target = control_}, *this);
   if (!board_.is_local()) listen_to_hosts();
 }
@@ -83,6 +84,7 @@ void Supervisor::report(const comm::WorkerReport& report) {
   const bool news = before == cohort->reports().end() || before->second.state != report.state ||
                     (lost_at_ && before->second.step != report.step);
   cohort->hear(report, Clock::now());
+  has_snapshots_ |= report.snapshot_step >= 0;
   if (report.state == "ended") cohort->part_with(report.rank);
   if (is_goodbye_ && before == cohort->reports().end())  // it was not there when the others were told
     server().order(report.generation, report.rank, kStop);
@@ -393,7 +395,9 @@ int Supervisor::run() {
       // Who could not save in time has left snapshots.
       if (active_ && !active_->has_ended_well())
         keeps_snapshots_ = active_->snapshot_step() > newest_checkpoint();
+      if (active_ && !active_->placement().hosts.empty()) keeper_ = active_->placement().hosts[0].host;
     }
+    if (active_) std::erase_if(used_, [&](const std::string& host) { return active_->has_forgotten(host); });
     active_.reset();
     next_.reset();
     leaving_.clear();
@@ -401,10 +405,7 @@ int Supervisor::run() {
   }
   server_->close();
   if (far_server_) far_server_->close();
-  if (keeps_snapshots_)
-    say("the newest state is in memory only; resume on these machines goes on from it");
-  else
-    forget_hosts();
+  settle_snapshots(*code);
   return *code;
 }
 
@@ -420,6 +421,7 @@ int supervise(const SupervisorOptions& options, const std::atomic<bool>& interru
     ~Clearing() { keep ? clear_folder(place) : clear_place(place); }
   } clearing{options.place, keep};
   Supervisor supervisor(options, interrupted);
+  if (options.resume) supervisor.bring_snapshots_back();
   const int code = supervisor.run();
   keep = supervisor.keeps_snapshots();
   return code;

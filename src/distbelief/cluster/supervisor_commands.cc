@@ -137,7 +137,7 @@ comm::CommandReply Supervisor::command(const comm::Command& command) {
     return {false, fmt::format("this run does not know the command '{}'", command.name)};
   }
   event(command.name, nlohmann::json::object());
-  return {true, "done"};
+  return {true, command.name == "stop" ? "ending: it saves first" : "done"};
 }
 
 }  // namespace distbelief::cluster

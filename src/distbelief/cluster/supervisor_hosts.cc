@@ -163,20 +163,25 @@ void Supervisor::await_hosts() {
 
 // What a host keeps of the run goes with the run. One that was lost sees to it itself if it can, but workers
 // that were stopped there cannot: it is asked too, for who was silent may answer. It is not waited for long.
-void Supervisor::forget_hosts() {
+// `kept`: a file that the host's snapshots go to; empty: nowhere.
+bool Supervisor::forget(const std::string& host, const std::filesystem::path& kept) const {
   const std::atomic<bool> never{false};
-  const auto forget = [&](const std::string& host) {
-    const bool is_lost = lost_hosts_.contains(host);
-    LaunchOptions launch;
-    launch.session_folder = options_.place.launcher;  // goes with the run, also when it is killed
-    launch.isa = options_.launch.isa;
-    launch.hosts = {{host, 1}};
-    launch.command = {options_.watch.program.string(), "forget", options_.place.snapshots};
-    const seconds deadline = is_lost ? kForgetLostDeadline : kForgetDeadline;
-    return output_of(launch_command(launch), deadline, never).has_value() || is_lost;
-  };
+  const bool is_lost = lost_hosts_.contains(host);
+  LaunchOptions launch;
+  launch.session_folder = options_.place.launcher;  // goes with the run, also when it is killed
+  launch.isa = options_.launch.isa;
+  launch.hosts = {{host, 1}};
+  launch.command = {options_.watch.program.string(), "forget", options_.place.snapshots};
+  if (!kept.empty())
+    launch.command.insert(launch.command.end(), {"--keep", std::filesystem::absolute(kept).string()});
+  const seconds deadline = is_lost ? kForgetLostDeadline : kForgetDeadline;
+  return output_of(launch_command(launch), deadline, never).has_value() || (is_lost && kept.empty());
+}
+
+void Supervisor::forget_hosts() {
   std::vector<std::pair<std::string, std::future<bool>>> done;
-  for (const std::string& host : used_) done.emplace_back(host, std::async(std::launch::async, forget, host));
+  for (const std::string& host : used_)
+    done.emplace_back(host, std::async(std::launch::async, [this, host] { return forget(host, {}); }));
   for (auto& [host, well] : done)
     if (!well.get())
       say(fmt::format("could not remove the run's snapshots from {}; the next run there does", host));

@@ -18,8 +18,8 @@ namespace distbelief {
 // by one thread; outlives everything built on it.
 class World {
  public:
-  // When not all processes have come within the deadline, a minute at least: MPI's own start cannot be left,
-  // so it is said, and the process ends with 1, or waits for as long as MPI does.
+  // When not all processes have come within the deadline, a minute at least: MPI's own start, and its end in
+  // close(), cannot be left, so it is said, and the process ends with 1, or waits for as long as MPI does.
   enum class StuckStart { kEndsProcess, kWaits };
   struct Options {
     comm::Algorithm algorithm = comm::Algorithm::kDirect;  // between hosts

@@ -14,6 +14,7 @@ using Does = Operation::Kind;
 using Verdict = LineSearch::Verdict;
 
 constexpr std::size_t kScalars = 9;        // of a state, before the search and the dots
+constexpr double kWholeStep = 1;           // along a direction that pairs have given
 constexpr double kLeastCurvature = 1e-10;  // of a pair that is kept, against its gradients' difference
 
 Operation copy(std::int32_t target, std::int32_t source) { return {Does::kCopy, target, source, 0}; }
@@ -149,12 +150,14 @@ void Advance::choose_direction() {
       for (const std::size_t row : {points(place), gradients(place)})
         operations.push_back(axpy(kDirection, by[row], vector_of(row)));
     operations.push_back(dot(kGradient, kDirection));
+    operations.insert(operations.end(), {copy(kPoint, kBase), axpy(kPoint, kWholeStep, kDirection)});
     slope = command(operations)[0];
   }
+  state_.step = kWholeStep;
   const bool is_downhill = std::isfinite(slope) && slope < 0;
   if (!is_downhill) slope = go_downhill();
   state_.search = LineSearch(state_.loss, slope);
-  try_step(state_.pairs > 0 ? 1.0 : std::min(1.0, 1.0 / state_.gradient_norm));
+  if (!is_downhill) try_step(std::min(1.0, 1.0 / state_.gradient_norm));
 }
 
 void Advance::try_step(double step) {
@@ -208,10 +211,11 @@ std::vector<double> direction_coefficients(std::span<const std::int64_t> order, 
     return sum;
   };
   std::vector<double> alphas(places);
-  for (auto place = order.rbegin(); place != order.rend(); ++place) {
-    const std::size_t s = std::size_t(2 * *place), y = s + 1;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const auto place = std::size_t(order[i]);
+    const std::size_t s = 2 * place, y = s + 1;
     const double alpha = product(s) / dots[s * width + y];
-    alphas[std::size_t(*place)] = alpha;
+    alphas[place] = alpha;
     by[y] -= alpha;
   }
   if (!order.empty()) {

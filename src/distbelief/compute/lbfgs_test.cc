@@ -25,35 +25,34 @@ double product(const Dense& a, const Dense& b) {
 // Slices in this process.
 class Slices final : public VectorStore {
  public:
-  Slices(std::vector<float> point, std::int64_t history, std::size_t slice)
-      : point_(std::move(point)),
+  Slices(std::vector<float> start, std::int64_t history, std::size_t slice)
+      : point(std::move(start)),
         slice_(slice) {
-    for (std::size_t begin = 0; begin < point_.size(); begin += slice_)
-      slices_.emplace_back(VectorSlice::Options{.vectors = lbfgs_vectors(history),
-                                                .portions = 1,
-                                                .count = std::min(slice_, point_.size() - begin)});
+    for (std::size_t begin = 0; begin < point.size(); begin += slice_)
+      slices_.emplace_back(VectorSlice::Options{
+          .vectors = lbfgs_vectors(history), .portions = 1, .count = std::min(slice_, point.size() - begin)});
   }
   std::vector<double> run(std::int64_t sequence, std::span<const Operation> operations) override {
     std::vector<std::vector<double>> numbers;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       slices_[i].require_possible(sequence, operations);
-      numbers.push_back(slices_[i].run(sequence, operations, point_.data() + i * slice_));
-      if (!repeats_) continue;
-      EXPECT_EQ(slices_[i].run(sequence, operations, point_.data() + i * slice_), numbers.back());
+      numbers.push_back(slices_[i].run(sequence, operations, point.data() + i * slice_));
+      if (!repeats) continue;
+      EXPECT_EQ(slices_[i].run(sequence, operations, point.data() + i * slice_), numbers.back());
     }
-    ++commands_;
+    ++commands;
     return over_slices(operations, numbers);
   }
   void evaluate(const Problem& problem) {
-    std::vector<float> gradient(point_.size());
-    const double loss = problem(point_, gradient);
+    std::vector<float> gradient(point.size());
+    const double loss = problem(point, gradient);
     for (std::size_t i = 0; i < slices_.size(); ++i)
       slices_[i].add(
           {.evaluation = slices_[i].evaluation(), .loss = loss, .values = gradient.data() + i * slice_});
   }
-  std::vector<float> point_;
-  bool repeats_ = false;
-  int commands_ = 0;
+  std::vector<float> point;
+  bool repeats = false;
+  int commands = 0;
 
  private:
   std::size_t slice_;
@@ -64,7 +63,7 @@ LbfgsState minimise(Slices& store, const Problem& problem, const LbfgsOptions& o
   std::vector<double> numbers;
   for (;;) {
     store.evaluate(problem);
-    const LbfgsState state = advance(LbfgsState::from(numbers, options), options, store);
+    LbfgsState state = advance(LbfgsState::from(numbers, options), options, store);
     numbers = state.numbers();
     EXPECT_EQ(LbfgsState::from(numbers, options).numbers(), numbers);
     if (state.end != LbfgsState::End::kNot) return state;
@@ -116,9 +115,10 @@ TEST(Lbfgs, TheDirectionIsThatOfTheTwoLoopRecursion) {
 
     Dense q = basis.back();  // Nocedal and Wright, algorithm 7.4
     std::vector<double> alphas(places);
-    for (auto place = order.rbegin(); place != order.rend(); ++place) {
-      const Dense &s = basis[std::size_t(2 * *place)], &y = basis[std::size_t(2 * *place + 1)];
-      const double alpha = alphas[std::size_t(*place)] = product(s, q) / product(s, y);
+    for (std::size_t at = order.size(); at-- > 0;) {
+      const auto place = std::size_t(order[at]);
+      const Dense &s = basis[2 * place], &y = basis[2 * place + 1];
+      const double alpha = alphas[place] = product(s, q) / product(s, y);
       for (std::size_t i = 0; i < n; ++i) q[i] -= alpha * y[i];
     }
     if (!order.empty()) {
@@ -139,12 +139,12 @@ TEST(Lbfgs, FindsTheLeastOfAValleyAndOfABowl) {
   Slices valley(std::vector<float>(10, -1.2F), options.history, 4);
   const LbfgsState in_valley = minimise(valley, rosenbrock, options);
   EXPECT_EQ(in_valley.end, LbfgsState::End::kConverged);
-  for (const float value : valley.point_) EXPECT_NEAR(value, 1, 1e-3);
+  for (const float value : valley.point) EXPECT_NEAR(value, 1, 1e-3);
   EXPECT_LT(in_valley.evaluations, 80);
-  EXPECT_LE(valley.commands_, 4 * in_valley.evaluations);
+  EXPECT_LE(valley.commands, 4 * in_valley.evaluations);
 
   Slices wide(std::vector<float>(5000, 3.0F), options.history, 2048);
-  wide.repeats_ = true;
+  wide.repeats = true;
   const LbfgsState in_bowl = minimise(wide, bowl, {.history = 6, .tolerance = 1e-3, .evaluations = 300});
   EXPECT_EQ(in_bowl.end, LbfgsState::End::kConverged);
   EXPECT_NEAR(in_bowl.loss, 1, 1e-6);
@@ -159,7 +159,7 @@ TEST(Lbfgs, WeightDecayIsPartOfTheLoss) {
   double loss = 1;
   for (std::size_t i = 0; i < 50; ++i) {
     const double scale = 1 + double(i), aim = 0.1 * double(i % 10), best = scale * aim / (scale + 0.5);
-    EXPECT_NEAR(store.point_[i], best, 1e-4);
+    EXPECT_NEAR(store.point[i], best, 1e-4);
     loss += 0.5 * scale * (best - aim) * (best - aim) + 0.25 * best * best;
   }
   EXPECT_NEAR(state.loss, loss, 1e-6);
@@ -173,9 +173,9 @@ TEST(Lbfgs, WhoeverBeginsAgainComesToTheSameState) {
     store.evaluate(rosenbrock);
     const LbfgsState before = LbfgsState::from(numbers, options);
     const std::vector<double> once = advance(before, options, store).numbers();
-    const std::vector<float> point = store.point_;
+    const std::vector<float> point = store.point;
     EXPECT_EQ(advance(before, options, store).numbers(), once);
-    EXPECT_EQ(store.point_, point);
+    EXPECT_EQ(store.point, point);
     numbers = once;
   }
 }
@@ -187,7 +187,7 @@ TEST(Lbfgs, EndsWithTheBestPointWhenEvaluationsAreSpent) {
   EXPECT_EQ(state.end, LbfgsState::End::kEvaluations);
   EXPECT_EQ(state.evaluations, 7);
   std::vector<float> gradient(10);
-  EXPECT_NEAR(rosenbrock(store.point_, gradient), state.loss, 1e-9 * state.loss);
+  EXPECT_NEAR(rosenbrock(store.point, gradient), state.loss, 1e-9 * state.loss);
 }
 
 TEST(Lbfgs, ComesBackFromPointsWithoutALoss) {

@@ -20,7 +20,7 @@ constexpr std::size_t kByteValues = 256;
 constexpr std::uint64_t kExpectAhead = 3;     // samples: about the time that memory takes to answer
 constexpr std::int64_t kMirroredBytes = 256;  // at a time
 constexpr std::int64_t kFewBytes = 64;        // looked up sooner than vector arithmetic is set up
-constexpr std::size_t kManyBytes = std::size_t{4} << 20;
+constexpr std::size_t kManyBytes = std::size_t{4} << 20;  // of a batch: more than stays in a core's caches
 constexpr std::size_t kSmallPage = 4096;
 constexpr int kCollapse = 25;                  // MADV_COLLAPSE of Linux 6.1, for which glibc 2.36 has no name
 constexpr std::uint64_t kAnnounceAhead = 256;  // samples, when they are read in order
@@ -109,16 +109,19 @@ void mirror(const std::uint8_t* __restrict from, std::int64_t count, std::uint8_
 class ByteConversion {
  public:
   // Arithmetic where that is exact, which is faster than the table of all 256.
-  ByteConversion(const float* table, float mean, float deviation, bool exact)
+  ByteConversion(const float* table, const BatchMaker::Conversion& how, BatchMaker::Writing writing)
       : table_(table),
-        mean_(mean),
-        deviation_(deviation),
-        exact_(exact) {}
+        mean_(how.mean),
+        deviation_(how.deviation),
+        exact_(how.exact),
+        writing_(writing) {}
   void operator()(const std::uint8_t* from, std::int64_t count, float* to) const {
-    if (exact_ && count >= kFewBytes)
-      normalize_bytes(to, from, mean_, deviation_, static_cast<std::size_t>(count));
-    else
+    if (!exact_ || count < kFewBytes)
       for (std::int64_t i = 0; i < count; ++i) to[i] = table_[from[i]];
+    else if (writing_ == BatchMaker::Writing::kPastCaches)
+      normalize_bytes_past_caches(to, from, mean_, deviation_, static_cast<std::size_t>(count));
+    else
+      normalize_bytes(to, from, mean_, deviation_, static_cast<std::size_t>(count));
   }
   // From the last byte to the first.
   void backwards(const std::uint8_t* from, std::int64_t count, float* to) const {
@@ -136,6 +139,7 @@ class ByteConversion {
   float mean_;
   Divisor deviation_;
   bool exact_;
+  BatchMaker::Writing writing_;
 };
 
 }  // namespace
@@ -210,11 +214,14 @@ void BatchMaker::read_sample(std::uint64_t slot, const Placement& placement, Bat
   }
   source_.read(out.samples[slot], out.raw.data(), target);
   float* image = out.input.as<float>() + position * input_elements_;
+  const Writing writing =
+      out.input.byte_count() < kManyBytes ? Writing::kThroughCaches : Writing::kPastCaches;
   if (placement.down == 0 && placement.right == 0 && !placement.mirrored) {
-    convert(out.raw.data(), image);
+    convert(out.raw.data(), writing, image);
   } else {
-    convert_placed(out.raw.data(), placement, image);
+    convert_placed(out.raw.data(), placement, writing, image);
   }
+  if (writing == Writing::kPastCaches) publish_past_caches();
 }
 
 BatchMaker::Placement BatchMaker::draw_placement(std::uint64_t epoch, std::uint64_t sample) const {
@@ -232,15 +239,14 @@ BatchMaker::Placement BatchMaker::draw_placement(std::uint64_t epoch, std::uint6
   return placement;
 }
 
-void BatchMaker::convert(const std::uint8_t* raw, float* out) const {
+void BatchMaker::convert(const std::uint8_t* raw, Writing writing, float* out) const {
   const std::int64_t plane = input_elements_ / channels_;
-  for (std::size_t channel = 0; channel < conversions_.size(); ++channel, raw += plane, out += plane) {
-    const Conversion& how = conversions_[channel];
-    ByteConversion(&table_[channel * kByteValues], how.mean, how.deviation, how.exact)(raw, plane, out);
-  }
+  for (std::size_t channel = 0; channel < conversions_.size(); ++channel, raw += plane, out += plane)
+    ByteConversion(&table_[channel * kByteValues], conversions_[channel], writing)(raw, plane, out);
 }
 
-void BatchMaker::convert_placed(const std::uint8_t* raw, const Placement& placement, float* out) const {
+void BatchMaker::convert_placed(const std::uint8_t* raw, const Placement& placement, Writing writing,
+                                float* out) const {
   const std::int64_t height = source_.spec().input_shape[1];
   const std::int64_t width = source_.spec().input_shape[2];
   // Columns [begin, end) of the output before it is mirrored fall on the source; the others are padding,
@@ -249,8 +255,7 @@ void BatchMaker::convert_placed(const std::uint8_t* raw, const Placement& placem
   const std::int64_t end = std::clamp<std::int64_t>(width - placement.right, begin, width);
   const std::int64_t first = placement.mirrored ? width - end : begin;
   for (std::size_t channel = 0; channel < conversions_.size(); ++channel, raw += height * width) {
-    const Conversion& how = conversions_[channel];
-    const ByteConversion convert(&table_[channel * kByteValues], how.mean, how.deviation, how.exact);
+    const ByteConversion convert(&table_[channel * kByteValues], conversions_[channel], writing);
     for (std::int64_t row = placement.down; row < placement.down + height; ++row, out += width) {
       const bool is_shown = row >= 0 && row < height && begin < end;
       std::fill(out, out + (is_shown ? first : width), convert.padding());

@@ -47,6 +47,14 @@ class BatchMaker {
 
   const Source& source() const { return source_; }
 
+  // How a channel's bytes become floats when an image stays where it is.
+  struct Conversion {
+    float mean = 0;
+    float deviation = 1;
+    bool exact = false;  // arithmetic has the table's bits
+  };
+  enum class Writing { kThroughCaches, kPastCaches };
+
  private:
   // Where an output image lies on its source: output (y, x) shows source (y + down, x + right).
   struct Placement {
@@ -55,18 +63,11 @@ class BatchMaker {
     bool mirrored = false;
   };
 
-  // How a channel's bytes become floats when an image stays where it is.
-  struct Conversion {
-    float mean = 0;
-    float deviation = 1;
-    bool exact = false;  // arithmetic has the table's bits
-  };
-
   void prepare(std::uint64_t size, Batch& out) const;
   void read_sample(std::uint64_t slot, const Placement& placement, Batch& out) const;
   Placement draw_placement(std::uint64_t epoch, std::uint64_t sample) const;
-  void convert(const std::uint8_t* raw, float* out) const;
-  void convert_placed(const std::uint8_t* raw, const Placement& placement, float* out) const;
+  void convert(const std::uint8_t* raw, Writing writing, float* out) const;
+  void convert_placed(const std::uint8_t* raw, const Placement& placement, Writing writing, float* out) const;
 
   const Source& source_;
   Options options_;

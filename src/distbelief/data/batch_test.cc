@@ -20,13 +20,13 @@ std::uint8_t pixel(std::uint64_t sample, std::int64_t channel, std::int64_t y, s
 // Two-channel images whose pixels tell where they come from.
 class NumberedImages : public Source {
  public:
-  NumberedImages() {
+  explicit NumberedImages(std::uint64_t size = 200) : size_(size) {
     spec_.input_shape = {2, kHeight, kWidth};
     spec_.classes = 10;
     spec_.mean = {0.25F, 0.5F};
     spec_.deviation = {0.5F, 0.125F};
   }
-  std::uint64_t size() const override { return 200; }
+  std::uint64_t size() const override { return size_; }
   void read(std::uint64_t index, void* input, void* target) const override {
     auto* byte = static_cast<std::uint8_t*>(input);
     for (std::int64_t c = 0; c < 2; ++c) {
@@ -37,6 +37,9 @@ class NumberedImages : public Source {
     *static_cast<std::int64_t*>(target) = static_cast<std::int64_t>(index % 10);
   }
   SampleSpec& changeable_spec() { return spec_; }
+
+ private:
+  std::uint64_t size_;
 };
 
 float normalised(const SampleSpec& spec, std::int64_t channel, std::uint8_t value) {
@@ -186,6 +189,23 @@ TEST(BatchMaker, AugmentationDependsOnSeedEpochAndSampleAlone) {
   EXPECT_GT(differing(maker, 6), 150);
   EXPECT_GT(differing(BatchMaker(source, {.seed = 5, .augment_pad_crop = true, .augment_flip = true}), 5),
             150);
+}
+
+// Batches of more than the caches hold are written another way.
+TEST(BatchMaker, GivesASampleTheSameBitsInBatchesOfAnySize) {
+  const NumberedImages source(1600);
+  const Permutation order(source.size(), 1, 0);
+  for (const bool moves : {false, true}) {
+    const BatchMaker maker(source, {.augment_pad_crop = moves, .augment_flip = moves});
+    Batch large, small;
+    maker.train_batch(order, 0, {0, 1600}, large);
+    ASSERT_GE(large.input.byte_count(), std::size_t{4} << 20);
+    for (std::uint64_t first = 0; first < 1600; first += 100) {
+      maker.train_batch(order, 0, {first, first + 100}, small);
+      for (std::uint64_t slot = 0; slot < 100; ++slot)
+        ASSERT_EQ(image_of(large, first + slot), image_of(small, slot)) << moves;
+    }
+  }
 }
 
 TEST(BatchMaker, FillsAgainWithoutNewMemory) {

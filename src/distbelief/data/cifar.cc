@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "distbelief/base/error.h"
+#include "distbelief/data/input_file.h"
 
 namespace distbelief::data {
 namespace {
@@ -15,31 +16,35 @@ constexpr std::size_t kRecordsAtOnce = 256;
 constexpr const char* kCifar10Train[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                          "data_batch_4.bin", "data_batch_5.bin"};
 
-std::vector<std::filesystem::path> cifar_files(const std::string& folder,
+constexpr const char* kCifar10Advice =
+    "distbelief data get cifar10 fetches it; or set data.path to the folder that has CIFAR-10's binary "
+    "version";
+constexpr const char* kCifar100Advice =
+    "unpack https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz and set data.path to the folder that "
+    "has "
+    "train.bin and test.bin";
+
+std::vector<std::filesystem::path> cifar_files(const std::string& folder, const char* advice,
                                                std::initializer_list<const char*> names) {
   if (folder.empty())
-    throw Error(ErrorCode::kUnavailable,
-                "set data.path to the folder that has CIFAR's binary version; distbelief data get cifar10 "
-                "fetches CIFAR-10");
+    throw Error(ErrorCode::kUnavailable, fmt::format("it is not where it is looked for; {}", advice));
   std::vector<std::filesystem::path> files;
   for (const char* name : names) {
     files.push_back(std::filesystem::path(folder) / name);
     std::error_code ignored;  // whatever the reason, it is not to be had there
-    if (!std::filesystem::exists(files.back(), ignored))
-      throw Error(
-          ErrorCode::kUnavailable,
-          fmt::format("{} is not in '{}'; set data.path to the folder that has CIFAR's binary version", name,
-                      folder));
+    if (!std::filesystem::exists(files.back(), ignored)) throw missing_from(folder, name, advice);
   }
   return files;
 }
 
 DataSet open_cifar10(const DataConfig& config, const OptionMap&) {
   const CifarFormat format{.label_bytes = 1, .label_at = 0, .classes = 10};
-  const auto train = cifar_files(config.path, {kCifar10Train[0], kCifar10Train[1], kCifar10Train[2],
-                                               kCifar10Train[3], kCifar10Train[4]});
-  return {std::make_unique<CifarSource>(train, format),
-          std::make_unique<CifarSource>(cifar_files(config.path, {"test_batch.bin"}), format)};
+  const auto train =
+      cifar_files(config.path, kCifar10Advice,
+                  {kCifar10Train[0], kCifar10Train[1], kCifar10Train[2], kCifar10Train[3], kCifar10Train[4]});
+  return {
+      std::make_unique<CifarSource>(train, format),
+      std::make_unique<CifarSource>(cifar_files(config.path, kCifar10Advice, {"test_batch.bin"}), format)};
 }
 
 DataSet open_cifar100(const DataConfig& config, const OptionMap& options) {
@@ -51,8 +56,8 @@ DataSet open_cifar100(const DataConfig& config, const OptionMap& options) {
   const bool fine = labels == "fine";
   const CifarFormat format{
       .label_bytes = 2, .label_at = fine ? std::size_t{1} : 0, .classes = fine ? 100 : 20};
-  return {std::make_unique<CifarSource>(cifar_files(config.path, {"train.bin"}), format),
-          std::make_unique<CifarSource>(cifar_files(config.path, {"test.bin"}), format)};
+  return {std::make_unique<CifarSource>(cifar_files(config.path, kCifar100Advice, {"train.bin"}), format),
+          std::make_unique<CifarSource>(cifar_files(config.path, kCifar100Advice, {"test.bin"}), format)};
 }
 
 }  // namespace
@@ -110,16 +115,19 @@ void CifarSource::read_columns(std::uint64_t index, std::uint64_t begin, std::ui
 
 DataSetEntry cifar10_entry() {
   return {"cifar10",
-          "50,000 + 10,000 colour images of 32 x 32, 10 classes; the binary version",
+          "CIFAR-10: animals and vehicles, 50,000 + 10,000 colour images of 32 x 32, 10 classes; the binary "
+          "version",
           {},
           open_cifar10};
 }
 
 DataSetEntry cifar100_entry() {
-  return {"cifar100",
-          "50,000 + 10,000 colour images of 32 x 32, 100 classes; the binary version",
-          {{"labels", std::string("fine"), "fine: 100 classes; coarse: 20"}},
-          open_cifar100};
+  return {
+      "cifar100",
+      "CIFAR-100: animals, plants, people, things and places, 50,000 + 10,000 colour images of 32 x 32, 100 "
+      "classes in 20 groups; the binary version",
+      {{"labels", std::string("fine"), "fine: 100 classes; coarse: the 20 groups of five that they are in"}},
+      open_cifar100};
 }
 
 bool has_cifar10(const std::filesystem::path& folder) {

@@ -29,7 +29,8 @@ const std::vector<RemoteSet>& remote_sets();
 const RemoteSet& find_remote_set(const std::string& name);  // throws Error(kBadInput)
 
 // A set of one's own, as JSON: {"name": "x", "homes": ["https://..."], "files": [{"name", "bytes",
-// "sha256"}]}. Throws Error(kBadInput), beginning with `file`, for anything else.
+// "sha256"}]}. When that is one .tar.gz, "unpacked" may list in the same way what is taken out of it. Throws
+// Error(kBadInput), beginning with `file`, for anything else.
 RemoteSet parse_remote_set(std::string_view text, const std::string& file);
 
 bool is_installed(const RemoteSet& set);

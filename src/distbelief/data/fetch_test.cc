@@ -119,5 +119,24 @@ TEST(RemoteSets, OfOnesOwnAreReadFromJson) {
   EXPECT_NE(refused("[1, 2"), "accepted");
 }
 
+TEST(RemoteSets, OfOnesOwnSayWhatIsTakenOutOfAnArchive) {
+  const auto file = [](const char* name) {
+    return fmt::format(R"({{"name": "{}", "bytes": 5, "sha256": "{}"}})", name, sha("hello"));
+  };
+  const auto set = [](const std::string& files, const std::string& unpacked) {
+    return fmt::format(R"({{"name": "x", "files": [{}], "unpacked": [{}]}})", files, unpacked);
+  };
+  const auto refused = [](const std::string& text) {
+    return refusal([&] { parse_remote_set(text, "x.json"); });
+  };
+  const RemoteSet good = parse_remote_set(set(file("a.tar.gz"), file("b") + "," + file("c")), "x.json");
+  ASSERT_EQ(good.unpacked.size(), 2U);
+  EXPECT_EQ(good.unpacked[1].name, "c");
+  EXPECT_NE(refused(set(file("a.tar.gz") + "," + file("d"), file("b"))).find("one file"), std::string::npos);
+  EXPECT_NE(refused(set(file("a.tar.gz"), file("../b"))).find("plain name"), std::string::npos);
+  EXPECT_NE(refused(set(file("a.tar.gz"), file("a.tar.gz"))).find("itself"), std::string::npos);
+  EXPECT_NE(refused(set(file("a.tar.gz"), "7")).find("this is no set"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace distbelief::data

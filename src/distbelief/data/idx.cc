@@ -115,8 +115,7 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
     const std::filesystem::path path = folder / (name + ending);
     if (std::filesystem::exists(path, ignored)) return path;
   }
-  throw Error(ErrorCode::kUnavailable,
-              fmt::format("neither {0} nor {0}.gz is in '{1}'; {2}", name, folder.string(), advice));
+  throw missing_from(folder, fmt::format("{0} or {0}.gz", name), advice);
 }
 
 }  // namespace

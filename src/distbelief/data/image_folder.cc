@@ -132,6 +132,12 @@ void ImageFolderSource::read(std::uint64_t index, void* input, void* target) con
   *static_cast<std::int64_t*>(target) = list_.label(index);
 }
 
+void ImageFolderSource::read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count,
+                                     void* input, void* target) const {
+  if (count > 0) return Source::read_columns(index, begin, count, input, target);
+  *static_cast<std::int64_t*>(target) = list_.label(index);
+}
+
 ImageParts find_image_parts(const std::filesystem::path& root) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(root / "train", ignored)) return {root, {}};

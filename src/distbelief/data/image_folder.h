@@ -48,6 +48,8 @@ class ImageFolderSource : public Source {
   ImageFolderSource(ImageList list, const ImageSettings& settings);
   std::uint64_t size() const override { return list_.size(); }
   void read(std::uint64_t index, void* input, void* target) const override;
+  void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
+                    void* target) const override;
 
  private:
   ImageList list_;

@@ -5,6 +5,8 @@
 #include "distbelief/base/refusal.h"
 #include "distbelief/data/image/written_images.h"
 #include "distbelief/data/image_set_fixture.h"
+#include "distbelief/data/slices/pack.h"
+#include "distbelief/data/split.h"
 
 namespace distbelief::data {
 namespace {
@@ -63,6 +65,17 @@ TEST_F(ImageFolder, NamesTheFileThatCannotBeDecoded) {
   EXPECT_PRED_FORMAT2(IsSubstring, "train/b/2.jpg', byte ", refusal([&] { sample(*set.train, 1); }));
   write_text(folder_.path() / "train/b/2.jpg", "nonsense");
   EXPECT_PRED_FORMAT2(IsSubstring, "neither JPEG nor PNG", refusal([&] { sample(*set.train, 1); }));
+}
+
+TEST_F(ImageFolder, IsCountedWithoutLookingIntoFiles) {
+  for (const char* name : {"train/a/1.jpg", "train/b/2.jpg", "train/b/3.jpg", "test/a/1.jpg"}) image(name, 1);
+  const DataSet set = open();
+  std::filesystem::remove_all(folder_.path() / "train");
+  EXPECT_EQ(class_balance(*set.train), (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_EQ(read_split_columns(*set.train, parse_split("stratified")).labels,
+            (std::vector<std::int64_t>{0, 1, 1}));
+  EXPECT_THROW(read_split_columns(*set.train, parse_split("feature:0")), Error)
+      << "who wants pixels reads them";
 }
 
 TEST_F(ImageFolder, RefusesFoldersThatMakeNoClasses) {

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "distbelief/base/error.h"
-
 namespace distbelief::data {
 namespace {
 
@@ -22,6 +20,15 @@ Error unreadable(const std::filesystem::path& path, const std::string& reason) {
 }
 
 }  // namespace
+
+Error missing_from(const std::filesystem::path& folder, const std::string& wanted,
+                   const std::string& advice) {
+  std::error_code ignored;  // whatever the reason, it is not to be had there
+  const char* const state =
+      std::filesystem::exists(folder, ignored) ? "lacks a file:" : "is missing, and with it";
+  return Error(ErrorCode::kUnavailable,
+               fmt::format("the folder '{}' {} {}; {}", folder.string(), state, wanted, advice));
+}
 
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code failure;
@@ -83,7 +90,7 @@ std::size_t InputFile::inflate_some(std::uint8_t* to, std::size_t count) {
   stream_.avail_out = static_cast<uInt>(count);
   while (stream_.avail_out > 0 && !ended_) {
     if (stream_.avail_in == 0) refill();
-    if (stream_.avail_in == 0) throw_damaged("the compressed data ends too early");
+    if (stream_.avail_in == 0) throw_damaged("the file is cut short: its compressed data ends too early");
     const int result = inflate(&stream_, Z_NO_FLUSH);
     if (result == Z_STREAM_END) {
       // gzip files may be joined, so whatever follows has to be another one.

@@ -10,7 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/base/error.h"
+
 namespace distbelief::data {
+
+// What to throw where a set's folder lacks a file, or is not there itself.
+Error missing_from(const std::filesystem::path& folder, const std::string& wanted, const std::string& advice);
 
 // The content of a file from first byte to last. A gzip file is known by its first bytes, whatever its
 // name, and decompressed on the way; its checksums are verified. One that turns out much larger than such

@@ -149,6 +149,13 @@ std::vector<DataSetEntry> with_cache(std::vector<DataSetEntry> table) {
   return table;
 }
 
+}  // namespace
+
+const std::vector<DataSetEntry>& data_sets() {
+  static const std::vector<DataSetEntry> table = with_cache(make_table());
+  return table;
+}
+
 const DataSetEntry& find_data_set(const std::string& name) {
   std::vector<std::string> names;
   for (const DataSetEntry& entry : data_sets()) {
@@ -159,13 +166,6 @@ const DataSetEntry& find_data_set(const std::string& name) {
   throw Error(ErrorCode::kBadInput, fmt::format("there is no data set '{}'{}; known are {}", name,
                                                 near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
                                                 fmt::join(names, ", ")));
-}
-
-}  // namespace
-
-const std::vector<DataSetEntry>& data_sets() {
-  static const std::vector<DataSetEntry> table = with_cache(make_table());
-  return table;
 }
 
 DataSet open_data_set(const DataConfig& given) {

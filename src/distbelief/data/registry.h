@@ -19,6 +19,8 @@ struct DataSetEntry {
 
 // All data sets known by name: "mnist", "fashion_mnist", "synthetic" and so on; docs/data.md describes them.
 const std::vector<DataSetEntry>& data_sets();
+// Throws Error(kBadInput) for a name that is not there, with the nearest one.
+const DataSetEntry& find_data_set(const std::string& name);
 
 // Opens what [data] names, with train_limit and test_limit applied. Throws Error(kBadInput) for an
 // unknown name (with the nearest one) or option, and for augmentation of what is no image.

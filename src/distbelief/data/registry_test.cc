@@ -129,8 +129,12 @@ TEST(DataRegistry, SaysWhereToGetMissingFiles) {
   EXPECT_PRED_FORMAT2(IsSubstring, "apt-get install dataset-fashion-mnist", fashion);
   config.name = "mnist";
   const std::string digits = failure(ErrorCode::kUnavailable, config);
-  EXPECT_PRED_FORMAT2(IsSubstring, config.path, digits);
+  EXPECT_PRED_FORMAT2(IsSubstring, "the folder '" + config.path + "' is missing", digits);
   EXPECT_PRED_FORMAT2(IsSubstring, "set data.path", digits);
+  config.name = "cifar100";
+  const std::string pictures = failure(ErrorCode::kUnavailable, config);
+  EXPECT_PRED_FORMAT2(IsSubstring, "the folder '" + config.path + "' is missing", pictures);
+  EXPECT_PRED_FORMAT2(IsSubstring, "cifar-100-binary", pictures);
 }
 
 TEST(DataRegistry, OpensInstalledFashionMnist) {

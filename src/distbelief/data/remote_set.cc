@@ -69,12 +69,30 @@ std::vector<RemoteSet> make_remote_sets() {
   throw Error(
       ErrorCode::kBadInput,
       fmt::format("'{}': {}; a set is {{\"name\": ..., \"homes\": [URL, ...], \"files\": [{{\"name\": ..., "
-                  "\"bytes\": ..., \"sha256\": ...}}, ...]}}",
+                  "\"bytes\": ..., \"sha256\": ...}}, ...]}}, and \"unpacked\" like \"files\" for what is "
+                  "taken out of one .tar.gz",
                   file, reason));
 }
 
 bool is_sha256(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+bool is_plain(const std::string& name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos;
+}
+
+std::vector<RemoteFile> parse_files(const nlohmann::json& list, const std::string& file) {
+  std::vector<RemoteFile> files;
+  for (const auto& one : list) {
+    if (!one.at("bytes").is_number_unsigned()) refuse_remote_set(file, "bytes must be a whole number");
+    files.push_back({one.at("name").get<std::string>(), one.at("bytes").get<std::uint64_t>(),
+                     one.at("sha256").get<std::string>()});
+    if (!is_plain(files.back().name) || !is_sha256(files.back().sha256))
+      refuse_remote_set(file, fmt::format("'{}' has no plain name or no SHA-256 of 64 lower-case digits",
+                                          files.back().name));
+  }
+  return files;
 }
 
 }  // namespace
@@ -109,19 +127,15 @@ RemoteSet parse_remote_set(std::string_view text, const std::string& file) try {
   set.name = json.at("name").get<std::string>();
   set.homes = json.value("homes", std::vector<std::string>());
   set.folder = "data/" + set.name;
-  for (const auto& one : json.at("files")) {
-    if (!one.at("bytes").is_number_unsigned()) refuse_remote_set(file, "bytes must be a whole number");
-    set.files.push_back({one.at("name").get<std::string>(), one.at("bytes").get<std::uint64_t>(),
-                         one.at("sha256").get<std::string>()});
-  }
-  const auto plain = [](const std::string& name) {
-    return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos;
-  };
-  if (!plain(set.name)) refuse_remote_set(file, "its name cannot be the name of a folder");
-  for (const RemoteFile& one : set.files)
-    if (!plain(one.name) || !is_sha256(one.sha256))
-      refuse_remote_set(
-          file, fmt::format("'{}' has no plain name or no SHA-256 of 64 lower-case digits", one.name));
+  if (!is_plain(set.name)) refuse_remote_set(file, "its name cannot be the name of a folder");
+  set.files = parse_files(json.at("files"), file);
+  set.unpacked = parse_files(json.value("unpacked", nlohmann::json::array()), file);
+  if (set.unpacked.empty()) return set;
+  if (set.files.size() != 1)
+    refuse_remote_set(file,
+                      fmt::format("what is unpacked comes out of one file, found {}", set.files.size()));
+  for (const RemoteFile& one : set.unpacked)
+    if (one.name == set.files[0].name) refuse_remote_set(file, "an archive is not taken out of itself");
   return set;
 } catch (const nlohmann::json::exception& error) {
   refuse_remote_set(file, fmt::format("this is no set ({})", error.what()));

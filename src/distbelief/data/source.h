@@ -32,7 +32,10 @@ struct SampleSpec {
   double target_share = 0;
   std::vector<float> mean;  // per channel, of input / 255; empty: no normalisation known
   std::vector<float> deviation;
-  double target_unit = 1;  // how much of what people measure in a distance of 1 between values is
+  // Values in what people measure: value * unit + mean.
+  double target_unit = 1;
+  double target_mean = 0;
+  bool table_features = false;  // input made of a table's columns: not the numbers that stand there
 };
 
 // Whether targets are classes, one or several of each sample.
@@ -54,7 +57,8 @@ class Source {
   // element_count(target_shape) of target_type to `target`. Does not allocate on the fast path.
   virtual void read(std::uint64_t index, void* input, void* target) const = 0;
 
-  // The same of the input's elements [begin, begin + count) alone: a source that can reads no others.
+  // The same of the input's elements [begin, begin + count) alone: a source that can reads no others. With a
+  // count of 0 it is the target alone, for which images are not decoded.
   virtual void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
                             void* target) const;
 

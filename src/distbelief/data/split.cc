@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -159,12 +160,12 @@ void split_by_feature(const SplitColumns& columns, Split& split) {
   cut_evenly(samples, split);
 }
 
-double feature_of(const SampleSpec& spec, const std::vector<std::int64_t>& input, std::uint64_t feature) {
-  switch (spec.input_type) {
-    case ElementType::kUint8: return reinterpret_cast<const std::uint8_t*>(input.data())[feature];
-    case ElementType::kInt64: return static_cast<double>(input[feature]);
-    case ElementType::kFloat32: return reinterpret_cast<const float*>(input.data())[feature];
-    case ElementType::kFloat64: return reinterpret_cast<const double*>(input.data())[feature];
+double number_at(ElementType type, const void* element) {
+  switch (type) {
+    case ElementType::kUint8: return *static_cast<const std::uint8_t*>(element);
+    case ElementType::kInt64: return static_cast<double>(*static_cast<const std::int64_t*>(element));
+    case ElementType::kFloat32: return *static_cast<const float*>(element);
+    case ElementType::kFloat64: return *static_cast<const double*>(element);
   }
   return 0;
 }
@@ -209,16 +210,15 @@ SplitColumns read_split_columns(const Source& source, const SplitRule& rule) {
   SplitColumns columns{
       .samples = source.size(), .classes = labelled ? spec.classes : 0, .labels = {}, .values = {}};
   if (!labelled && !by_feature) return columns;
-  const SampleBytes each = sample_bytes(spec);
-  std::vector<std::int64_t> input(each.input / sizeof(std::int64_t) + 1),
-      target(each.target / sizeof(std::int64_t) + 1);
+  std::vector<std::int64_t> target(sample_bytes(spec).target / sizeof(std::int64_t) + 1);
   for (std::uint64_t i = 0; i < source.size(); ++i) {
-    source.read(i, input.data(), target.data());
+    alignas(std::int64_t) std::array<std::byte, sizeof(std::int64_t)> element{};
+    source.read_columns(i, rule.feature, by_feature ? 1 : 0, element.data(), target.data());
     if (labelled && !is_class(spec, target[0]))
       throw Error(ErrorCode::kBadInput, fmt::format("sample {} has class {}, outside 0 to {}; mend the data",
                                                     i, target[0], spec.classes - 1));
     if (labelled) columns.labels.push_back(target[0]);
-    if (by_feature) columns.values.push_back(feature_of(spec, input, rule.feature));
+    if (by_feature) columns.values.push_back(number_at(spec.input_type, element.data()));
   }
   return columns;
 }

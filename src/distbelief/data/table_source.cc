@@ -27,10 +27,12 @@ LearntTable learn_parts(const DataConfig& config, const OptionMap& options) {
 TableSource::TableSource(std::shared_ptr<const TableSchema> schema) : schema_(std::move(schema)) {
   spec_.input_type = ElementType::kFloat32;
   spec_.input_shape = {schema_->features};
+  spec_.table_features = true;
   const bool values = schema_->task == TableTask::kRegression;
   spec_.target_type = values ? ElementType::kFloat32 : ElementType::kInt64;
   if (values) {
     spec_.target_unit = schema_->target_column().deviation;
+    spec_.target_mean = schema_->target_column().mean;
     return;
   }
   spec_.class_names = schema_->target_column().categories;

@@ -198,6 +198,12 @@ void WebDatasetSource::read(std::uint64_t index, void* input, void* target) cons
   *static_cast<std::int64_t*>(target) = sample.label;
 }
 
+void WebDatasetSource::read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count,
+                                    void* input, void* target) const {
+  if (count > 0) return Source::read_columns(index, begin, count, input, target);
+  *static_cast<std::int64_t*>(target) = samples_[index].label;
+}
+
 std::vector<std::filesystem::path> find_shards(const std::filesystem::path& path) {
   std::error_code failure;
   if (!std::filesystem::is_directory(path, failure)) return {path};

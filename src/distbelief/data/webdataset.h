@@ -38,6 +38,8 @@ class WebDatasetSource : public Source {
                    const ImageSettings& settings, std::int64_t classes);
   std::uint64_t size() const override { return samples_.size(); }
   void read(std::uint64_t index, void* input, void* target) const override;
+  void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
+                    void* target) const override;
 
  private:
   std::shared_ptr<const ShardIndex> index_;

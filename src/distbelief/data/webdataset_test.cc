@@ -1,19 +1,17 @@
 #include "distbelief/data/webdataset.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <gtest/gtest.h>
 
 #include "distbelief/base/refusal.h"
 #include "distbelief/data/image/written_images.h"
 #include "distbelief/data/image_set_fixture.h"
 #include "distbelief/data/tar_index.h"
+#include "distbelief/data/written_tar.h"
 
 namespace distbelief::data {
 namespace {
 
 using ::testing::IsSubstring;
-using Members = std::vector<std::pair<std::string, std::string>>;
 
 std::string plain_png(std::uint32_t value) {
   return to_png(draw(4, 4, [=](auto, auto, auto) { return value; }));
@@ -22,23 +20,9 @@ std::string plain_png(std::uint32_t value) {
 class WebDataset : public ImageSetFixture {
  protected:
   WebDataset() : ImageSetFixture("webdataset") {}
-  std::filesystem::path tar(const std::string& name, const Members& members) {
+  std::filesystem::path tar(const std::string& name, const TarContents& members) {
     const std::filesystem::path path = folder_.path() / name;
-    std::filesystem::create_directories(path.parent_path());
-    archive* out = archive_write_new();
-    archive_write_set_format_pax_restricted(out);
-    archive_write_open_filename(out, path.c_str());
-    for (const auto& [member, content] : members) {
-      archive_entry* entry = archive_entry_new();
-      archive_entry_set_pathname(entry, member.c_str());
-      archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
-      archive_entry_set_filetype(entry, AE_IFREG);
-      archive_entry_set_perm(entry, 0644);
-      archive_write_header(out, entry);
-      archive_write_data(out, content.data(), content.size());
-      archive_entry_free(entry);
-    }
-    archive_write_free(out);
+    write_tar(path, members);
     return path;
   }
 };
@@ -61,7 +45,7 @@ TEST_F(WebDataset, ReadsSamplesOfSeveralShards) {
 }
 
 TEST_F(WebDataset, HoldsOutAShareOfOneFolder) {
-  Members members;
+  TarContents members;
   for (int i = 0; i < 10; ++i) {
     members.push_back({std::to_string(i) + ".png", plain_png(100 + i)});
     members.push_back({std::to_string(i) + ".cls", std::to_string(i % 2)});
@@ -72,7 +56,7 @@ TEST_F(WebDataset, HoldsOutAShareOfOneFolder) {
   EXPECT_EQ(set.test->size(), 2U);
 }
 
-TEST_F(WebDataset, FindsTheBytesOfMembersWithLongNames) {
+TEST_F(WebDataset, FindsTheBytesOfTarContentsWithLongNames) {
   const std::string longer(300, 'n');
   const auto path =
       tar("x.tar", {{"a.png", "12345"}, {longer + ".cls", std::string(1000, 'c')}, {"b", "last"}});
@@ -95,7 +79,7 @@ TEST_F(WebDataset, RefusesNamesThatLeaveTheirFolder) {
 }
 
 TEST_F(WebDataset, NamesShardAndByteOfWhatCannotBe) {
-  const auto why = [&](const Members& members) {
+  const auto why = [&](const TarContents& members) {
     return refusal([&] { index_shards({tar("s.tar", members)}, "label"); });
   };
   EXPECT_PRED_FORMAT2(IsSubstring, "s.tar', byte 512: sample 'a' has no .cls",
@@ -135,6 +119,9 @@ TEST_F(WebDataset, NamesTheByteOfADamagedImage) {
     content[at + 6] ^= 0x55;
   write_text(path, content);
   EXPECT_PRED_FORMAT2(IsSubstring, "damaged PNG", refusal([&] { sample(*set.train, 0); }));
+  std::int64_t nothing = 0, label = -1;
+  set.train->read_columns(0, 0, 0, &nothing, &label);
+  EXPECT_GE(label, 0) << "the target alone is there all the same";
 }
 
 }  // namespace

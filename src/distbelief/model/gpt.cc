@@ -22,6 +22,7 @@ struct GptOptions {
   std::int64_t context = 128;
   std::int64_t vocabulary = 256;
   double dropout = 0.0;
+  Activation activation = Activation::kGelu;  // of the feed-forward layers
   bool tied = false;
   bool looks_ahead = false;  // an encoder: every position sees all
   bool has_mask_token = false;
@@ -58,6 +59,7 @@ class DecoderBlock final : public Block {
   DecoderBlock(const GptOptions& options, torch::Tensor mask, TensorGroup* group)
       : group_(group),
         heads_(options.heads),
+        activation_(options.activation),
         mask_(std::move(mask)),
         ln1_(register_module("ln1", layer_norm(options.width))),
         qkv_(register_module("qkv", torch::nn::Linear(options.width, 3 * options.width))),
@@ -72,7 +74,8 @@ class DecoderBlock final : public Block {
   torch::Tensor forward(torch::Tensor input) override {
     const torch::Tensor attended = attention(to_slices(group_, qkv_, ln1_(input)), heads_, mask_for(input));
     torch::Tensor x = input + dropout_->forward(from_slices(group_, proj_, attended));
-    return x + dropout_->forward(from_slices(group_, fc2_, torch::gelu(to_slices(group_, fc1_, ln2_(x)))));
+    const torch::Tensor wide = activate(activation_, to_slices(group_, fc1_, ln2_(x)));
+    return x + dropout_->forward(from_slices(group_, fc2_, wide));
   }
 
  private:
@@ -101,6 +104,7 @@ class DecoderBlock final : public Block {
 
   TensorGroup* group_;
   std::int64_t heads_;  // here
+  Activation activation_;
   torch::Tensor mask_;
   torch::nn::LayerNorm ln1_;
   torch::nn::Linear qkv_;
@@ -199,7 +203,8 @@ GptOptions transformer_options(const char* model, const OptionMap& options, cons
                             .heads = positive_option(model, options, "heads"),
                             .context = context_option(model, options, shape),
                             .vocabulary = shape.classes,
-                            .dropout = dropout_option(model, options)};
+                            .dropout = dropout_option(model, options),
+                            .activation = parse_activation(option<std::string>(options, "activation"))};
   if (resolved.width % resolved.heads == 0) return resolved;
   throw Error(
       ErrorCode::kBadInput,
@@ -242,6 +247,7 @@ std::vector<OptionSpec> gpt_options() {
           {"heads", std::int64_t{8}, "attention heads per block"},
           {"context", std::int64_t{0}, "most tokens in a sample; 0: the data's length"},
           {"dropout", 0.0, "after the embeddings, attention and feed-forward layers"},
+          {"activation", std::string("gelu"), "relu, leaky_relu, gelu, tanh, silu or elu"},
           {"tied", false, "use the token embedding as the last layer too"}};
 }
 

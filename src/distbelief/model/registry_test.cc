@@ -228,6 +228,19 @@ TEST(Registry, GptTakesSamplesShorterThanItsContext) {
   EXPECT_TRUE(torch::allclose(whole.narrow(0, 0, 5), start, 1e-4, 1e-5));
 }
 
+TEST(Registry, TransformersHaveTheActivationOfTheirOption) {
+  const DataShape text{.tokens = true, .input = {8}, .classes = 20};
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor tokens = torch::arange(8).unsqueeze(0);
+  for (const char* name : {"gpt", "bert"}) {
+    const torch::Tensor usual = build(name, text)->forward(tokens);
+    EXPECT_TRUE(torch::equal(build(name, text, {{"activation", "gelu"}})->forward(tokens), usual)) << name;
+    EXPECT_FALSE(torch::allclose(build(name, text, {{"activation", "relu"}})->forward(tokens), usual))
+        << name;
+    EXPECT_TRUE(contains(refusal(name, text, {{"activation", "gleu"}}), "did you mean 'gelu'")) << name;
+  }
+}
+
 TEST(Registry, TiedGptUsesTheTokenEmbeddingAsItsHead) {
   const auto network = build("gpt", kText, {{"tied", true}});
   EXPECT_EQ(parameter_count(*network), 3'323'392 - 256 * 256);

@@ -1,5 +1,6 @@
 #include "distbelief/report/picture.h"
 
+#include <openssl/evp.h>
 #include <png.h>
 
 #include <algorithm>
@@ -87,14 +88,11 @@ void write_png(const std::filesystem::path& path, const Picture& picture) {
 }
 
 std::string base64(std::string_view bytes) {
-  constexpr const char* kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t there = std::min<std::size_t>(3, bytes.size() - i);
-    std::uint32_t group = 0;
-    for (std::size_t k = 0; k < 3; ++k) group = group << 8 | (k < there ? std::uint8_t(bytes[i + k]) : 0);
-    for (std::size_t k = 0; k < 4; ++k) out += k <= there ? kLetters[group >> (18 - 6 * k) & 63] : '=';
-  }
+  std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');  // with the zero that it puts behind
+  const int letters =
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                      reinterpret_cast<const unsigned char*>(bytes.data()), int(bytes.size()));
+  out.resize(std::size_t(letters));
   return out;
 }
 

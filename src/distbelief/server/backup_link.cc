@@ -31,8 +31,10 @@ void BackupLink::stop() {
 void BackupLink::hand_over(Item item) {
   {
     const std::lock_guard lock(mutex_);
-    if (!ended_) items_.push_back(std::move(item));
-    if (!ended_) return changed_.notify_one();
+    if (!ended_) {
+      items_.push_back(std::move(item));
+      return changed_.notify_one();
+    }
   }
   if (item.done) item.done();
 }
@@ -64,8 +66,8 @@ void BackupLink::send(Item item) {
   under_way_.push_back(std::move(sent));
 }
 
-// What is unavailable may come: messages overtake each other, and a server may hear later than others of a job
-// or of a map.
+// What is unavailable may come: messages overtake each other, and a server may hear later than others of a
+// job or of a map.
 void BackupLink::await(Sent& sent) {
   const auto give_up_at = std::chrono::steady_clock::now() + kUntilItIsThere;
   for (;; std::this_thread::sleep_for(kAskAgain)) try {

@@ -33,6 +33,14 @@ void Budget::give_back(std::size_t bytes) {
   if (whole_) whole_->give_back(bytes);
 }
 
+void Budget::replace(std::size_t before, std::size_t after) {
+  const std::lock_guard lock(mutex_);
+  if (!is_open_) return;
+  before = std::min(before, taken_);
+  taken_ = saturating_add(taken_ - before, after);
+  if (whole_) whole_->replace(before, after);
+}
+
 void Budget::close() {
   const std::lock_guard lock(mutex_);
   if (is_open_ && whole_) whole_->give_back(taken_);

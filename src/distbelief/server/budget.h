@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,8 @@ class Budget {
   // They are there, whether there is room or not.
   void add(std::size_t bytes);
   void give_back(std::size_t bytes);
+  // Both at once: nobody finds both of them counted, or neither.
+  void replace(std::size_t before, std::size_t after);
   // Gives all back; nothing counts any more.
   void close();
 
@@ -61,6 +64,13 @@ class Reservation {
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
   bool is_there() const { return is_there_; }
+  // So many of them have been used, and what takes their place counts from now on: it is not in there twice.
+  void use(std::size_t bytes, std::size_t before, std::size_t after) {
+    if (budget_ == nullptr || !is_there_) return;
+    bytes = std::min(bytes, bytes_);
+    bytes_ -= bytes;
+    budget_->replace(saturating_add(before, bytes), after);
+  }
 
  private:
   Budget* budget_;

@@ -57,5 +57,23 @@ TEST(Budget, AReservationEnds) {
   EXPECT_TRUE(Reservation(nullptr, 100).is_there());
 }
 
+// Else a second one would be refused for as long as the first is being used.
+TEST(Budget, WhatIsUsedOfAReservationDoesNotCountTwice) {
+  const auto whole = std::make_shared<Budget>(12);
+  Budget one(10, whole);
+  {
+    Reservation room(&one, 6);
+    room.use(4, 0, 3);
+    EXPECT_EQ(one.taken(), 5U) << "2 of the reservation, 3 that are there";
+    EXPECT_EQ(whole->taken(), 5U);
+    EXPECT_TRUE(Reservation(&one, 5).is_there());
+    EXPECT_FALSE(Reservation(&one, 6).is_there());
+    room.use(4, 3, 7);
+    EXPECT_EQ(one.taken(), 7U) << "no more of a reservation than there is";
+  }
+  EXPECT_EQ(one.taken(), 7U);
+  EXPECT_EQ(whole->taken(), 7U);
+}
+
 }  // namespace
 }  // namespace distbelief::server

@@ -104,8 +104,17 @@ class Client {
   // was lost with its server is asked again, after newer ones: who waited for just that one might wait for a
   // ticket that he has already.
   std::optional<std::int64_t> next_ticket(std::deque<Asked>& asked);
-  // Blocks until this replica may begin another step (bounded).
-  void begin_step(const std::vector<std::int64_t>& done);
+  // The same without waiting: nothing while none is answered. One that was lost stays lost until
+  // next_ticket().
+  struct Dealt {
+    std::optional<std::int64_t> ticket{};  // nothing: all work is done
+  };
+  std::optional<Dealt> ready_ticket(std::deque<Asked>& asked);
+  // Done with these, and nothing asked: what others wait for.
+  void tell_done(const std::vector<std::int64_t>& done);
+  // Done with these tickets; blocks until this replica may begin the step of another (bounded). Gives whether
+  // what it fetched before is too old for it: then pull.
+  bool begin_step(std::int64_t ticket, const std::vector<std::int64_t>& done);
   // Gives rows of lanes to all; the mean over the lanes of all replicas is in `mean`. Gives the step that it
   // is of: a later one when steps do not wait for everyone and this came too late.
   std::int64_t meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,
@@ -163,6 +172,8 @@ class Client {
   const std::vector<std::int64_t>& versions() const { return versions_; }
   // Of the slices of its share, as servers told them when they answered the last push.
   const std::vector<std::int64_t>& answered() const { return answered_; }
+  // The slice had done the step before that push came (sync).
+  bool was_late(std::int64_t slice) const { return late_.contains(slice); }
   const ServerMap& map() const { return map_; }
   // What another client of the same servers knows, for one that has not been used for a while: all servers
   // that it knew may be gone.
@@ -241,6 +252,7 @@ class Client {
   std::map<int, std::unique_ptr<Server>> servers_;  // by id, that we are connected to
   std::vector<std::int64_t> versions_;              // of slices, that this replica has
   std::vector<std::int64_t> answered_;
+  std::set<std::int64_t> late_;  // slices
   std::int64_t meeting_step_ = 0;
   bool has_joined_ = false;
   Clock::time_point next_reconnect_{};

@@ -260,6 +260,10 @@ Client::Handle::Result Client::Handle::wait() {
     result.repeated |= answer.outcome == Outcome::kRepeated || answer.outcome == Outcome::kLate;
     result.version = std::min(result.version, answer.version);
     if (pushed) client_->answered_[slice] = answer.version;
+    if (pushed && answer.outcome == Outcome::kLate)
+      client_->late_.insert(std::int64_t(slice));
+    else if (pushed)
+      client_->late_.erase(std::int64_t(slice));
     if (!pushed || !values_.empty()) client_->versions_[slice] = answer.version;
   }
   return result;

@@ -136,7 +136,7 @@ TEST_F(RestTest, OthersGetItsTicketsAndDoNotWaitForIt) {
   std::vector<std::int64_t> done;
   std::int64_t ticket = 0;
   for (int i = 0; i < 5; ++i) {  // alone, and further than the bound
-    one.begin_step({});
+    one.begin_step(0, {});
     done.push_back(ticket);
     ticket = *take(one, {ticket});
   }
@@ -169,7 +169,7 @@ TEST_F(RestTest, ADeskThatTakesOverDoesNotWaitForItEither) {
   lose_server(map_.desk().primary);
   std::int64_t ticket = 0;
   for (int i = 0; i < 4; ++i) {
-    one.begin_step({});
+    one.begin_step(0, {});
     ticket = *take(one, {ticket});
   }
 }
@@ -263,7 +263,7 @@ TEST_F(DeadlineTest, WaitsEndWhenNoServerAnswersAnyMore) {
   asked.push_back(client.ask_ticket({}));
   EXPECT_EQ(client.next_ticket(asked), 0);
   for (const auto& exchange : exchanges_) exchange->close();
-  EXPECT_EQ(code_of([&] { client.begin_step({}); }), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of([&] { client.begin_step(0, {}); }), ErrorCode::kUnavailable);
   EXPECT_EQ(code_of([&] { client.await_done(); }), ErrorCode::kUnavailable);
   asked.push_back(client.ask_ticket({}));
   EXPECT_EQ(code_of([&] { client.next_ticket(asked); }), ErrorCode::kUnavailable);
@@ -335,12 +335,12 @@ TEST_F(DeadlineTest, AWaitForATurnIsBrokenOffWhenTheCallerDoesNotGoOn) {
   std::deque<Client::Asked> asked;
   asked.push_back(client.ask_ticket({}));
   const std::optional<std::int64_t> ticket = client.next_ticket(asked);
-  client.begin_step({});
+  client.begin_step(0, {});
   std::thread stop([&] {
     std::this_thread::sleep_for(50ms);
     goes_on = false;
   });
-  EXPECT_EQ(code_of([&] { client.begin_step({*ticket}); }), ErrorCode::kTimeout);
+  EXPECT_EQ(code_of([&] { client.begin_step(0, {*ticket}); }), ErrorCode::kTimeout);
   stop.join();
 }
 

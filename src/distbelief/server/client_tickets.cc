@@ -47,32 +47,46 @@ void Client::ask_again(std::deque<Asked>& asked) {
   }
 }
 
+std::optional<Client::Dealt> Client::ready_ticket(std::deque<Asked>& asked) {
+  for (auto one = asked.begin(); one != asked.end(); ++one) {
+    if (!one->is_sent_ || !one->pending_.ready()) continue;
+    one->is_sent_ = false;
+    try {
+      const StoreAnswer answer = comm::decode_answer(await(one->pending_, options_.deadline).header);
+      asked.erase(one);
+      if (clock_ < 0) clock_ = answer.clock;
+      if (answer.outcome == StoreAnswer::Outcome::kEnd) return Dealt{};
+      return Dealt{.ticket = answer.ticket};
+    } catch (const Error& error) {
+      if (!is_worth_another_try(error)) throw;
+    }
+  }
+  return std::nullopt;
+}
+
 // However long the others take with what is left.
 std::optional<std::int64_t> Client::next_ticket(std::deque<Asked>& asked) {
   heard_ = Clock::now();
   for (;; std::this_thread::sleep_for(kLookForAnswers)) {
-    for (auto one = asked.begin(); one != asked.end(); ++one) {
-      if (!one->is_sent_ || !one->pending_.ready()) continue;
-      one->is_sent_ = false;
-      try {
-        const StoreAnswer answer = comm::decode_answer(await(one->pending_, options_.deadline).header);
-        asked.erase(one);
-        if (clock_ < 0) clock_ = answer.clock;
-        return answer.outcome == StoreAnswer::Outcome::kEnd ? std::nullopt : std::optional(answer.ticket);
-      } catch (const Error& error) {
-        if (!is_worth_another_try(error)) throw;
-      }
-    }
+    if (const std::optional<Dealt> dealt = ready_ticket(asked)) return dealt->ticket;
     ask_again(asked);
     require_going_on();
   }
 }
 
-void Client::begin_step(const std::vector<std::int64_t>& done) {
-  Part part{.message = message(Kind::kBegin)};
+void Client::tell_done(const std::vector<std::int64_t>& done) {
+  Part part{.message = message(Kind::kTell)};
   part.message.done = done;
   if (clock_ >= 0) clock_ += std::int64_t(done.size());
-  exchange_one(std::move(part), kForEver);
+  exchange_one(std::move(part), options_.deadline);
+}
+
+bool Client::begin_step(std::int64_t ticket, const std::vector<std::int64_t>& done) {
+  Part part{.message = message(Kind::kBegin)};
+  part.message.ticket = ticket;
+  part.message.done = done;
+  if (clock_ >= 0) clock_ += std::int64_t(done.size());
+  return exchange_one(std::move(part), kForEver).outcome == StoreAnswer::Outcome::kStale;
 }
 
 // Messages of one connection are seen in any order: a question that comes after this would take a seat again.

@@ -44,14 +44,16 @@ std::optional<std::int64_t> Dealer::take(int replica) {
   return ticket;
 }
 
-std::optional<std::int64_t> Dealer::take_copy(int replica, std::int64_t below) {
+std::optional<std::int64_t> Dealer::take_copy(int replica, std::int64_t below,
+                                              const std::function<bool(std::int64_t)>& seems_done) {
   if (holds_tickets(replica)) return std::nullopt;
-  for (auto held = holders_.lower_bound(below); held != holders_.begin();) {
-    --held;
-    if (copies_.contains(held->first)) continue;
-    copies_[held->first] = replica;
-    return held->first;
-  }
+  for (const bool done : {false, true})
+    for (auto held = holders_.lower_bound(below); held != holders_.begin();) {
+      --held;
+      if (copies_.contains(held->first) || seems_done(held->first) != done) continue;
+      copies_[held->first] = replica;
+      return held->first;
+    }
   return std::nullopt;
 }
 

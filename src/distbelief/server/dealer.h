@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -37,9 +38,11 @@ class Dealer {
   std::optional<std::int64_t> take(int replica);
   // A step of this replica. false: the ticket was done before, by whomever it was dealt to as well.
   bool done(int replica, std::int64_t ticket);
-  // When there is none left: the last one below this that another has, and nobody else, for a replica that has
-  // nothing to do; the other has most likely not begun it. Whoever is first counts.
-  std::optional<std::int64_t> take_copy(int replica, std::int64_t below);
+  // When there is none left: the last one below this that another has, and nobody else, for a replica that
+  // has nothing to do; the other has most likely not begun it. Whoever is first counts. One that seems to be
+  // done comes after all others: who had it may never say so.
+  std::optional<std::int64_t> take_copy(int replica, std::int64_t below,
+                                        const std::function<bool(std::int64_t)>& seems_done);
   // What this ticket waited for is there. Nothing when somebody has it or it is done.
   void offer(std::int64_t ticket);
   // Tickets up to this one can be dealt (open-ended).
@@ -55,7 +58,8 @@ class Dealer {
   std::int64_t slowest() const;
   std::vector<int> replicas() const;
 
-  // For who is to take over: tickets below `next` were dealt, those below `below` and in these ranges are done.
+  // For who is to take over: tickets below `next` were dealt, those below `below` and in these ranges are
+  // done.
   std::int64_t next() const { return next_; }
   const TicketSet& done_tickets() const { return done_; }
   void learn(std::int64_t next, std::int64_t below, const std::vector<std::int64_t>& ranges);

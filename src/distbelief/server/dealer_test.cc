@@ -175,17 +175,29 @@ TEST(Dealer, ACopyGoesToWhoHasNothingAndTheFirstCounts) {
   dealer.join(2);
   EXPECT_EQ(dealer.take(0), 0);
   EXPECT_EQ(dealer.take(0), 1);
-  EXPECT_EQ(dealer.take_copy(0, 2), std::nullopt) << "it has them itself";
-  EXPECT_EQ(dealer.take_copy(1, 0), std::nullopt) << "none below 0";
-  EXPECT_EQ(dealer.take_copy(1, 2), 1) << "the one that it has not begun";
-  EXPECT_EQ(dealer.take_copy(1, 2), std::nullopt) << "it has one";
-  EXPECT_EQ(dealer.take_copy(2, 2), 0) << "the other has a copy already";
+  const auto none = [](std::int64_t) { return false; };
+  EXPECT_EQ(dealer.take_copy(0, 2, none), std::nullopt) << "it has them itself";
+  EXPECT_EQ(dealer.take_copy(1, 0, none), std::nullopt) << "none below 0";
+  EXPECT_EQ(dealer.take_copy(1, 2, none), 1) << "the one that it has not begun";
+  EXPECT_EQ(dealer.take_copy(1, 2, none), std::nullopt) << "it has one";
+  EXPECT_EQ(dealer.take_copy(2, 2, none), 0) << "the other has a copy already";
   EXPECT_TRUE(dealer.done(1, 1));
   EXPECT_FALSE(dealer.done(0, 1));
   dealer.leave(0);
   EXPECT_EQ(dealer.take(1), std::nullopt) << "who has the copy has the ticket";
   dealer.leave(2);
   EXPECT_EQ(dealer.take(1), 0);
+}
+
+TEST(Dealer, GivesCopiesOfWhatSeemsDoneLast) {
+  Dealer dealer({.tickets = 2});
+  for (const int replica : {0, 1, 2, 3}) dealer.join(replica);
+  EXPECT_EQ(dealer.take(0), 0);
+  EXPECT_EQ(dealer.take(0), 1);
+  const auto second = [](std::int64_t ticket) { return ticket == 1; };
+  EXPECT_EQ(dealer.take_copy(1, 2, second), 0);
+  EXPECT_EQ(dealer.take_copy(2, 2, second), 1) << "who has it may be stuck before it says so";
+  EXPECT_EQ(dealer.take_copy(3, 2, second), std::nullopt);
 }
 
 TEST(Dealer, AnOpenEndWaitsForMoreUntilItIsClosed) {

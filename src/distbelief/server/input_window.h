@@ -27,7 +27,7 @@ class InputWindow {
   struct Writer {
     std::int32_t replica = 0;
     std::int64_t incarnation = 0;
-    auto operator<=>(const Writer&) const = default;
+    auto operator<=>(const Writer&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
   };
   struct Piece {
     std::int64_t ticket = 0;

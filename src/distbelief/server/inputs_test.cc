@@ -31,11 +31,11 @@ class InputsTest : public ServiceTest {
   static void SetUpTestSuite() {
     static Idle handler;
     const auto path = std::filesystem::temp_directory_path() / ("db_idle_" + std::to_string(::getpid()));
-    idle_ = std::make_unique<comm::ExchangeServer>(
+    idle = std::make_unique<comm::ExchangeServer>(
         comm::ExchangeServer::Options{.address = {.target = "unix:" + path.string()}}, handler);
   }
-  static void TearDownTestSuite() { idle_.reset(); }
-  static inline std::unique_ptr<comm::ExchangeServer> idle_;
+  static void TearDownTestSuite() { idle.reset(); }
+  static inline std::unique_ptr<comm::ExchangeServer> idle;
 
   // As a second sub-network has it.
   static comm::SpaceSpec second() {
@@ -149,7 +149,7 @@ TEST_F(InputsTest, WhatALostReplicaBroughtInPartIsNotMixedWithAnothers) {
     const std::vector<float> values = output(0);
     // Only the first piece: the connection ends before the second.
     comm::ExchangeClient wire({.address = addresses_[0], .name = "replica 0"});
-    const auto ask = [&](comm::StoreRequest message, std::span<const std::byte> payload) {
+    const auto ask = [&](const comm::StoreRequest& message, std::span<const std::byte> payload) {
       return comm::decode_answer(wire.send(comm::encode(message), payload, {}).wait(5s).header);
     };
     const std::string spec = comm::encode(second());

@@ -11,14 +11,21 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/base/text_lines.h"
+#include "distbelief/server/bound_check.h"
 #include "distbelief/server/row_log_check.h"
 
 namespace distbelief::server {
 namespace {
 
 using LineKind = LogLine::Kind;
-// The update that made each version of a slice.
-using Chain = std::map<std::int64_t, UpdateRecord>;
+// What made a version of a slice: an update, or a command, which has no ticket.
+struct Change {
+  UpdateRecord update{};
+  std::optional<std::int64_t> command{};
+  bool operator==(const Change&) const = default;
+};
+// By version.
+using Chain = std::map<std::int64_t, Change>;
 
 // Servers as witnesses of one slice: who was lost later knows better. Whoever went on without a lost server
 // was lost later, or not at all, so that what a lost server alone had is overruled.
@@ -47,15 +54,15 @@ class Witnesses {
     std::int64_t last = -1;
     for (const int server : order_) {
       if (!knows(server, slice)) continue;
-      for (const auto& [version, update] : this->chain(server, slice))
-        chain.insert_or_assign(version, update);
+      for (const auto& [version, change] : this->chain(server, slice))
+        chain.insert_or_assign(version, change);
       if (!is_lost(server)) last = std::max(last, last_.at({server, slice}));
     }
     if (last < 0) throw LogFlaw{fmt::format("no server that is left has slice {}", slice)};
     chain.erase(chain.upper_bound(last), chain.end());
     if (std::int64_t(chain.size()) != last)
       throw LogFlaw{
-          fmt::format("slice {} is at version {}, but {} updates are logged", slice, last, chain.size())};
+          fmt::format("slice {} is at version {}, but {} changes are logged", slice, last, chain.size())};
     return chain;
   }
 
@@ -67,17 +74,20 @@ class Witnesses {
   // Each version follows the one before, or what another server handed over.
   void read(int server, const std::vector<LogLine>& lines) {
     for (const LogLine& line : lines) {
-      if (line.kind != LineKind::kUpdate && line.kind != LineKind::kInstalled) continue;
+      const bool is_change = line.kind == LineKind::kUpdate || line.kind == LineKind::kCommand;
+      if (!is_change && line.kind != LineKind::kInstalled) continue;
       const auto key = std::pair(server, line.update.slice);
       const std::int64_t before = last_.contains(key) ? last_.at(key) : 0;
       const std::int64_t version = line.update.version;
-      const bool follows = line.kind == LineKind::kUpdate ? version == before + 1 : version >= before;
+      const bool follows = is_change ? version == before + 1 : version >= before;
       if (!follows)
         throw LogFlaw{fmt::format("server {}: version {} of slice {} comes after version {}", server, version,
                                   line.update.slice, before)};
       last_[key] = version;
       Chain& chain = chains_[key];
-      if (line.kind == LineKind::kUpdate) chain[version] = line.update;
+      if (!is_change) continue;
+      chain[version] = {.update = line.update};
+      if (line.kind == LineKind::kCommand) chain[version].command = line.number;
     }
   }
 
@@ -87,6 +97,11 @@ class Witnesses {
   std::map<std::pair<int, std::int64_t>, std::int64_t> last_;  // versions
 };
 
+std::string described(const Change& change) {
+  return change.command ? fmt::format("command {}", *change.command)
+                        : fmt::format("ticket {} of replica {}", change.update.ticket, change.update.replica);
+}
+
 // A server that was lost may have had more than it handed over; nobody else may differ. Gives how many
 // updates were undone.
 std::int64_t check_agreement(const Witnesses& witnesses, std::int64_t slice, const Chain& settled) {
@@ -94,108 +109,65 @@ std::int64_t check_agreement(const Witnesses& witnesses, std::int64_t slice, con
   for (const int server : witnesses.servers()) {
     if (!witnesses.knows(server, slice)) continue;
     bool parted = false;
-    for (const auto& [version, update] : witnesses.chain(server, slice)) {
+    for (const auto& [version, change] : witnesses.chain(server, slice)) {
       const auto found = settled.find(version);
-      parted = parted || found == settled.end() || found->second != update;
+      parted = parted || found == settled.end() || found->second != change;
       undone += parted ? 1 : 0;
       if (parted && !witnesses.is_lost(server))
-        throw LogFlaw{
-            fmt::format("server {} has ticket {} of replica {} as version {} of slice {}, others have "
-                        "another update",
-                        server, update.ticket, update.replica, version, slice)};
+        throw LogFlaw{fmt::format("server {} has {} as version {} of slice {}, others have another update",
+                                  server, described(change), version, slice)};
     }
   }
   return undone;
 }
 
-// Version by ticket.
-std::map<std::int64_t, std::int64_t> check_tickets(std::int64_t slice, const Chain& settled,
-                                                   const LogPromise& promise) {
-  std::map<std::int64_t, std::int64_t> versions;
-  for (const auto& [version, update] : settled)
-    if (!versions.emplace(update.ticket, version).second)
-      throw LogFlaw{fmt::format("ticket {} counts twice in slice {}: as versions {} and {}", update.ticket,
-                                slice, versions.at(update.ticket), version)};
-  for (std::int64_t ticket = 0; promise.tickets && ticket < *promise.tickets; ++ticket)
-    if (!versions.contains(ticket))
-      throw LogFlaw{fmt::format("ticket {} never came to slice {}", ticket, slice)};
-  if (promise.tickets && std::int64_t(versions.size()) != *promise.tickets)
-    throw LogFlaw{fmt::format("slice {} had {} updates, the run {} pieces of work", slice, versions.size(),
-                              *promise.tickets)};
-  return versions;
+// Commands come once, in their order. Gives how many there are.
+std::int64_t check_commands(std::int64_t slice, const Chain& settled) {
+  std::int64_t next = 0;
+  for (const auto& [version, change] : settled)
+    if (change.command && *change.command != next++)
+      throw LogFlaw{fmt::format("version {} of slice {} is made by command {}, and command {} was to come",
+                                version, slice, *change.command, next - 1)};
+  return next;
 }
 
-void check_acknowledged(int replica, const LogLine& line,
-                        const std::map<std::int64_t, std::map<std::int64_t, std::int64_t>>& versions) {
+UpdatesByTicket check_tickets(std::int64_t slice, const Chain& settled, const LogPromise& promise) {
+  UpdatesByTicket updates;
+  for (const auto& [version, change] : settled) {
+    const std::int64_t ticket = change.update.ticket;
+    if (!change.command && !updates.emplace(ticket, change.update).second)
+      throw LogFlaw{fmt::format("ticket {} counts twice in slice {}: as versions {} and {}", ticket, slice,
+                                updates.at(ticket).version, version)};
+  }
+  for (std::int64_t ticket = 0; promise.tickets && ticket < *promise.tickets; ++ticket)
+    if (!updates.contains(ticket))
+      throw LogFlaw{fmt::format("ticket {} never came to slice {}", ticket, slice)};
+  if (promise.tickets && std::int64_t(updates.size()) != *promise.tickets)
+    throw LogFlaw{fmt::format("slice {} had {} updates, the run {} pieces of work", slice, updates.size(),
+                              *promise.tickets)};
+  return updates;
+}
+
+// Gives whether it is in all sums that it was to be in (sync).
+bool check_answered(int replica, const LogLine& line, const SliceUpdates& updates) {
+  bool is_in_all = true;
   for (std::size_t slice = 0; slice < line.versions.size(); ++slice) {
-    const auto tickets = versions.find(std::int64_t(slice));
-    const bool is_there = tickets != versions.end() && tickets->second.contains(line.update.ticket) &&
-                          tickets->second.at(line.update.ticket) <= line.versions[slice];
+    const UpdateRecord* const update = find_update(updates, std::int64_t(slice), line.update.ticket);
+    const bool is_there = update != nullptr && update->version <= line.versions[slice];
     if (!is_there)
       throw LogFlaw{
           fmt::format("replica {} was told that ticket {} is in slice {} at version {}, and it is not",
                       replica, line.update.ticket, slice, line.versions[slice])};
-  }
-}
-
-// Clocks as the log of one dealer tells them. A replica that begins has done all steps that it began before;
-// others have done those before the one that they began last, and perhaps that one. Those who have nothing to
-// do are not waited for, so that only who begins again without anybody coming or going meanwhile must have
-// been counted.
-class Clocks {
- public:
-  Clocks(int server, std::int64_t staleness) : server_(server), staleness_(staleness) {}
-
-  std::int64_t check(const std::vector<LogLine>& lines) {
-    std::int64_t begins = 0;
-    for (const LogLine& line : lines) {
-      const int replica = line.update.replica;
-      if (line.kind == LineKind::kBegin) {
-        ++begins;
-        begin(replica, line);
-      } else if (line.kind == LineKind::kJoined) {
-        began_[replica] = line.clock - 1;
-        came_.insert(replica);
-        claims_.clear();
-      } else if (line.kind == LineKind::kLeft) {
-        began_.erase(replica);
-        claims_.clear();
-      }
-    }
-    return begins;
-  }
-
- private:
-  void begin(int replica, const LogLine& line) {
-    if (line.clock - line.slowest > staleness_)
-      throw LogFlaw{fmt::format("server {}: replica {} began step {} when the slowest had done {}", server_,
-                                replica, line.clock, line.slowest)};
-    const auto before = began_.find(replica);
-    // One that changes to another dealer tells with its first question what it has done since the last.
-    const bool has_just_come = came_.erase(replica) > 0;
-    if (before == began_.end() || line.clock < before->second + 1 ||
-        (line.clock > before->second + 1 && !has_just_come))
+    const bool is_in_sum = update->of.empty() || std::ranges::find(update->of, replica) != update->of.end();
+    if (!is_in_sum && line.kind == LineKind::kAcknowledged)
       throw LogFlaw{
-          fmt::format("server {}: replica {} began step {} out of turn", server_, replica, line.clock)};
-    // It was there when others began: these counted it, or they were told a slowest that was not.
-    for (const std::int64_t slowest : claims_[replica])
-      if (slowest > line.clock)
-        throw LogFlaw{
-            fmt::format("server {}: the slowest was said to have done {} steps when replica {} had "
-                        "done {} at most",
-                        server_, slowest, replica, line.clock)};
-    claims_[replica].clear();
-    before->second = line.clock;
-    for (const auto& [other, clock] : began_)
-      if (other != replica) claims_[other].push_back(line.slowest);
+          fmt::format("replica {} was told that its gradient of step {} counts, and it is not in the "
+                      "sum of slice {}",
+                      replica, line.update.ticket, slice)};
+    is_in_all = is_in_all && is_in_sum;
   }
-
-  int server_;
-  std::int64_t staleness_;
-  std::map<int, std::int64_t> began_;                // the step that each began last
-  std::set<int> came_;                               // and have not begun a step
-  std::map<int, std::vector<std::int64_t>> claims_;  // slowest, as others were told since then
-};
+  return is_in_all;
+}
 
 std::string finding_of(const LogProof& proof, const RunLogs& logs, const LogPromise& promise) {
   std::string text = fmt::format(
@@ -205,10 +177,15 @@ std::string finding_of(const LogProof& proof, const RunLogs& logs, const LogProm
       logs.servers.size(), logs.lost.size(), proof.updates, proof.slices, proof.acknowledged);
   if (proof.undone > 0)
     text += fmt::format("; {} updates that only lost servers had were never acknowledged", proof.undone);
+  if (proof.late > 0)
+    text += fmt::format("; {} pushes came too late for their step and are not in its sum", proof.late);
+  if (proof.commands > 0) text += fmt::format("; {} commands came in their order", proof.commands);
   if (promise.tickets) text += fmt::format("; all {} pieces of work were done", *promise.tickets);
   if (promise.staleness)
-    text += fmt::format("; {} steps were begun at most {} ahead of the slowest", proof.begins,
-                        *promise.staleness);
+    text += fmt::format(
+        "; {} steps were begun at most {} ahead of the slowest, with parameters that have all steps further "
+        "back",
+        proof.begins, *promise.staleness);
   return text;
 }
 
@@ -220,28 +197,36 @@ std::string finding_of(const RowsProof& rows) {
 
 }  // namespace
 
+std::int64_t evaluations_in(const RunLogs& logs) {
+  std::int64_t most = 0;
+  for (const auto& [server, lines] : logs.servers)
+    for (const LogLine& line : lines)
+      if (line.kind == LineKind::kEvaluation) most = std::max(most, line.number);
+  return most;
+}
+
 LogProof check_logs(const RunLogs& logs, const LogPromise& promise) {
   LogProof proof;
   RowsProof rows;
   try {
     const Witnesses witnesses(logs);
-    std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> versions;
+    SliceUpdates updates;
     for (const std::int64_t slice : witnesses.slices()) {
       const Chain settled = witnesses.settled(slice);
       proof.undone += check_agreement(witnesses, slice, settled);
-      versions[slice] = check_tickets(slice, settled, promise);
-      proof.updates += std::int64_t(settled.size());
+      updates[slice] = check_tickets(slice, settled, promise);
+      proof.updates += std::int64_t(updates[slice].size());
+      proof.commands += check_commands(slice, settled);
       ++proof.slices;
     }
     for (const auto& [replica, lines] : logs.replicas)
       for (const LogLine& line : lines) {
-        if (line.kind != LineKind::kAcknowledged) continue;
-        check_acknowledged(replica, line, versions);
-        ++proof.acknowledged;
+        if (line.kind != LineKind::kAcknowledged && line.kind != LineKind::kLate) continue;
+        const bool is_in_all = check_answered(replica, line, updates);
+        proof.acknowledged += line.kind == LineKind::kAcknowledged ? 1 : 0;
+        proof.late += is_in_all ? 0 : 1;
       }
-    if (promise.staleness)
-      for (const auto& [server, lines] : logs.servers)
-        proof.begins += Clocks(server, *promise.staleness).check(lines);
+    if (promise.staleness) proof.begins = check_bound(logs, *promise.staleness, updates);
     rows = check_rows(logs, promise);
     proof.row_pushes = rows.pushes;
     if (proof.updates == 0) throw LogFlaw{"there are no updates in the logs"};

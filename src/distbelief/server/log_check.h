@@ -32,12 +32,17 @@ struct LogProof {
   bool proven = false;
   std::int64_t slices = 0;
   std::int64_t updates = 0;       // of all slices, that count
+  std::int64_t commands = 0;      // the same (sandblaster)
   std::int64_t acknowledged = 0;  // pushes
+  std::int64_t late = 0;          // pushes that are not in the sum of their step (sync, spare replicas)
   std::int64_t begins = 0;        // steps that were begun within the bound
   std::int64_t row_pushes = 0;    // of tables' rows, that are in all parts
   std::int64_t undone = 0;  // updates that only a lost server had: no replica was told that they were done
   std::string finding{};    // what was proven, or the first thing that is wrong
 };
+
+// Evaluations that were logged to be over (sandblaster).
+std::int64_t evaluations_in(const RunLogs& logs);
 
 // Proves that the versions of every slice follow one upon another on every server; that all servers that
 // have an update of a slice have the same one, but for what a lost server had not handed over; that no ticket

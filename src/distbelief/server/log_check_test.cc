@@ -16,11 +16,17 @@ LogLine update(std::int64_t version, std::int64_t ticket, std::int64_t slice = 0
 LogLine installed(std::int64_t version, std::int64_t slice = 0) {
   return {.kind = LineKind::kInstalled, .update = {.slice = slice, .version = version}};
 }
+LogLine command(std::int64_t version, std::int64_t number, std::int64_t slice = 0) {
+  return {.kind = LineKind::kCommand, .update = {.slice = slice, .version = version}, .number = number};
+}
 LogLine acknowledged(std::int64_t ticket, std::vector<std::int64_t> versions) {
   return {.kind = LineKind::kAcknowledged, .update = {.ticket = ticket}, .versions = std::move(versions)};
 }
-LogLine begin(int replica, std::int64_t clock, std::int64_t slowest) {
-  return {.kind = LineKind::kBegin, .update = {.replica = replica}, .clock = clock, .slowest = slowest};
+LogLine begin(int replica, std::int64_t clock, std::int64_t slowest, std::int64_t ticket = 99) {
+  return {.kind = LineKind::kBegin,
+          .update = {.ticket = ticket, .replica = replica},
+          .clock = clock,
+          .slowest = slowest};
 }
 LogLine joined(int replica, std::int64_t clock) {
   return {.kind = LineKind::kJoined, .update = {.replica = replica}, .clock = clock};
@@ -95,9 +101,29 @@ TEST(LogCheck, ANewcomerGoesOnFromWhatItWasGiven) {
   logs.servers[2].erase(logs.servers[2].begin(), logs.servers[2].begin() + 3);
   expect_flaw(logs, {}, "version 4 of slice 0 comes after version 0");
   logs.servers.erase(2);
-  expect_flaw(logs, {}, "slice 0 is at version 4, but 2 updates are logged");
+  expect_flaw(logs, {}, "slice 0 is at version 4, but 2 changes are logged");
   logs.lost.push_back(3);
   expect_flaw(logs, {}, "no server that is left has slice 0");
+}
+
+TEST(LogCheck, CommandsMakeVersionsAndHaveNoTicket) {
+  const std::vector<LogLine> lines{update(1, 0), update(2, 1), command(3, 0), command(4, 1), update(5, 2)};
+  RunLogs logs{.servers = {{1, lines}, {2, lines}}, .replicas = {{0, {acknowledged(2, {5})}}}};
+  const LogProof proof = check_logs(logs, {.tickets = 3});
+  EXPECT_TRUE(proof.proven) << proof.finding;
+  EXPECT_EQ(proof.updates, 3);
+  EXPECT_EQ(proof.commands, 2);
+  RunLogs doubled = logs;
+  for (const int server : {1, 2}) doubled.servers[server][3].number = 0;
+  expect_flaw(doubled, {}, "version 4 of slice 0 is made by command 0, and command 1 was to come");
+  RunLogs differing = logs;
+  differing.servers[2][2] = update(3, 9);
+  expect_flaw(differing, {}, "others have another update");
+  logs.servers[1].pop_back();  // not handed over when it was lost: the other did it
+  logs.servers[1].push_back(command(5, 2));
+  logs.lost = {1};
+  EXPECT_TRUE(check_logs(logs, {.tickets = 3}).proven) << check_logs(logs, {}).finding;
+  EXPECT_EQ(check_logs(logs, {}).undone, 1);
 }
 
 TEST(LogCheck, ARunOnServersOfOthersIsReadFromTheirLogsOfItsJob) {
@@ -150,6 +176,56 @@ TEST(LogCheck, ABrokenBoundIsFound) {
   EXPECT_TRUE(check_logs(parted, {.staleness = 1}).proven) << check_logs(parted, {.staleness = 1}).finding;
   logs.servers[1].push_back(begin(0, 3, 3));
   expect_flaw(logs, {.staleness = 1}, "replica 0 began step 3 out of turn");
+}
+
+TEST(LogCheck, APushThatCameTooLateForItsStepIsToldFromOneThatCounts) {
+  RunLogs logs{.servers = {{1, {update(1, 0), update(2, 1)}}},
+               .replicas = {{0, {acknowledged(0, {1}), acknowledged(1, {2})}}, {1, {acknowledged(0, {1})}}}};
+  for (LogLine& line : logs.servers[1]) line.update.of = {0, 1};
+  logs.servers[1].back().update.of = {0};
+  EXPECT_TRUE(check_logs(logs, {.tickets = 2}).proven) << check_logs(logs, {}).finding;
+  logs.replicas[1].push_back(acknowledged(1, {2}));
+  expect_flaw(logs, {}, "replica 1 was told that its gradient of step 1 counts, and it is not in the sum");
+  logs.replicas[1].back().kind = LineKind::kLate;
+  const LogProof proof = check_logs(logs, {.tickets = 2});
+  EXPECT_TRUE(proof.proven) << proof.finding;
+  EXPECT_EQ(proof.late, 1);
+  EXPECT_EQ(proof.acknowledged, 3);
+}
+
+// Two replicas in turns, ticket by ticket: 0 has those that are even.
+RunLogs bounded(std::int64_t base_of_last) {
+  std::vector<LogLine> lines{joined(0, 0), joined(1, 0)};
+  for (std::int64_t ticket = 0; ticket < 4; ++ticket) {
+    const int replica = int(ticket % 2);
+    lines.push_back(begin(replica, ticket / 2, ticket / 2, ticket));
+    lines.push_back(update(ticket + 1, ticket));
+    lines.back().update.replica = replica;
+  }
+  lines.back().update.base = base_of_last;
+  return {.servers = {{1, lines}}};
+}
+
+TEST(LogCheck, AStepThatDidNotSeeWhatItHadToIsFound) {
+  for (const std::int64_t staleness : {0, 1}) {
+    const LogProof proof = check_logs(bounded(3), {.tickets = 4, .staleness = staleness});
+    EXPECT_TRUE(proof.proven) << proof.finding;
+    EXPECT_EQ(proof.begins, 4);
+  }
+  // Step 1 of replica 1 need not see step 1 of replica 0, ticket 2; step 0 of both it must, its own always.
+  EXPECT_TRUE(check_logs(bounded(2), {.staleness = 0}).proven);
+  expect_flaw(bounded(1), {.staleness = 0}, "was computed from version 1, without ticket 1 (step 0)");
+  expect_flaw(bounded(1), {.staleness = 1}, "without ticket 1 (step 0), which it had to see");
+  expect_flaw(bounded(0), {.staleness = 0}, "without ticket 0 (step 0), which it had to see");
+  // One that began it twice may have computed it from what it had the first time.
+  RunLogs twice = bounded(0);
+  twice.servers[2] = {joined(1, 1), begin(1, 1, 1, 3)};
+  EXPECT_TRUE(check_logs(twice, {.staleness = 0}).proven) << check_logs(twice, {.staleness = 0}).finding;
+  // Nobody waits for what one that left may have sent.
+  RunLogs parted = bounded(1);
+  std::vector<LogLine>& lines = parted.servers[1];
+  lines.insert(lines.end() - 2, {left(0), left(1), joined(1, 1)});
+  EXPECT_TRUE(check_logs(parted, {.staleness = 0}).proven) << check_logs(parted, {.staleness = 0}).finding;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr std::size_t kReplayElements = comm::kSliceElements + 5000;  // two sli
 constexpr std::int64_t kReplayTickets = 60;
 constexpr int kReplayReplicas = 3;
 constexpr double kReplayRate = 0.037;
-constexpr float kReplayMomentum = 0.5F;
+const OptimizerConfig kReplayDefaults;
 
 // Depends on the values that its replica had, as a gradient does, and on the ticket.
 std::vector<float> gradient_at(const std::vector<float>& values, std::int64_t ticket) {
@@ -33,7 +33,16 @@ std::vector<float> gradient_at(const std::vector<float>& values, std::int64_t ti
   return gradient;
 }
 
-class ReplayTest : public ::testing::TestWithParam<const char*> {
+struct ReplayCase {
+  const char* name;
+  const char* rule;
+  float momentum = 0;
+  float weight_decay = 0;
+  float compensation = 0;
+  bool staleness_aware = false;
+};
+
+class ReplayTest : public ::testing::TestWithParam<ReplayCase> {
  protected:
   void SetUp() override {
     std::vector<ServerMap::Server> known;
@@ -58,10 +67,11 @@ class ReplayTest : public ::testing::TestWithParam<const char*> {
                          .elements = kReplayElements,
                          .parameters = {{.begin = 0, .count = kReplayElements}},
                          .mode = "async"};
-    const std::string rule = GetParam();
-    spec.optimizer.name = rule == "momentum" ? "sgd" : rule;
-    spec.optimizer.momentum = rule == "momentum" ? kReplayMomentum : 0;
-    spec.optimizer.weight_decay = 0;
+    spec.optimizer.name = GetParam().rule;
+    spec.optimizer.momentum = GetParam().momentum;
+    spec.optimizer.weight_decay = GetParam().weight_decay;
+    spec.compensation = GetParam().compensation;
+    spec.staleness_aware = GetParam().staleness_aware;
     spec.tickets = kReplayTickets;
     return spec;
   }
@@ -98,20 +108,25 @@ class ReplayTest : public ::testing::TestWithParam<const char*> {
 // One element of one slice, after each of its updates.
 class ByHand {
  public:
-  ByHand(std::string rule, float first) : rule_(std::move(rule)), value_(first) {}
-  void update(float gradient) {
+  ByHand(const ReplayCase& how, float first) : how_(how), rule_(how.rule), value_(first) {}
+  // `read`: what the replica had when it computed the gradient.
+  void update(float gradient, double lr, float read) {
     ++steps_;
-    const auto rate = float(kReplayRate);
-    if (rule_ == "sgd") {
+    const auto rate = float(lr);
+    // Zheng et al., Asynchronous SGD with Delay Compensation
+    if (how_.compensation > 0)
+      gradient = gradient + how_.compensation * gradient * gradient * (value_ - read);
+    if (how_.weight_decay > 0) gradient = std::fma(how_.weight_decay, value_, gradient);
+    if (rule_ == "sgd" && how_.momentum == 0) {
       value_ = std::fma(-rate, gradient, value_);
-    } else if (rule_ == "momentum") {
-      mean_ = kReplayMomentum * mean_ + gradient;
+    } else if (rule_ == "sgd") {
+      mean_ = how_.momentum * mean_ + gradient;
       value_ = std::fma(-rate, mean_, value_);
     } else if (rule_ == "adam") {
       update_as_adam(gradient);
     } else {  // Duchi et al., Adaptive Subgradient Methods; as the paper's servers do
       squares_ = squares_ + gradient * gradient;
-      value_ = value_ - rate * (gradient / (std::sqrt(squares_) + float(OptimizerConfig{}.eps)));
+      value_ = value_ - rate * (gradient / (std::sqrt(squares_) + float(kReplayDefaults.eps)));
     }
   }
   float value() const { return value_; }
@@ -119,7 +134,7 @@ class ByHand {
  private:
   // Kingma and Ba, Adam.
   void update_as_adam(float gradient) {
-    const OptimizerConfig config;
+    const OptimizerConfig& config = kReplayDefaults;
     mean_ = std::fma(float(1 - config.beta1), gradient, float(config.beta1) * mean_);
     squares_ = std::fma(float(1 - config.beta2) * gradient, gradient, float(config.beta2) * squares_);
     const auto root = float(std::sqrt(1 - std::pow(config.beta2, double(steps_))));
@@ -127,7 +142,8 @@ class ByHand {
     value_ = value_ - step * mean_ / (std::sqrt(squares_) / root + float(config.eps));
   }
 
-  std::string rule_;
+  ReplayCase how_;
+  std::string_view rule_;
   float value_;
   float mean_ = 0;
   float squares_ = 0;
@@ -137,6 +153,7 @@ class ByHand {
 TEST_P(ReplayTest, GivesTheSameBits) {
   {
     std::vector<std::jthread> replicas;
+    replicas.reserve(kReplayReplicas);
     for (int i = 0; i < kReplayReplicas; ++i) replicas.emplace_back([this, i] { train(i); });
   }
   std::vector<float> last(kReplayElements);
@@ -158,27 +175,40 @@ TEST_P(ReplayTest, GivesTheSameBits) {
     std::vector<std::vector<float>> history{std::vector<float>(size, 0.25F)};  // by version
     bool was_late = false;
     for (const UpdateRecord& update : updates) {
-      ASSERT_EQ(update.lr, kReplayRate);
+      const auto delay = double(std::max<std::int64_t>(1, update.version - 1 - update.base));
+      ASSERT_EQ(update.lr, GetParam().staleness_aware ? kReplayRate / delay : kReplayRate);
       was_late = was_late || update.base + 1 < update.version;
       // The kept gradient is what its replica had to compute from the version that the log names.
       std::vector<float> whole(kReplayElements);
       const std::vector<float>& base = history[std::size_t(update.base)];
       std::copy(base.begin(), base.end(), whole.begin() + std::ptrdiff_t(begin));
       const std::vector<float> again = gradient_at(whole, update.ticket);
-      for (std::size_t i = 0; i < size; ++i) {
-        ASSERT_EQ(again[begin + i], kept_[std::size_t(update.ticket)][begin + i]) << update.version;
-        hand[i].update(again[begin + i]);
-      }
+      const auto first = std::ptrdiff_t(begin), end = std::ptrdiff_t(begin + size);
+      ASSERT_TRUE(std::equal(again.begin() + first, again.begin() + end,
+                             kept_[std::size_t(update.ticket)].begin() + first))
+          << update.version;
       history.emplace_back(size);
-      for (std::size_t i = 0; i < size; ++i) history.back()[i] = hand[i].value();
+      std::vector<float>& next = history.back();
+      for (std::size_t i = 0; i < size; ++i) {
+        hand[i].update(again[begin + i], update.lr, history[std::size_t(update.base)][i]);
+        next[i] = hand[i].value();
+      }
     }
     EXPECT_TRUE(was_late) << "no gradient was computed from older values: nothing asynchronous was tried";
     for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(hand[i].value(), last[begin + i]) << slice << " " << i;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, ReplayTest, testing::Values("sgd", "momentum", "adagrad", "adam"),
-                         [](const auto& rule) { return std::string(rule.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Rules, ReplayTest,
+    testing::Values(ReplayCase{.name = "sgd", .rule = "sgd"},
+                    ReplayCase{.name = "momentum", .rule = "sgd", .momentum = 0.5F},
+                    ReplayCase{.name = "adagrad", .rule = "adagrad"},
+                    ReplayCase{.name = "adam", .rule = "adam"},
+                    ReplayCase{.name = "weight_decay", .rule = "adagrad", .weight_decay = 0.0625F},
+                    ReplayCase{.name = "staleness_aware", .rule = "sgd", .staleness_aware = true},
+                    ReplayCase{.name = "compensated", .rule = "adagrad", .compensation = 0.25F}),
+    [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
 }  // namespace distbelief::server

@@ -133,7 +133,7 @@ void Service::fill(BackupLink& link, int newcomer) {
 
 // Does what the map asks of this server. The spaces follow it already, so that nothing comes after what is
 // waited for here. What a newer map asks is done by that one's thread.
-void Service::settle(std::shared_ptr<const Roles> roles) {
+void Service::settle(const std::shared_ptr<const Roles>& roles) {
   pthread_setname_np(pthread_self(), "db-fill");
   if (this->roles() != roles) return;
   std::set<int> newcomers, heirs;

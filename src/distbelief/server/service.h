@@ -70,7 +70,7 @@ class Service final : public comm::ExchangeServer::Handler {
   std::shared_ptr<Space> find(const comm::StoreRequest& message, const comm::Peer& peer) const;
   std::vector<std::shared_ptr<Space>> spaces() const;
   std::shared_ptr<const Roles> roles() const;
-  void settle(std::shared_ptr<const Roles> roles);
+  void settle(const std::shared_ptr<const Roles>& roles);
   void fill(BackupLink& link, int newcomer);
   void announce(const comm::SpaceSpec& spec) const;
   void watch(const std::stop_token& stop);

@@ -6,16 +6,11 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <limits>
-#include <sstream>
 #include <thread>
 
-#include "distbelief/base/error.h"
-#include "distbelief/base/scratch_folder.h"
-#include "distbelief/comm/rpc/exchange_client.h"
-#include "distbelief/server/service.h"
+#include "distbelief/server/test_hostile.h"
 
 namespace distbelief::server {
 namespace {
@@ -23,114 +18,6 @@ namespace {
 using namespace std::chrono_literals;
 using comm::StoreRequest;
 using StoreKind = comm::StoreRequest::Kind;
-
-constexpr std::size_t kHostileElements = 1000;
-
-// A peer that says whatever it is told to.
-class Peer {
- public:
-  Peer(const std::string& target, const std::string& role, const std::string& name = "mallory")
-      : client_({.address = {.target = target},
-                 .role = role,
-                 .name = name,
-                 .shared_bytes = role == "worker" ? std::size_t{1} << 20 : 0}) {}
-
-  comm::ExchangeClient::Pending send(const StoreRequest& message, std::span<const std::byte> payload) {
-    return client_.send(comm::encode(message), payload, {});
-  }
-  comm::StoreAnswer ask(const StoreRequest& message, std::span<const std::byte> payload,
-                        std::span<std::byte> into = {}) {
-    return comm::decode_answer(client_.send(comm::encode(message), payload, into).wait(20s).header);
-  }
-  comm::StoreAnswer open(const comm::SpaceSpec& spec) {
-    const std::string text = comm::encode(spec);
-    return ask({.kind = StoreKind::kOpen}, std::as_bytes(std::span(text)));
-  }
-  std::span<std::byte> shared() { return client_.shared(); }
-
- private:
-  comm::ExchangeClient client_;
-};
-
-class HostileServiceTest : public ::testing::Test {
- protected:
-  void serve(const std::string& mode) {
-    mode_ = mode;
-    const std::string target = "unix:" + (scratch_.path() / "server").string();
-    service_ = std::make_unique<Service>(Service::Options{.id = 0,
-                                                          .logs = scratch_.path() / "logs",
-                                                          .memory_limit = std::size_t{64} << 20,
-                                                          .refusals = {.at_once = at_once_, .delay = 100ms}});
-    exchange_ = std::make_unique<comm::ExchangeServer>(
-        comm::ExchangeServer::Options{.address = {.target = target}, .shared_limit = std::size_t{1} << 30},
-        *service_);
-    service_->set_map(first_map({{.id = 0, .target = target}}));
-    honest_ = std::make_unique<Peer>(target, "worker");
-    space_ = honest_->open(spec()).space;
-    const std::vector<float> ones(kHostileElements, 1);
-    honest_->ask({.kind = StoreKind::kFill, .space = space_}, bytes(ones));
-    mallory_ = std::make_unique<Peer>(target, "worker");
-    server_ = std::make_unique<Peer>(target, "server", "server 1");
-  }
-  void TearDown() override {
-    honest_.reset();
-    mallory_.reset();
-    server_.reset();
-    exchange_.reset();
-    service_.reset();
-  }
-  comm::SpaceSpec spec() const {
-    comm::SpaceSpec spec{.job = "test",
-                         .elements = kHostileElements,
-                         .parameters = {{.begin = 0, .count = 500}, {.begin = 500, .count = 500}},
-                         .mode = mode_};
-    spec.optimizer.momentum = 0;
-    spec.lanes = mode_ == "sync" ? 2 : 1;
-    spec.lane_values = 3;
-    spec.tickets = mode_ == "sync" ? 0 : 1000;
-    return spec;
-  }
-  static std::span<const std::byte> bytes(const std::vector<float>& values) {
-    return std::as_bytes(std::span(values));
-  }
-  std::vector<float> values() {
-    std::vector<float> found(kHostileElements);
-    honest_->ask({.kind = StoreKind::kPull, .space = space_}, {}, std::as_writable_bytes(std::span(found)));
-    return found;
-  }
-  std::string log() const {
-    std::ostringstream text;
-    text << std::ifstream(scratch_.path() / "logs" / "0-server0.jsonl").rdbuf();
-    return text.str();
-  }
-  StoreRequest push(std::int64_t ticket) const {
-    return {
-        .kind = StoreKind::kPush, .space = space_, .replica = 1, .incarnation = 1, .ticket = ticket, .lr = 1};
-  }
-  // Refused as bad input, and nobody notices.
-  void expect_refused(const std::string& what, const std::function<void()>& offence) {
-    const std::int64_t refused = service_->refused();
-    const std::string log_before = log();
-    const std::vector<float> before = values();
-    try {
-      offence();
-      ADD_FAILURE() << what << ": not refused";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kBadInput) << what << ": " << error.message();
-    }
-    EXPECT_EQ(service_->refused(), refused + 1) << what;
-    EXPECT_EQ(log(), log_before) << what;
-    EXPECT_EQ(values(), before) << what;
-  }
-
-  const ScratchFolder scratch_;
-  int at_once_ = 1 << 20;
-  std::string mode_;
-  std::unique_ptr<Service> service_;
-  std::unique_ptr<comm::ExchangeServer> exchange_;
-  std::unique_ptr<Peer> honest_, mallory_, server_;
-  std::uint64_t space_ = 0;
-};
 
 TEST_F(HostileServiceTest, PushesThatCannotBe) {
   serve("async");
@@ -363,14 +250,14 @@ TEST_F(HostileServiceTest, ANewcomerTakesWhatTheNewPrimaryHas) {
     for (int id = 0; id < 3; ++id) map.servers.push_back({.id = id, .target = "unix:/nowhere"});
     service_->set_map(map);
   };
-  const auto install = [&](Peer& peer, std::int64_t epoch) {
+  const auto install = [&](TestPeer& peer, std::int64_t epoch) {
     const std::vector<float> values(kHostileElements, 3);
     StoreRequest message{.kind = StoreKind::kInstall, .job = "test", .version = 5, .epoch = epoch};
     message.counts = {5, 5};
     message.pieces = 1;
     peer.ask(message, bytes(values));
   };
-  const auto update = [&](Peer& peer, std::int64_t epoch, std::int64_t ticket, float gradient) {
+  const auto update = [&](TestPeer& peer, std::int64_t epoch, std::int64_t ticket, float gradient) {
     StoreRequest message{.kind = StoreKind::kReplicate, .ticket = ticket, .job = "test"};
     message.version = 6;
     message.epoch = epoch;
@@ -378,7 +265,7 @@ TEST_F(HostileServiceTest, ANewcomerTakesWhatTheNewPrimaryHas) {
     peer.ask(message, bytes(std::vector<float>(kHostileElements, gradient)));
   };
   const std::string target = "unix:" + (scratch_.path() / "server").string();
-  Peer second(target, "server", "server 2");
+  TestPeer second(target, "server", "server 2");
   follow(2, {.primary = 1, .backup = 2, .filling = 0});
   install(*server_, 2);
   update(*server_, 2, 10, 1);
@@ -395,7 +282,7 @@ TEST_F(HostileServiceTest, WhoIsRefusedAgainAndAgainIsAnsweredLate) {
   at_once_ = 3;
   serve("async");
   const std::vector<float> good(kHostileElements, 0.5F);
-  const auto refused_within = [&](Peer& peer) {
+  const auto refused_within = [&](TestPeer& peer) {
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_THROW(peer.ask(push(5000), bytes(good)), Error);
     return std::chrono::steady_clock::now() - begin;

@@ -281,7 +281,7 @@ TEST_F(ServiceTest, AReplicaThatLeftIsNotWaitedForAtTheNextDesk) {
     EXPECT_EQ(ask({.kind = comm::StoreRequest::Kind::kTake, .space = space}, {}).ticket, 1);
   }
   for (int i = 0; i < 3; ++i) {  // it is gone: nobody waits
-    client.begin_step({ticket});
+    client.begin_step(0, {ticket});
     Client::Asked next = client.ask_ticket({});
     ticket = *ticket_of(client, next);
   }
@@ -289,7 +289,7 @@ TEST_F(ServiceTest, AReplicaThatLeftIsNotWaitedForAtTheNextDesk) {
   for (int i = 0; i < 3; ++i) {
     Client::Asked next = client.ask_ticket({});
     ticket = *ticket_of(client, next);
-    client.begin_step({ticket});
+    client.begin_step(0, {ticket});
   }
 }
 

@@ -46,6 +46,7 @@ TEST_F(ServiceTest, TwoReplicasOfASynchronousStepGetTheSameSum) {
   serve(2);
   std::vector<float> values[2];
   std::vector<std::thread> threads;
+  threads.reserve(2);
   for (int replica = 0; replica < 2; ++replica)
     threads.emplace_back([&, replica] {
       Client client = join(replica, spec("sync"));
@@ -325,7 +326,7 @@ TEST_F(ServiceTest, AStepThatWasDoneCountsBeforeTheDealerHearsOfItsTicket) {
   auto takes = send({.kind = Kind::kTake, .space = space, .done = {ticket}, .clock = 0});
   comm::decode_answer(takes.wait(20s).header);
   EXPECT_FALSE(begins.ready()) << "it is one ahead of the other";
-  other.begin_step({held});
+  other.begin_step(0, {held});
   begins.wait(20s);
 }
 
@@ -339,7 +340,7 @@ TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
   const std::int64_t held = *ticket_of(slow, first_of_slow);
   const auto do_one = [&] {
     auto handle = fast.ask_ticket({});
-    fast.begin_step({*ticket_of(fast, handle)});
+    fast.begin_step(0, {*ticket_of(fast, handle)});
   };
   do_one();
   std::atomic<bool> began{false};
@@ -349,9 +350,31 @@ TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
   });
   std::this_thread::sleep_for(100ms);
   EXPECT_FALSE(began);
-  slow.begin_step({held});
+  slow.begin_step(0, {held});
   waiting.join();
   EXPECT_TRUE(began);
+}
+
+TEST_F(ServiceTest, WhoBeginsIsToldToFetchWhatOthersHaveDoneMeanwhile) {
+  serve(1);
+  comm::SpaceSpec bounded = spec("bounded");
+  bounded.staleness = 0;
+  Client one = join(0, bounded), other = join(1, bounded);
+  const auto take = [](Client& client, const std::vector<std::int64_t>& done) {
+    auto asked = client.ask_ticket(done);
+    return *ticket_of(client, asked);
+  };
+  const std::int64_t first = take(one, {}), of_other = take(other, {});
+  EXPECT_FALSE(one.begin_step(first, {}));
+  EXPECT_FALSE(other.begin_step(of_other, {}));
+  const std::int64_t next_of_other = take(other, {of_other});
+  const std::int64_t next = take(one, {first});
+  EXPECT_TRUE(one.begin_step(next, {})) << "it fetched before the other had done its step, perhaps";
+  EXPECT_TRUE(other.begin_step(next_of_other, {})) << "so did the other";
+  // Alone, with nobody's steps to see.
+  std::deque<Client::Asked> none;
+  other.rest({}, none);
+  EXPECT_FALSE(one.begin_step(take(one, {next}), {}));
 }
 
 }  // namespace

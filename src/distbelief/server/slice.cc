@@ -90,7 +90,8 @@ Slice::Applied Slice::apply(const Gradient& gradient, float* values) {
                             .ticket = gradient.ticket,
                             .replica = gradient.replica,
                             .base = gradient.base,
-                            .lr = lr});
+                            .lr = lr,
+                            .of = {gradient.of.begin(), gradient.of.end()}});
     tickets_.insert(gradient.ticket);
     const float* const direction = compensated(gradient);
     applied.lr = lr;

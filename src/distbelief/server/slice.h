@@ -26,7 +26,8 @@ struct Gradient {
   double lr = 0;
   std::span<const std::int32_t> untouched{};  // parameters that it has nothing for
   const float* values = nullptr;
-  bool is_final = false;  // delay has been seen to: as the primary applied it
+  std::span<const std::int32_t> of{};  // replicas whose sum it is (sync)
+  bool is_final = false;               // delay has been seen to: as the primary applied it
 };
 
 // One slice of a job's parameters with the state of their update rule: what is updated as a whole. Updates

@@ -131,6 +131,7 @@ TEST_F(SliceTest, TheLogSaysTheOrderInWhichThreadsWereApplied) {
                  .log = &log});
     slice.fill(start.data());
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&, t] {
         for (int i = 0; i < 50; ++i) {
@@ -177,6 +178,7 @@ TEST(LaneSum, HasTheBitsOfTheTreeWhateverTheParts) {
       lanes.back()[i] = float(i + 1) / float(7 * lane + 3);
   }
   std::vector<LanePart> single;
+  single.reserve(kLanes);
   for (int lane = 0; lane < kLanes; ++lane)
     single.push_back({.lanes = {lane, lane + 1}, .values = lanes[std::size_t(lane)].data(), .samples = 1});
   std::vector<float> all, low, high, joined;

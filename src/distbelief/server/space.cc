@@ -41,7 +41,7 @@ std::vector<compute::Segment> segments_in(const SpaceSpec& spec, compute::Span s
 
 }  // namespace
 
-Space::Space(Options options, std::shared_ptr<const Roles> roles)
+Space::Space(Options options, const std::shared_ptr<const Roles>& roles)
     : options_(std::move(options)),
       rule_(compute::make_optimizer(options_.spec.optimizer)),
       slices_(options_.spec.slices()),
@@ -65,7 +65,7 @@ Space::Space(Options options, std::shared_ptr<const Roles> roles)
                                                              .log = log_.get(),
                                                              .roles = [this] { return this->roles(); }},
                                               *roles));
-  set_roles(std::move(roles));
+  set_roles(roles);
 }
 
 Space::~Space() { close(); }
@@ -80,7 +80,7 @@ std::shared_ptr<const Roles> Space::roles() const {
   return roles_;
 }
 
-void Space::set_roles(std::shared_ptr<const Roles> roles) {
+void Space::set_roles(const std::shared_ptr<const Roles>& roles) {
   {
     const std::lock_guard lock(structure_);
     roles_ = roles;
@@ -151,6 +151,7 @@ void Space::handle(const StoreRequest& message, Request& request) {
     case Kind::kPull: return pull(message, request);
     case Kind::kTake:
     case Kind::kBegin: return take(message, request);
+    case Kind::kTell: return hear_done(message, request);
     case Kind::kMeet: return meet(message, request);
     case Kind::kLeave: return leave(message, request);
     case Kind::kCommand: return command(message, request);
@@ -346,8 +347,9 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
 
 void Space::finish_step(Held& held) {
   std::vector<LanePart> parts;
-  std::vector<std::int32_t> untouched = held.parts[0].message.untouched;
+  std::vector<std::int32_t> replicas, untouched = held.parts[0].message.untouched;
   for (const Waiting& part : held.parts) {
+    replicas.push_back(part.message.replica);
     parts.push_back({.lanes = {part.message.first_lane, part.message.end_lane},
                      .values = floats_in(part.request).data(),
                      .samples = part.message.samples});
@@ -356,6 +358,7 @@ void Space::finish_step(Held& held) {
       return std::ranges::find(part.message.untouched, parameter) == part.message.untouched.end();
     });
   }
+  std::ranges::sort(replicas);
   const StoreRequest first = held.parts[0].message;
   const Gradient gradient{.ticket = first.ticket,
                           .replica = first.replica,
@@ -363,7 +366,8 @@ void Space::finish_step(Held& held) {
                           .lr = first.lr,
                           .untouched = untouched,
                           .values = add_up(options_.spec.lanes, std::move(parts), first.step_samples,
-                                           held.slice.size(), held.sum)};
+                                           held.slice.size(), held.sum),
+                          .of = replicas};
   const Slice::Applied applied = held.slice.apply(gradient, nullptr);
   // Nobody takes the next step, which would use `sum` again, before these have their answers; unless others
   // are not waited for.

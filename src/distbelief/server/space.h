@@ -13,6 +13,7 @@
 #include "distbelief/comm/rpc/store.h"
 #include "distbelief/server/budget.h"
 #include "distbelief/server/dealer.h"
+#include "distbelief/server/freshness.h"
 #include "distbelief/server/input_window.h"
 #include "distbelief/server/lane_meeting.h"
 #include "distbelief/server/roles.h"
@@ -44,7 +45,7 @@ class Space : public std::enable_shared_from_this<Space> {
     std::filesystem::path log{};
     std::shared_ptr<Budget> budget{};  // of this job; has bytes_for() its spec and roles. None: no limit
   };
-  Space(Options options, std::shared_ptr<const Roles> roles);
+  Space(Options options, const std::shared_ptr<const Roles>& roles);
   ~Space();
 
   const comm::SpaceSpec& spec() const { return options_.spec; }
@@ -55,8 +56,8 @@ class Space : public std::enable_shared_from_this<Space> {
   // Since when nobody has said that the job lives.
   void renew_lease() { renewed_ = Clock::now(); }
   Clock::duration silence() const { return Clock::now() - renewed_.load(); }
-  std::int64_t meeting_step();                         // that lanes meet for
-  void set_roles(std::shared_ptr<const Roles> roles);  // by one at a time
+  std::int64_t meeting_step();                                // that lanes meet for
+  void set_roles(const std::shared_ptr<const Roles>& roles);  // by one at a time
   // The job is over: its bytes count no more, though requests that are under way may keep it.
   void close();
   // Hands all that it is primary of to a backup that is being filled. Blocks, until it has the slices and
@@ -154,6 +155,8 @@ class Space : public std::enable_shared_from_this<Space> {
 
   // space_desk.cc: the desk.
   void take(const comm::StoreRequest& message, Request& request);
+  void hear_done(const comm::StoreRequest& message, Request& request);
+  void note_done(const comm::StoreRequest& message, const Request& request);
   void meet(const comm::StoreRequest& message, Request& request);
   void leave(const comm::StoreRequest& message, Request& request);
   void enter(const comm::StoreRequest& message, const Request& request);
@@ -161,6 +164,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted);
   void require_clock(const comm::StoreRequest& message) const;
   void serve();
+  void let_begin(Waiting& beginner);
   void tell_end(Request request, std::int64_t clock);
   void follow_desk(const Roles& roles);
   void require_desk();
@@ -206,6 +210,7 @@ class Space : public std::enable_shared_from_this<Space> {
 
   std::mutex desk_;  // guards what follows
   Dealer dealer_;
+  Freshness freshness_;
   LaneMeeting meeting_;
   struct Seat {
     std::int64_t incarnation = 0;

@@ -52,7 +52,8 @@ void Space::hand_over(Held& held, const Gradient& gradient, const Slice::Applied
                                   .untouched = {gradient.untouched.begin(), gradient.untouched.end()},
                                   .job = options_.spec.job,
                                   .version = applied.version,
-                                  .epoch = now->map.epoch});
+                                  .epoch = now->map.epoch,
+                                  .replicas = {gradient.of.begin(), gradient.of.end()}});
     const float* values = gradient.values;
     item.owner = std::move(owner);
     if (applied.direction != gradient.values) {  // a corrected one, which the next update writes over
@@ -151,6 +152,7 @@ void Space::apply_next(Held& held, Waiting& waiting) {
                     .lr = waiting.message.lr,
                     .untouched = waiting.message.untouched,
                     .values = floats_in(waiting.request).data(),
+                    .of = waiting.message.replicas,
                     .is_final = true},
                    nullptr);
 }

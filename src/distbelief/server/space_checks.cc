@@ -116,8 +116,10 @@ void Space::require_own_name(const StoreRequest& message, std::uint64_t connecti
   meet_speaker(connection, message.replica);
   using Kind = StoreRequest::Kind;
   if (message.kind == Kind::kPush) require_parameters(message.untouched);
-  if (message.kind == Kind::kTake || message.kind == Kind::kBegin || message.kind == Kind::kLeave)
+  if (message.kind == Kind::kTake || message.kind == Kind::kBegin || message.kind == Kind::kTell ||
+      message.kind == Kind::kLeave)
     require_tickets(message.done);
+  if (message.kind == Kind::kBegin) require_tickets({message.ticket});
 }
 
 void Space::meet_speaker(std::uint64_t connection, std::int32_t replica) {

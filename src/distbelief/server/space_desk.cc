@@ -28,6 +28,7 @@ void Space::follow_desk(const Roles& roles) {
   if (has_desk && !has_desk_) {
     desk_filled_ = kNobody;  // whom another one had filled has not been filled by this one
     dealer_.take_over();
+    freshness_ = {};
     for (const int replica : dealer_.replicas())
       if (log_) log_->append_joined(replica, dealer_.clock(replica));
     for (const std::int64_t ticket : window_.whole()) dealer_.offer(ticket);
@@ -60,6 +61,7 @@ void Space::enter(const StoreRequest& message, const Request& request) {
       return one.message.replica == message.replica && one.message.incarnation < message.incarnation;
     });
   if (is_new || !dealer_.has(message.replica)) {
+    freshness_.forget(message.replica);
     dealer_.join(message.replica, message.clock < 0 ? std::nullopt : std::optional(message.clock));
     if (log_) log_->append_joined(message.replica, dealer_.clock(message.replica));
   }
@@ -70,6 +72,7 @@ void Space::let_go(std::int32_t replica) {
   const bool is_told = has_desk_ && dealer_.has(replica);
   if (is_told && log_) log_->append_left(replica);
   dealer_.leave(replica);
+  freshness_.forget(replica);
   if (is_told) tell_deals({}, replica);
 }
 
@@ -79,9 +82,8 @@ void Space::drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted)
     std::erase_if(*waiting, is_unwanted);
 }
 
-void Space::take(const StoreRequest& message, Request& request) {
-  require_clock(message);
-  const std::lock_guard lock(desk_);
+// With the desk's lock.
+void Space::note_done(const StoreRequest& message, const Request& request) {
   require_desk();
   enter(message, request);
   const std::int64_t before = dealer_.clock(message.replica);
@@ -91,8 +93,22 @@ void Space::take(const StoreRequest& message, Request& request) {
   if (message.clock >= 0)
     dealer_.set_clock(message.replica, std::max(before, message.clock + std::int64_t(message.done.size())));
   if (!message.done.empty() || options_.spec.mode == "bounded") tell_deals(message.done, message.replica);
+}
+
+void Space::take(const StoreRequest& message, Request& request) {
+  require_clock(message);
+  const std::lock_guard lock(desk_);
+  note_done(message, request);
   auto& waiting = message.kind == StoreRequest::Kind::kTake ? takers_ : beginners_;
   waiting.push_back({.message = message, .request = std::move(request)});
+  serve();
+}
+
+void Space::hear_done(const StoreRequest& message, Request& request) {
+  require_clock(message);
+  const std::lock_guard lock(desk_);
+  note_done(message, request);
+  answer(request, {});
   serve();
 }
 
@@ -117,10 +133,22 @@ void Space::serve() {
     const int replica = beginner.message.replica;
     if (!dealer_.has(replica)) return true;
     if (!dealer_.may_begin(replica)) return false;
-    if (log_) log_->append_begin(replica, dealer_.clock(replica), dealer_.slowest());
-    answer(beginner.request, {});
+    let_begin(beginner);
     return true;
   });
+}
+
+void Space::let_begin(Waiting& beginner) {
+  if (options_.spec.mode != "bounded") return answer(beginner.request, {});  // it need not have asked
+  const std::int32_t replica = beginner.message.replica;
+  const std::int64_t clock = dealer_.clock(replica);
+  if (log_) log_->append_begin(replica, clock, dealer_.slowest(), beginner.message.ticket);
+  Freshness::Clocks clocks;
+  for (const int one : dealer_.replicas()) clocks[one] = dealer_.clock(one);
+  const bool is_stale =
+      freshness_.begin(replica, beginner.message.ticket, clock - options_.spec.staleness, clocks);
+  answer(beginner.request,
+         {.outcome = is_stale ? StoreAnswer::Outcome::kStale : StoreAnswer::Outcome::kDone});
 }
 
 // Whoever is told so may leave for good: that all is done must not be lost with this server, or others would

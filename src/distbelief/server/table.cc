@@ -113,12 +113,16 @@ std::size_t Table::count_new(const std::vector<std::uint64_t>& ids) {
   return fresh;
 }
 
-// With the part's lock, after its rows have changed.
-void Table::count(Part& part) {
+// With the part's lock, after its rows have changed. New ones leave the room that was kept for them.
+void Table::count(Part& part, Reservation* room) {
   if (!is_counted()) return;
   const std::size_t before = std::exchange(part.counted, part.rows ? part.rows->bytes() : 0);
-  if (part.counted > before) options_.budget->add(part.counted - before);
-  if (part.counted < before) options_.budget->give_back(before - part.counted);
+  const std::size_t rows_before = std::exchange(part.counted_rows, part.rows ? part.rows->rows() : 0);
+  const std::size_t fresh = part.counted_rows - std::min(rows_before, part.counted_rows);
+  if (room != nullptr)
+    room->use(fresh * row_bytes(options_.spec), before, part.counted);
+  else
+    options_.budget->replace(before, part.counted);
 }
 
 Table::Push Table::checked(const StoreRequest& message, const Request& request) const {
@@ -206,7 +210,7 @@ bool Table::push(const StoreRequest& message, Request& request) {
   std::size_t begin = 0;
   for (std::uint64_t left = message.parts; left != 0; left &= left - 1) {
     const int number = std::countr_zero(left);
-    repeated |= !apply(push, *now, number, begin, parcels, record);
+    repeated |= !apply(push, *now, number, begin, parcels, record, room ? &*room : nullptr);
     while (begin < push.ids.size() && compute::part_of_row(push.ids[begin]) == number) ++begin;
   }
   const auto kept = std::make_shared<Request>(std::move(request));
@@ -229,7 +233,7 @@ bool Table::push(const StoreRequest& message, Request& request) {
 
 // false: the part has had this ticket.
 bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t begin, Parcels& all,
-                  RowsRecord& record) {
+                  RowsRecord& record, Reservation* room) {
   std::size_t end = begin;
   while (end < push.ids.size() && compute::part_of_row(push.ids[end]) == number) ++end;
   Part& part = this->part(number);
@@ -252,7 +256,7 @@ bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t 
     update(push, part, i, parcels);
     touched.add(push.ids[i]);
   }
-  count(part);
+  count(part, room);
   return true;
 }
 
@@ -362,7 +366,7 @@ void Table::list(const StoreRequest& message, Request& request) {
     if (place < part.rows->places()) answered.outcome = StoreAnswer::Outcome::kDone;
     answered.version = std::int64_t(place);
   }
-  std::memcpy(request.reserve(records.size()).data(), records.data(), records.size());
+  std::ranges::copy(records, request.reserve(records.size()).begin());
   answer(request, answered);
 }
 

@@ -76,7 +76,7 @@ class Table {
     TicketSet tickets;
     std::uint32_t version = 0;                                // of its newest rows
     std::size_t gone = 0;                                     // rows that made place for others
-    std::size_t counted = 0;                                  // bytes, in the budget
+    std::size_t counted = 0, counted_rows = 0;                // bytes, in the budget, and of how many rows
     std::unordered_map<std::uint64_t, std::uint32_t> left{};  // rows that went, and when (backup)
     int filled = kNobody;                                     // the newcomer that hears of updates
     bool was_primary = false;                                 // by the roles before
@@ -98,7 +98,7 @@ class Table {
   bool is_counted() const { return options_.budget && options_.spec.most_rows == 0; }
   void reserve(std::optional<Reservation>& room, const std::vector<std::uint64_t>& ids);
   std::size_t count_new(const std::vector<std::uint64_t>& ids);
-  void count(Part& part);
+  void count(Part& part, Reservation* room = nullptr);
   void require_ticket(std::int64_t ticket, std::uint64_t parts);
   std::shared_lock<std::shared_mutex> work();
   void wait_for_all();
@@ -106,7 +106,7 @@ class Table {
   RowStore& rows_of(Part& part);
   static Parcels parcels_for(Parcels& all, const Roles& roles, int number, const Part& part);
   bool apply(const Push& push, const Roles& roles, int number, std::size_t begin, Parcels& parcels,
-             RowsRecord& record);
+             RowsRecord& record, Reservation* room);
   void update(const Push& push, Part& part, std::size_t row, const Parcels& parcels);
   std::optional<Error> note(const RowsRecord& record);
   void make_place(Part& part, const Parcels& parcels);

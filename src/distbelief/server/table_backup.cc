@@ -240,7 +240,7 @@ void Table::load(const StoreRequest& message, Request& request) {
     RowStore::Head& mine = rows.find_or_add(head.id);
     std::memcpy(static_cast<void*>(&mine), payload.data() + at, record_);
     mine.version = part.version;
-    count(part);
+    count(part, room ? &*room : nullptr);
     const auto* const record = reinterpret_cast<const std::byte*>(&mine);
     for (const Parcel& parcel : parcels_for(parcels, *now, number, part))
       parcel.records->insert(parcel.records->end(), record, record + record_);

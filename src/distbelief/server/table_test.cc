@@ -30,7 +30,7 @@ TEST_F(TableTest, RowsAreUpdatedWhereverTheyAre) {
     rows_.clear();
     serve(3);
     Client client = join(0, with_tables(), 1, shares_memory);
-    for (int i = 0; i < 5; ++i) push_some(client, i, std::uint64_t(100 * i), 300);
+    for (int i = 0; i < 5; ++i) push_some(client, i, 100 * std::uint64_t(i), 300);
     check_all(client);
     const std::vector<std::uint64_t> untouched = some_ids(1'000'000, 2);
     std::vector<float> values(2 * kWidth), wanted(kWidth);
@@ -69,7 +69,7 @@ TEST_F(TableTest, ALostServerLosesNoRowAndANewOneIsFilled) {
   Client client = join(0, with_tables());
   std::int64_t ticket = 0;
   const auto some_steps = [&] {
-    for (int i = 0; i < 4; ++i, ++ticket) push_some(client, ticket, std::uint64_t(700 * ticket), 2000);
+    for (int i = 0; i < 4; ++i, ++ticket) push_some(client, ticket, 700 * std::uint64_t(ticket), 2000);
   };
   some_steps();
   lose_server(0);
@@ -106,7 +106,7 @@ TEST_F(TableTest, ServersComeAndGoWhileRowsArePushed) {
   const auto some_steps = [&] {
     std::atomic<bool> ends{false};
     std::thread beside([&] { far_steps(ends); });
-    for (int i = 0; i < 3; ++i, ++ticket) push_some(client, ticket, std::uint64_t(300 * ticket), 1500);
+    for (int i = 0; i < 3; ++i, ++ticket) push_some(client, ticket, 300 * std::uint64_t(ticket), 1500);
     ends = true;
     beside.join();
     check_all(client);
@@ -130,7 +130,7 @@ TEST_F(TableTest, ServersComeAndGoWhileRowsArePushed) {
   EXPECT_EQ(client.list_rows(0, {}).rows, rows);
   // Tickets have moved too.
   for (std::int64_t old = 0; old < ticket; ++old) {
-    const std::vector<std::uint64_t> ids = some_ids(std::uint64_t(300 * old), 1500);
+    const std::vector<std::uint64_t> ids = some_ids(300 * std::uint64_t(old), 1500);
     client.push_rows(0, old, 0.1, ids, std::vector<float>(ids.size() * kWidth, 1.0F));
   }
   some_steps();
@@ -154,7 +154,7 @@ TEST_F(TableTest, AServerForgetsTheRowsThatItHandedOver) {
     publish(with_newcomer(map_, {.id = id, .target = addresses_[std::size_t(id)].target}));
     follow_plan({}, [] {});
   }
-  for (int i = 1; i <= 3; ++i) push_some(client, i, std::uint64_t(100'000 * i), 10'000);
+  for (int i = 1; i <= 3; ++i) push_some(client, i, 100'000 * std::uint64_t(i), 10'000);
   check_all(client);
   EXPECT_EQ(client.list_rows(0, {}).rows, 70'000);
 }
@@ -172,7 +172,7 @@ TEST_F(TableTest, ANewcomerThatIsLostWhileItIsFilledHoldsNobodyUp) {
     publish(step->map);
     std::this_thread::sleep_for(std::chrono::milliseconds(5 * id));
     lose_server(id);
-    push_some(client, id, std::uint64_t(50'000 * id), 20'000);
+    push_some(client, id, 50'000 * std::uint64_t(id), 20'000);
   }
   check_all(client);
 }
@@ -183,7 +183,7 @@ TEST_F(TableTest, RowsAreListedAndLoadedAgain) {
   {
     serve(2);
     Client client = join(0, with_tables());
-    for (int i = 0; i < 3; ++i) push_some(client, i, std::uint64_t(1000 * i), 30'000);
+    for (int i = 0; i < 3; ++i) push_some(client, i, 1000 * std::uint64_t(i), 30'000);
     const Client::TableCounts counts = client.list_rows(
         0, [&](std::span<const std::byte> some) { records.insert(records.end(), some.begin(), some.end()); });
     EXPECT_EQ(counts.rows, 32'000);
@@ -220,7 +220,7 @@ TEST_F(TableTest, RowsAreListedAndLoadedAgain) {
 TEST_F(TableTest, ABoundIsKeptAndSaysWhatWent) {
   serve(2);
   Client client = join(0, with_tables(640));
-  for (int i = 0; i < 20; ++i) push_some(client, i, std::uint64_t(100 * i), 100);
+  for (int i = 0; i < 20; ++i) push_some(client, i, 100 * std::uint64_t(i), 100);
   const Client::TableCounts counts = client.list_rows(0, {});
   EXPECT_LE(counts.rows, 640);
   EXPECT_GE(counts.rows, 600);
@@ -257,7 +257,7 @@ TEST_F(TableTest, AJobBeyondItsQuotaGetsNoMoreRows) {
   try {
     const std::vector<std::uint64_t> ids = some_ids(0, 64'000);
     for (std::int64_t ticket = 1; ticket < 10; ++ticket)
-      client.push_rows(0, ticket, 0.1, some_ids(std::uint64_t(64'000 * ticket), 64'000),
+      client.push_rows(0, ticket, 0.1, some_ids(64'000 * std::uint64_t(ticket), 64'000),
                        std::vector<float>(64'000 * kWidth));
     FAIL() << "not refused";
   } catch (const Error& error) {

@@ -37,6 +37,7 @@ class ServiceTest : public ::testing::Test {
   void serve(int servers, std::size_t job_limit = std::size_t(-1)) {
     for (int i = 0; i < servers; ++i) add_server(job_limit);
     std::vector<ServerMap::Server> known;
+    known.reserve(std::size_t(servers));
     for (int i = 0; i < servers; ++i) known.push_back({.id = i, .target = addresses_[std::size_t(i)].target});
     publish(first_map(known));
   }

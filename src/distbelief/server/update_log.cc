@@ -22,6 +22,13 @@
 #include "distbelief/server/server_map.h"
 
 namespace distbelief::server {
+namespace {
+
+double seconds_since_epoch() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
 
 void RowsRecord::Part::add(std::uint64_t id) {
   ++rows;
@@ -54,10 +61,12 @@ void UpdateLog::append_job(const std::string& mark) {
 void UpdateLog::append_over() { write_line("{\"over\":true}\n"); }
 
 void UpdateLog::append(const UpdateRecord& record) {
-  write_line(fmt::format(R"({{"slice":{},"version":{},"ticket":{},"replica":{},"base":{},"lr":{:.17g}}})"
+  const std::string of =
+      record.of.empty() ? std::string() : fmt::format(R"(,"of":[{}])", fmt::join(record.of, ","));
+  write_line(fmt::format(R"({{"slice":{},"version":{},"ticket":{},"replica":{},"base":{},"lr":{:.17g}{}}})"
                          "\n",
-                         record.slice, record.version, record.ticket, record.replica, record.base,
-                         record.lr));
+                         record.slice, record.version, record.ticket, record.replica, record.base, record.lr,
+                         of));
 }
 
 void UpdateLog::append_installed(std::int64_t slice, std::int64_t version) {
@@ -104,10 +113,11 @@ void UpdateLog::append_rows_forgotten(std::int32_t table, int part) {
                          table, part));
 }
 
-void UpdateLog::append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest) {
-  write_line(fmt::format(R"({{"begin":{},"clock":{},"slowest":{}}})"
+void UpdateLog::append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest,
+                             std::int64_t ticket) {
+  write_line(fmt::format(R"({{"begin":{},"clock":{},"slowest":{},"ticket":{}}})"
                          "\n",
-                         replica, clock, slowest));
+                         replica, clock, slowest, ticket));
 }
 
 void UpdateLog::append_joined(std::int32_t replica, std::int64_t clock) {
@@ -122,11 +132,25 @@ void UpdateLog::append_left(std::int32_t replica) {
                          replica));
 }
 
-void UpdateLog::append_acknowledged(std::int64_t ticket, const std::vector<std::int64_t>& versions) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  write_line(fmt::format(R"({{"acknowledged":{},"unix_seconds":{:.6f},"versions":[{}]}})"
+void UpdateLog::append_fetched(std::span<const std::int64_t> versions) {
+  write_line(fmt::format(R"({{"fetched":[{}],"unix_seconds":{:.6f}}})"
                          "\n",
-                         ticket, std::chrono::duration<double>(now).count(), fmt::join(versions, ",")));
+                         fmt::join(versions, ","), seconds_since_epoch()));
+}
+
+void UpdateLog::append_acknowledged(std::int64_t ticket, const std::vector<std::int64_t>& versions) {
+  append_answers("acknowledged", ticket, versions);
+}
+
+void UpdateLog::append_late(std::int64_t ticket, const std::vector<std::int64_t>& versions) {
+  append_answers("late", ticket, versions);
+}
+
+void UpdateLog::append_answers(const char* what, std::int64_t ticket,
+                               const std::vector<std::int64_t>& versions) {
+  write_line(fmt::format(R"({{"{}":{},"unix_seconds":{:.6f},"versions":[{}]}})"
+                         "\n",
+                         what, ticket, seconds_since_epoch(), fmt::join(versions, ",")));
 }
 
 void UpdateLog::write_line(const std::string& line) {
@@ -140,6 +164,12 @@ void UpdateLog::write_line(const std::string& line) {
                                                        path_.string(), std::strerror(errno)));
     written += std::size_t(count);
   }
+}
+
+std::unique_ptr<UpdateLog> open_log_of_pushes(const std::filesystem::path& path) {
+  if (path.empty()) return nullptr;
+  std::filesystem::create_directories(path.parent_path());
+  return std::make_unique<UpdateLog>(path);
 }
 
 namespace {
@@ -216,12 +246,24 @@ std::optional<LogLine> line_from(const nlohmann::json& value) {
                    .replica = replica("replica"),
                    .base = number("base"),
                    .lr = value.value("lr", 0.0)};
+    if (value.contains("of"))
+      for (const nlohmann::json& one : value.at("of"))
+        line.update.of.push_back(
+            std::int32_t(whole_number(one, 0, std::numeric_limits<std::int32_t>::max())));
+  } else if (value.contains("command")) {
+    line.kind = Kind::kCommand;
+    line.update = {.slice = number("of"), .version = number("version")};
+    line.number = number("command");
+  } else if (value.contains("evaluation")) {
+    line.kind = Kind::kEvaluation;
+    line.number = number("evaluation");
   } else if (value.contains("installed")) {
     line.kind = Kind::kInstalled;
     line.update = {.slice = number("installed"), .version = number("version")};
-  } else if (value.contains("acknowledged")) {
-    line.kind = Kind::kAcknowledged;
-    line.update.ticket = number("acknowledged");
+  } else if (value.contains("acknowledged") || value.contains("late")) {
+    const bool is_late = value.contains("late");
+    line.kind = is_late ? Kind::kLate : Kind::kAcknowledged;
+    line.update.ticket = number(is_late ? "late" : "acknowledged");
     line.versions = numbers_in(value.at("versions"));
   } else if (value.contains("job")) {
     line.kind = Kind::kJob;
@@ -236,6 +278,7 @@ std::optional<LogLine> line_from(const nlohmann::json& value) {
     line.update.replica = replica(key);
     line.clock = number("clock");
     line.slowest = number("slowest");
+    line.update.ticket = number("ticket");
   }
   return line;
 }

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,8 +17,9 @@ struct UpdateRecord {
   std::int64_t version = 0;  // that it made
   std::int64_t ticket = 0;
   std::int32_t replica = 0;
-  std::int64_t base = 0;  // version that the gradient was computed from
-  double lr = 0;          // that was used
+  std::int64_t base = 0;           // version that the gradient was computed from
+  double lr = 0;                   // that was used
+  std::vector<std::int32_t> of{};  // replicas whose gradients it is the sum of (sync)
   bool operator==(const UpdateRecord&) const = default;
 };
 
@@ -67,21 +70,29 @@ class UpdateLog {
   void append_rows_given(std::int32_t table, int part, std::int64_t below,
                          const std::vector<std::int64_t>& ranges);
   void append_rows_forgotten(std::int32_t table, int part);
-  // A replica begins a step: its clock and that of the slowest (bounded).
-  void append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest);
+  // A replica begins the step of a ticket: its clock and that of the slowest (bounded).
+  void append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest, std::int64_t ticket);
   // A replica takes part in the dealing, with this clock, or does not any more.
   void append_joined(std::int32_t replica, std::int64_t clock);
   void append_left(std::int32_t replica);
-  // At a replica: all servers have answered a push; versions of the slices, as they told them.
+  // At a replica: what it has fetched without a push, or when it came; versions of the slices of its share.
+  void append_fetched(std::span<const std::int64_t> versions);
+  // All servers have answered a push; versions of the slices, as they told them.
   void append_acknowledged(std::int64_t ticket, const std::vector<std::int64_t>& versions);
+  // The same, and that a step was done before its push came to some slice (sync).
+  void append_late(std::int64_t ticket, const std::vector<std::int64_t>& versions);
 
  private:
+  void append_answers(const char* what, std::int64_t ticket, const std::vector<std::int64_t>& versions);
   void write_line(const std::string& line);
 
   std::mutex mutex_;
   std::filesystem::path path_;
   int file_ = -1;
 };
+
+// The log of a replica, and the folder that it is in; an empty path: none.
+std::unique_ptr<UpdateLog> open_log_of_pushes(const std::filesystem::path& path);
 
 // A job as its logs name it. Its own name, which nobody else is to know, cannot be told from it.
 std::string job_mark(const std::string& job);
@@ -90,11 +101,14 @@ std::string job_mark(const std::string& job);
 struct LogLine {
   enum class Kind {
     kUpdate,
+    kCommand,
+    kEvaluation,
     kInstalled,
     kBegin,
     kJoined,
     kLeft,
     kAcknowledged,
+    kLate,
     kJob,
     kOver,
     kTable,
@@ -103,10 +117,11 @@ struct LogLine {
     kRowsForgotten
   };
   Kind kind = Kind::kUpdate;
-  UpdateRecord update{};     // update, installed: slice and version; others: the replica, or the ticket
+  UpdateRecord update{};     // update; command, installed: slice and version; others: the replica, the ticket
+  std::int64_t number = 0;   // of a command, or an evaluation
   std::int64_t clock = 0;    // begin, joined
   std::int64_t slowest = 0;  // begin
-  std::vector<std::int64_t> versions{};  // acknowledged
+  std::vector<std::int64_t> versions{};  // acknowledged, late
   std::string mark{};                    // job
   RowsRecord rows{};                     // of a table; given, forgotten: the table and the part's bit
   std::int64_t below = 0;                // given: tickets below this

@@ -24,6 +24,8 @@ TEST(UpdateLog, GivesBackWhatWasAppended) {
   const ScratchFolder scratch;
   const auto path = scratch.path() / "log";
   const UpdateRecord record{.slice = 3, .version = 1, .ticket = 9, .replica = 2, .base = 0, .lr = 0.1};
+  UpdateRecord of_two = record;
+  of_two.of = {0, 2};
   RowsRecord rows{.table = 1, .ticket = 9, .replica = 2, .parts = ~std::uint64_t{0}};
   rows.rows.push_back({.part = 63});
   for (const std::uint64_t id : {~std::uint64_t{0}, std::uint64_t{0}}) rows.rows.back().add(id);
@@ -31,9 +33,14 @@ TEST(UpdateLog, GivesBackWhatWasAppended) {
     UpdateLog log(path);
     log.append_job(job_mark("secret"));
     log.append(record);
+    log.append(of_two);
+    log.append_command(3, 2, 7);
+    log.append_evaluation(R"("evaluation":4,"loss":0.5)");
     log.append_evaluation(R"("loss":0.5)");
-    log.append_begin(2, 5, 4);
+    log.append_begin(2, 5, 4, 9);
     log.append_acknowledged(9, {1, 2});
+    log.append_late(8, {3});
+    log.append_fetched(std::vector<std::int64_t>{4});  // for who replays it
     log.append_table(1, "wo\"rds");
     log.append_rows(rows);
     log.append_rows_given(1, 7, 4, {6, 8});
@@ -46,8 +53,12 @@ TEST(UpdateLog, GivesBackWhatWasAppended) {
             (std::vector<LogLine>{
                 {.kind = Kind::kJob, .mark = job_mark("secret")},
                 {.update = record},
-                {.kind = Kind::kBegin, .update = {.replica = 2}, .clock = 5, .slowest = 4},
+                {.update = of_two},
+                {.kind = Kind::kCommand, .update = {.slice = 3, .version = 2}, .number = 7},
+                {.kind = Kind::kEvaluation, .number = 4},
+                {.kind = Kind::kBegin, .update = {.ticket = 9, .replica = 2}, .clock = 5, .slowest = 4},
                 {.kind = Kind::kAcknowledged, .update = {.ticket = 9}, .versions = {1, 2}},
+                {.kind = Kind::kLate, .update = {.ticket = 8}, .versions = {3}},
                 {.kind = Kind::kTable, .rows = {.table = 1}},
                 {.kind = Kind::kRows, .rows = rows},
                 {.kind = Kind::kRowsGiven,

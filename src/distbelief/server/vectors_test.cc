@@ -206,6 +206,7 @@ class VectorsTest : public ::testing::Test {
   void run(int replicas, Mishaps* mishaps = nullptr) {
     point_.assign(spec().elements, 0.0F);
     std::vector<std::jthread> threads;
+    threads.reserve(std::size_t(replicas));
     for (int i = 0; i < replicas; ++i) threads.emplace_back([=, this] { work_on(i, mishaps); });
   }
 

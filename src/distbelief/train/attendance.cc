@@ -4,10 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "distbelief/base/host_name.h"
-#include "distbelief/base/json_text.h"
+#include "distbelief/train/worker_orders.h"
 
 namespace distbelief::train {
 namespace {
@@ -41,12 +40,12 @@ Attendance::~Attendance() {
 void Attendance::take(const comm::WorkerOrder& order) try {
   options_.log->info("order: {} {}", order.kind, order.text);
   if (order.kind == "go") {
-    const nlohmann::json text = parse_json(order.text, "the order to go");
+    const TurnOrder turn = read_turn_order(order.text);
     const std::lock_guard lock(mutex_);
-    turn_ = Trainer::Start{.generation = text.at("generation"),
-                           .recoveries = text.at("recoveries"),
-                           .fence = text.at("fence"),
-                           .resume = text.at("resume")};
+    turn_ = Trainer::Start{.generation = turn.generation,
+                           .recoveries = turn.recoveries,
+                           .fence = turn.fence,
+                           .resume = turn.resume};
   } else if (order.kind == "stop") {
     options_.orders->stop = true;
   } else if (order.kind == "pause") {
@@ -58,12 +57,9 @@ void Attendance::take(const comm::WorkerOrder& order) try {
   } else if (order.kind == "leave") {
     dismissed_ = true;
   } else if (order.kind == "servers") {
-    options_.orders->servers.give(
-        parse_json(order.text, "the order of servers").get<std::vector<std::string>>());
+    options_.orders->servers.give(read_server_order(order.text));
   } else if (order.kind == "lanes") {
-    const nlohmann::json text = parse_json(order.text, "the order of lanes");
-    options_.orders->lanes.give(
-        {.serial = order.value, .threads = text.at("threads"), .resting = text.at("resting")});
+    options_.orders->lanes.give(read_lane_order(order.value, order.text));
   } else {
     options_.log->warn("an order that this worker does not know: {}", order.kind);
   }
@@ -92,7 +88,8 @@ comm::WorkerReport Attendance::report() const {
           .epoch = vitals.epoch,
           .lanes = vitals.lanes.shown(),
           .message = {},
-          .leaving = options_.leaving && options_.leaving->load()};
+          .leaving = options_.leaving && options_.leaving->load(),
+          .forgotten = vitals.forgotten};
 }
 
 void Attendance::run(const std::stop_token& stop) {

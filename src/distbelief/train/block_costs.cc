@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/base/median.h"
 #include "distbelief/compute/replica.h"
@@ -39,9 +40,9 @@ std::vector<strategy::BlockCost> read_costs(const std::filesystem::path& path, c
   const Json kept = read_json(path);
   if (!kept.is_object() || kept.value("of", Json()) != of) return {};
   try {
-    return block_costs_from_json(kept.at("blocks"));
-  } catch (const Json::exception& error) {
-    spdlog::warn("{} is damaged ({}); its blocks are measured anew", path.string(), error.what());
+    return block_costs_from_json(kept.value("blocks", Json()));
+  } catch (const Error& error) {
+    spdlog::warn("{} is damaged ({}); its blocks are measured anew", path.string(), error.message());
     return {};
   }
 }
@@ -239,33 +240,6 @@ std::vector<strategy::BlockCost> measure_blocks(const PreparedJob& job, const Bl
 void keep_costs(const std::filesystem::path& path, const PreparedJob& job, const strategy::LaneCosts& lane) {
   report::write_json_atomically(path,
                                 {{"of", fingerprint(job, lane.samples)}, {"blocks", to_json(lane.blocks)}});
-}
-
-Json to_json(const std::vector<strategy::BlockCost>& blocks) {
-  Json json = Json::array();
-  for (const strategy::BlockCost& cost : blocks)
-    json.push_back({{"forward_seconds", cost.forward_seconds},
-                    {"backward_seconds", cost.backward_seconds},
-                    {"parameter_bytes", cost.parameter_bytes},
-                    {"activation_bytes", cost.activation_bytes},
-                    {"output_bytes", cost.output_bytes},
-                    {"working_bytes", cost.working_bytes},
-                    {"forward_bytes", cost.forward_bytes}});
-  return json;
-}
-
-// A blocks.json of an earlier version has no working and forward bytes.
-std::vector<strategy::BlockCost> block_costs_from_json(const Json& json) {
-  std::vector<strategy::BlockCost> costs;
-  for (const Json& block : json)
-    costs.push_back({.forward_seconds = block.at("forward_seconds"),
-                     .backward_seconds = block.at("backward_seconds"),
-                     .parameter_bytes = block.at("parameter_bytes"),
-                     .activation_bytes = block.at("activation_bytes"),
-                     .output_bytes = block.at("output_bytes"),
-                     .working_bytes = block.value("working_bytes", std::size_t{0}),
-                     .forward_bytes = block.value("forward_bytes", std::size_t{0})});
-  return costs;
 }
 
 }  // namespace distbelief::train

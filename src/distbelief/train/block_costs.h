@@ -2,11 +2,11 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "distbelief/strategy/layout_costs.h"
 #include "distbelief/train/job.h"
+#include "distbelief/train/measured_costs.h"
 #include "distbelief/train/task.h"
 
 namespace distbelief::train {
@@ -32,8 +32,5 @@ std::vector<strategy::BlockCost> measure_blocks(const model::Blueprint& blueprin
 
 // So that a run that begins with these costs cuts its network accordingly.
 void keep_costs(const std::filesystem::path& path, const PreparedJob& job, const strategy::LaneCosts& lane);
-
-nlohmann::json to_json(const std::vector<strategy::BlockCost>& blocks);
-std::vector<strategy::BlockCost> block_costs_from_json(const nlohmann::json& json);
 
 }  // namespace distbelief::train

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "distbelief/base/json_text.h"
 #include "distbelief/model/device.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/state_file.h"
@@ -63,24 +62,6 @@ bool keep_clusters(const PreparedJob& job, model::Network& network, const std::f
   found["weights_sha256"] = weights_sha256(network);
   report::write_json_atomically(run_dir / "clusters.json", found);
   return true;
-}
-
-std::optional<CodeClusters> CodeClusters::load(const std::filesystem::path& run_dir,
-                                               const std::string& weights) {
-  const Json found = read_json(run_dir / "clusters.json");
-  try {
-    if (!found.is_object() || found.at("weights_sha256") != weights) return {};
-    CodeClusters clusters;
-    for (const Json& row : found.at("centres")) {
-      const auto centre = row.get<std::vector<double>>();
-      if (centre.empty() || (clusters.width > 0 && centre.size() != clusters.width)) return {};
-      clusters.width = centre.size();
-      clusters.centres.insert(clusters.centres.end(), centre.begin(), centre.end());
-    }
-    return clusters.width > 0 ? std::optional(clusters) : std::nullopt;
-  } catch (const Json::exception&) {  // somebody else's file of that name
-    return {};
-  }
 }
 
 }  // namespace distbelief::train

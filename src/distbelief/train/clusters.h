@@ -2,12 +2,9 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "distbelief/base/options.h"
+#include "distbelief/train/code_clusters.h"
 #include "distbelief/train/job.h"
 
 // Groups that an autoencoder's codes fall in, found by k-means on those of the test samples: clusters.json of
@@ -21,14 +18,5 @@ std::size_t cluster_count(const OptionMap& options, const data::SampleSpec& spec
 // Writes the centres, whole or not at all; false where the task has no code or there are no groups to look
 // for. Goes through all test samples: blocks for that long. The network is in training mode afterwards.
 bool keep_clusters(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
-
-// The centres of a run folder.
-struct CodeClusters {
-  std::vector<double> centres;
-  std::size_t width = 0;  // of a code
-
-  // None when there are none, or when they belong to other weights than those with that hash.
-  static std::optional<CodeClusters> load(const std::filesystem::path& run_dir, const std::string& weights);
-};
 
 }  // namespace distbelief::train

@@ -1,26 +1,52 @@
-#include <algorithm>
-
 #include "distbelief/base/random.h"
-#include "distbelief/model/device.h"
 #include "distbelief/model/random.h"
+#include "distbelief/train/altered_view.h"
 #include "distbelief/train/task_kinds.h"
 
 namespace distbelief::train {
 namespace {
 
 constexpr std::uint64_t kLabelStream = 0x6c6162656c;
-constexpr double kConfident = 0.95;
-constexpr std::int64_t kMostShift = 3;  // pixels
-constexpr std::int64_t kHole = 3;       // part of each side that the altered view has blank: one in so many
-constexpr double kNoise = 0.1;          // deviation, of the altered view
+constexpr std::uint64_t kViewStream = ~std::uint64_t{1};  // that no block has
 constexpr std::int64_t kUnlabelled = -1;
+constexpr double kConfident = 0.7;
+constexpr double kNeighbours = 0.5;           // what a guess owes to similar samples
+constexpr int kNeighbourRounds = 2;           // how far guesses travel
+constexpr double kNeighbourhood = 0.05;       // temperature: how similar such samples are
+constexpr double kContrastTemperature = 0.2;  // temperature of the contrast
+constexpr double kNever = -1e9;               // in place of a similarity
 
-// Classification with the labels of some samples only (Sohn et al., "FixMatch", 2020, with simpler views):
-// what is known of a sample, by its label or else because the network is sure of it, the network shall also
-// say of the sample shifted, with noise and with a hole in it. It is sure by the mean of what it says of the
-// sample as it is and shifted: a guess that a shift changes is none (Berthelot et al., "MixMatch", 2019).
+// Of all samples to each other: the cosine of their features, as logits; none to itself.
+torch::Tensor similarities(const torch::Tensor& features, double temperature) {
+  const torch::Tensor flat = features.flatten(1);
+  const torch::Tensor unit = flat / (flat.square().sum(1, true) + 1e-12).sqrt();
+  const torch::Tensor self = torch::eye(flat.size(0), torch::dtype(torch::kBool).device(flat.device()));
+  return (torch::mm(unit, unit.t()) / temperature).masked_fill(self, kNever);
+}
+
+torch::Tensor cross_entropy(const torch::Tensor& output, const torch::Tensor& target) {
+  return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, kUnlabelled);
+}
+
+// Each sample is to be more like its other view than like any other sample (Chen et al., "SimCLR", 2020).
+// `features` are those of all samples, then those of their altered views.
+torch::Tensor contrast(const torch::Tensor& features) {
+  const std::int64_t count = features.size(0) / 2;
+  const auto whole = torch::dtype(torch::kInt64).device(features.device());
+  const torch::Tensor other =
+      torch::cat({torch::arange(count, 2 * count, whole), torch::arange(count, whole)});
+  return cross_entropy(similarities(features, kContrastTemperature), other) / 2;
+}
+
+// Classification with the labels of some samples only. Every sample is seen as it is and altered, and
+//  - what its label says, the network shall say of both views;
+//  - what the network is sure of without a label, it shall also say of the altered view (Sohn et al.,
+//    "FixMatch", 2020). It is sure after two corrections: every class is made as frequent in the lane's
+//    samples as any other (Berthelot et al., "ReMixMatch", 2020), and similar samples are asked, labelled
+//    ones among them (Li et al., "CoMatch", 2021);
+//  - features of both views shall be alike, and unlike those of others: what "similar" means is learnt too.
 // Labelled samples are chosen by hash of their number, so all workers agree. Their loss counts 1 / share
-// times, so that both parts are means over the whole batch. Without the unlabelled samples, for comparison,
+// times, so that all parts are means over the whole batch. Without the unlabelled samples, for comparison,
 // a step has what is labelled of its batch: the network sees nothing else, running statistics included.
 // Validation is that of classification.
 class FewLabels final : public Task {
@@ -45,14 +71,18 @@ class FewLabels final : public Task {
 
   torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
     if (batch.size == 0) return torch::zeros({}, torch::requires_grad());  // a lane without a label
-    torch::Tensor guesses;
-    if (unlabelled_) guesses = guess(network, batch.input).masked_fill(batch.target.ge(0), kUnlabelled);
-    const torch::Tensor both = torch::cat({batch.input, altered(batch.input)});
-    const std::vector<torch::Tensor> outputs = network.forward(both).chunk(2);
+    const int last = network.range().end - 1;
+    model::begin_stream(kViewStream);
+    torch::Tensor features = torch::cat({batch.input, altered_view(batch.input)});
+    for (int block = network.range().begin; block < last; ++block)
+      features = network.forward(block, features);
+    const std::vector<torch::Tensor> outputs = network.forward(last, features).chunk(2);
     const torch::Tensor known =
-        cross_entropy(outputs[0], batch.target) + cross_entropy(outputs[1], batch.target);
-    const torch::Tensor loss = known / (2 * labelled_);
-    return unlabelled_ ? loss + cross_entropy(outputs[1], guesses) : loss;
+        (cross_entropy(outputs[0], batch.target) + cross_entropy(outputs[1], batch.target)) / (2 * labelled_);
+    if (!unlabelled_) return known;
+    const torch::Tensor guesses =
+        guess(outputs[0].detach(), features.detach().narrow(0, 0, batch.size), batch.target);
+    return known + cross_entropy(outputs[1], guesses) + contrast(features);
   }
 
   ScoreShape score_shape() const override { return inner_->score_shape(); }
@@ -74,62 +104,21 @@ class FewLabels final : public Task {
     batch.samples = {};
   }
 
-  // The classes that the network is sure of, else kUnlabelled.
-  static torch::Tensor guess(model::Network& network, const torch::Tensor& input) {
-    const torch::NoGradGuard no_grad;
-    network.eval();  // running statistics stay as they are
-    const torch::Tensor views = network.forward(torch::cat({input, moved(input)})).softmax(1);
-    network.train();
-    const auto [confidence, answer] = views.view({2, input.size(0), -1}).mean(0).max(1);
-    return answer.masked_fill(confidence.lt(kConfident), kUnlabelled);
-  }
-
-  // Each sample by itself: shifted, with noise, and with a hole.
-  static torch::Tensor altered(const torch::Tensor& input) {
-    const auto generator = model::current_generator();
-    torch::Tensor noise = torch::empty_like(input, torch::kCPU);
-    generator ? noise.normal_(0, kNoise, *generator) : noise.normal_(0, kNoise);
-    noise = model::on_device(noise, input.device());
-    const torch::Tensor noisy = moved(input) + noise;
-    if (input.dim() != 4) return noisy;
-    const torch::Tensor rows = hole(input, 2), columns = hole(input, 3);
-    return noisy.masked_fill(rows.logical_and(columns), 0);
-  }
-
-  // Images shifted, each by itself, with what leaves on one side coming back on the other; else as they are.
-  static torch::Tensor moved(const torch::Tensor& input) {
-    if (input.dim() != 4) return input;
-    const torch::Tensor shift = drawn(input.size(0), -kMostShift, kMostShift + 1);
-    return shifted(shifted(input, shift[0], 2), shift[1], 3);
-  }
-
-  static torch::Tensor drawn(std::int64_t samples, std::int64_t from, std::int64_t to) {
-    const auto generator = model::current_generator();
-    torch::Tensor values = torch::empty({2, samples}, torch::kInt64);
-    return generator ? values.random_(from, to, *generator) : values.random_(from, to);
-  }
-
-  // Which rows or columns of each sample its hole is in.
-  static torch::Tensor hole(const torch::Tensor& input, std::int64_t dimension) {
-    const std::int64_t size = input.size(dimension), width = std::max<std::int64_t>(1, size / kHole);
-    const torch::Tensor begin = drawn(input.size(0), 0, size - width + 1)[0].unsqueeze(1);
-    const torch::Tensor at = torch::arange(size).unsqueeze(0);
-    Shape shape{input.size(0), 1, 1, 1};
-    shape[std::size_t(dimension)] = size;
-    return model::on_device(at.ge(begin).logical_and(at.lt(begin + width)).view(shape), input.device());
-  }
-
-  static torch::Tensor shifted(const torch::Tensor& input, const torch::Tensor& shift,
-                               std::int64_t dimension) {
-    const std::int64_t size = input.size(dimension);
-    Shape shape{input.size(0), 1, 1, 1};
-    shape[std::size_t(dimension)] = size;
-    const torch::Tensor from = (torch::arange(size).unsqueeze(0) + shift.unsqueeze(1)).remainder(size);
-    return input.gather(dimension, model::on_device(from.view(shape), input.device()).expand_as(input));
-  }
-
-  static torch::Tensor cross_entropy(const torch::Tensor& output, const torch::Tensor& target) {
-    return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, kUnlabelled);
+  // The classes of samples without a label that are sure, else kUnlabelled.
+  static torch::Tensor guess(const torch::Tensor& output, const torch::Tensor& features,
+                             const torch::Tensor& target) {
+    torch::Tensor odds = output.softmax(1);
+    odds = odds / odds.mean(0, true).clamp_min(1e-6);
+    odds = odds / odds.sum(1, true);
+    const torch::Tensor has_label = target.ge(0);
+    const torch::Tensor said = torch::one_hot(target.clamp_min(0), output.size(1)).to(odds.dtype());
+    const torch::Tensor own = torch::where(has_label.unsqueeze(1), said, odds);
+    const torch::Tensor neighbours = similarities(features, kNeighbourhood).softmax(1);
+    torch::Tensor all = own;
+    for (int round = 0; round < kNeighbourRounds; ++round)
+      all = (1 - kNeighbours) * own + kNeighbours * torch::mm(neighbours, all);
+    const auto [confidence, answer] = all.max(1);
+    return answer.masked_fill(confidence.lt(kConfident).logical_or(has_label), kUnlabelled);
   }
 
   std::unique_ptr<Task> inner_;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "distbelief/model/random.h"
+#include "distbelief/train/altered_view.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/task.h"
 
@@ -22,7 +24,8 @@ class FewLabelsTask : public testing::Test {
  protected:
   FewLabelsTask() {
     data::BatchMaker(*job_.data.train, {}).eval_batch({0, job_.data.train->size()}, batch_);
-    all_ = prepared_for_lane(*make_task(job_.config, job_.data.train->spec()), as_tensors(batch_), 1, torch::kCPU);
+    all_ = prepared_for_lane(*make_task(job_.config, job_.data.train->spec()), as_tensors(batch_), 1,
+                             torch::kCPU);
     job_.config.train.unlabelled = false;
     alone_ = make_task(job_.config, job_.data.train->spec());
   }
@@ -49,10 +52,23 @@ TEST_F(FewLabelsTask, ALaneWithoutALabelMovesNothing) {
   lane.target = lane.target.narrow(0, std::int64_t(unknown), 1);
   lane.samples = lane.samples.subspan(unknown, 1);
   lane.size = 1;
-  const torch::Tensor loss = alone_->loss_sum(*job_.network, prepared_for_lane(*alone_, lane, 1, torch::kCPU));
+  const torch::Tensor loss =
+      alone_->loss_sum(*job_.network, prepared_for_lane(*alone_, lane, 1, torch::kCPU));
   loss.backward();
   EXPECT_EQ(loss.item<float>(), 0.0F);
   for (const torch::Tensor& parameter : job_.network->parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST_F(FewLabelsTask, AlteredViewsBelongToTheLanesSeed) {
+  const auto view = [&](std::uint64_t seed) {
+    const model::GeneratorScope randomness(seed);
+    return altered_view(all_.input);
+  };
+  const torch::Tensor one = view(1);
+  EXPECT_EQ(one.sizes(), all_.input.sizes());
+  EXPECT_TRUE(torch::equal(one, view(1)));
+  EXPECT_FALSE(torch::equal(one, view(2)));
+  EXPECT_FALSE(torch::equal(one, all_.input));
 }
 
 }  // namespace

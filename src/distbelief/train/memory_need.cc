@@ -20,6 +20,11 @@ std::vector<int> replicas(const Config& config, std::vector<int> workers_per_hos
   return workers_per_host;
 }
 
+// Each host keeps the whole state: stages on several hosts have none but that on the disk.
+bool keeps_snapshots(const Config& config, std::size_t hosts) {
+  return hosts == 1 || config.parallel.pipeline * config.parallel.tensor == 1;
+}
+
 // Of one replica with parameter servers.
 ServedWindow::Shape window_of(const Config& config, const NetworkOutline& outline, int workers) {
   const ParallelConfig& parallel = config.parallel;
@@ -54,7 +59,7 @@ std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>&
   if (has_servers(job.config.parallel) && workers > 1)
     bytes += ServedWindow::bytes_needed(window_of(job.config, outline, workers));
   if (job.config.elastic.standby) bytes *= 2;
-  if (job.config.checkpoint.snapshots && workers_per_host.size() == 1)
+  if (job.config.checkpoint.snapshots && keeps_snapshots(job.config, workers_per_host.size()))
     bytes += Snapshotter::bytes_needed(parameters, options, outline.buffers);
   return bytes;
 }

@@ -11,7 +11,8 @@ namespace distbelief::train {
 void require_state_room(const PreparedJob& job);
 
 // Bytes of /dev/shm that a host of a run needs: what its workers share, as much again for a standby, and the
-// snapshots, which there are on one host. `job.config` is resolved for these workers.
+// snapshots, which every host has, but none of a network that is cut over several. `job.config` is resolved
+// for these workers.
 std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host,
                                  int host = 0);
 

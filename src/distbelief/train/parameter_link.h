@@ -72,8 +72,9 @@ class ParameterLink {
   };
   // The gradient goes out; the parameters to go on with come in. Both are of its own elements.
   virtual void exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) = 0;
-  // What the servers answered, each link for its share of so many slices; then, when all workers have it, the
-  // first one's link hears all: the step is done.
+  // What the servers answered, each link for its share of so many slices: the version, negative where the
+  // step was done before the push came; then, when all workers have it, the first one's link hears all: the
+  // step is done.
   virtual std::size_t slices(std::size_t) const { return 0; }
   virtual void read_answers(std::span<std::int64_t>) const {}
   virtual void acknowledge(std::span<const std::int64_t>) {}
@@ -83,7 +84,9 @@ class ParameterLink {
                             const std::vector<std::int32_t>& /*empty*/, std::span<float> /*mean*/) {
     return step;
   }
-  // The others have not waited: what the servers have of its own elements by now.
+  // What it fetched is too old for the step that next() gave: all links catch_up() before it begins.
+  virtual bool is_stale() const { return false; }
+  // The others have not waited, or it is stale: what the servers have of its own elements by now.
   virtual void catch_up(std::span<float>) {}
   // The way to rows of tables; null: there are none. Before join() they are all zeros.
   virtual RowLink* rows() { return nullptr; }

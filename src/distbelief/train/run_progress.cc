@@ -22,6 +22,7 @@ nlohmann::json to_json(const RunProgress& p) {
                           {"test_accuracy", p.test_accuracy},
                           {"tensor", p.tensor}};
   if (p.best_loss < std::numeric_limits<double>::infinity()) value["best_loss"] = p.best_loss;
+  if (p.loss_of_best < std::numeric_limits<double>::infinity()) value["loss_of_best"] = p.loss_of_best;
   for (const Metric& metric : p.test_metrics) value["test_metrics"][metric.name] = metric.value;
   return value;
 }
@@ -36,6 +37,7 @@ RunProgress run_progress_from_json(const nlohmann::json& value) try {
   p.epoch_loss = value.at("epoch_loss");
   p.best_loss = value.value("best_loss", std::numeric_limits<double>::infinity());
   p.best_accuracy = value.at("best_accuracy");
+  p.loss_of_best = value.value("loss_of_best", p.best_loss);
   p.epochs_without_gain = value.at("epochs_without_gain");
   p.evaluated = value.at("evaluated");
   p.test_loss = value.at("test_loss");
@@ -65,8 +67,10 @@ std::string stop_reason(const TrainConfig& config, const RunProgress& progress) 
 
 Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgress& progress) {
   Verdict verdict;
-  verdict.is_best = !progress.evaluated || evaluation.accuracy > progress.best_accuracy ||
-                    (evaluation.accuracy == progress.best_accuracy && evaluation.loss < progress.best_loss);
+  verdict.is_best =
+      !progress.evaluated || evaluation.accuracy > progress.best_accuracy ||
+      (evaluation.accuracy == progress.best_accuracy && evaluation.loss < progress.loss_of_best);
+  if (verdict.is_best) progress.loss_of_best = evaluation.loss;
   const bool gained = evaluation.loss < progress.best_loss;
   progress.epochs_without_gain = gained ? 0 : progress.epochs_without_gain + 1;
   progress.best_loss = std::min(progress.best_loss, evaluation.loss);

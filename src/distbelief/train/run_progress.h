@@ -19,9 +19,10 @@ struct RunProgress {
   std::int64_t step_in_epoch = 0;  // of the next step
   std::int64_t samples = 0;
   double last_loss = 0;
-  double epoch_loss = 0;  // sum over the epoch's steps so far
-  double best_loss = std::numeric_limits<double>::infinity();
+  double epoch_loss = 0;                                       // sum over the epoch's steps so far
+  double best_loss = std::numeric_limits<double>::infinity();  // of all validations
   double best_accuracy = 0;
+  double loss_of_best = std::numeric_limits<double>::infinity();  // of the validation that is called best
   std::int64_t epochs_without_gain = 0;
   bool evaluated = false;  // whether there was a validation
   double test_loss = 0;

@@ -19,6 +19,9 @@ TEST(RunProgress, SurvivesJson) {
   progress.last_loss = 0.1;
   EXPECT_EQ(run_progress_from_json(to_json(progress)), progress);
   progress.best_loss = 0.25;
+  progress.loss_of_best = 0.5;
+  progress.best_accuracy = 0.75;
+  progress.epochs_without_gain = 2;
   progress.evaluated = true;
   EXPECT_EQ(run_progress_from_json(to_json(progress)), progress);
 }
@@ -34,6 +37,8 @@ TEST(Judge, CallsTheFirstAndEachBetterOneBest) {
   EXPECT_FALSE(judge({}, scored(0.9, 0.4), progress).is_best);
   EXPECT_TRUE(judge({}, scored(0.8, 0.5), progress).is_best);  // as accurate, at a smaller loss
   EXPECT_TRUE(judge({}, scored(2.0, 0.6), progress).is_best);
+  EXPECT_TRUE(judge({}, scored(1.5, 0.6), progress).is_best);  // as accurate, at a smaller loss than that one
+  EXPECT_FALSE(judge({}, scored(1.6, 0.6), progress).is_best);
   EXPECT_DOUBLE_EQ(progress.best_accuracy, 0.6);
 }
 
@@ -71,7 +76,9 @@ TEST(Judge, StopsAfterValidationsWithoutABetterLoss) {
   EXPECT_TRUE(judge(config, scored(1.1, 0.6), progress).stop_reason.empty());
   EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());  // counts anew
   EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());
-  EXPECT_FALSE(judge(config, scored(1.0, 0.6), progress).stop_reason.empty());
+  const RunProgress resumed = run_progress_from_json(to_json(progress));
+  for (RunProgress after : {progress, resumed})  // it does not count anew after a resume
+    EXPECT_FALSE(judge(config, scored(1.0, 0.6), after).stop_reason.empty());
 }
 
 }  // namespace

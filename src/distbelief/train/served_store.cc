@@ -18,6 +18,7 @@ ServedStore::ServedStore(Options options) : options_(std::move(options)) {}
 
 void ServedStore::open(const Opening& opening) {
   portions_ = opening.portions;
+  log_ = server::open_log_of_pushes(options_.log);
   comm::SpaceSpec spec;
   spec.job = options_.job;
   spec.elements = opening.point.size();
@@ -48,6 +49,7 @@ void ServedStore::wake() {
 
 // The coordinator's ticket, which everyone would wait for, was not announced.
 std::optional<std::int64_t> ServedStore::rest() {
+  settle();
   client_->rest(std::exchange(done_, {}), asked_);
   return std::ranges::count_if(std::exchange(ahead_, {}), [&](std::int64_t ticket) {
     return server::portion_ticket(ticket, portions_).portion < portions_;
@@ -56,8 +58,17 @@ std::optional<std::int64_t> ServedStore::rest() {
 
 void ServedStore::ask() { asked_.push_back(client_->ask_ticket(std::exchange(done_, {}))); }
 
-void ServedStore::note_answer(const std::function<void(std::int64_t)>& announce) {
-  const std::optional<std::int64_t> ticket = client_->next_ticket(asked_);
+// The servers have the last gradient: its portion is done.
+void ServedStore::settle() {
+  if (!sending_.handle) return;
+  sending_.handle->wait();
+  sending_.handle.reset();
+  if (log_) log_->append_acknowledged(sending_.portion, client_->answered());
+  done_.push_back(sending_.ticket);
+}
+
+void ServedStore::note(std::optional<std::int64_t> ticket,
+                       const std::function<void(std::int64_t)>& announce) {
   if (!ticket) {
     ended_ = true;
     return;
@@ -70,8 +81,16 @@ void ServedStore::note_answer(const std::function<void(std::int64_t)>& announce)
 }
 
 BatchStore::Work ServedStore::next(const std::function<void(std::int64_t)>& announce) {
-  // Whoever works on a ticket is done with it when he asks for the next, and says so before.
-  while (!asked_.empty() && !ended_ && (ahead_.empty() || asked_.front().ready())) note_answer(announce);
+  while (!ended_) {
+    const std::optional<server::Client::Dealt> dealt = client_->ready_ticket(asked_);
+    if (!dealt) break;
+    note(dealt->ticket, announce);
+  }
+  if (ahead_.empty() && !ended_) {  // before it waits: others may wait for what this one has done
+    settle();
+    if (!done_.empty()) client_->tell_done(std::exchange(done_, {}));
+  }
+  while (!asked_.empty() && !ended_ && ahead_.empty()) note(client_->next_ticket(asked_), announce);
   if (ahead_.empty()) return {};
   at_ = ahead_.front();
   ahead_.pop_front();
@@ -82,26 +101,35 @@ BatchStore::Work ServedStore::next(const std::function<void(std::int64_t)>& anno
           .portion = work.portion};
 }
 
+// Sent while the next portion is computed. That it is done is told with a later question.
 void ServedStore::add(const Portion& portion) {
-  client_->push_pull({.ticket = portion.evaluation * portions_ + portion.portion,
-                      .samples = portion.samples,
-                      .step_samples = portion.batch_samples,
-                      .loss = portion.loss},
-                     portion.gradient, {});
-  done_.push_back(at_);
-  ask();
+  settle();
+  sending_.ticket = at_;
+  sending_.portion = portion.evaluation * portions_ + portion.portion;
+  sending_.gradient.assign(portion.gradient.begin(), portion.gradient.end());
+  sending_.handle.emplace(client_->start_push({.ticket = sending_.portion,
+                                               .samples = portion.samples,
+                                               .step_samples = portion.batch_samples,
+                                               .loss = portion.loss},
+                                              sending_.gradient));
+  if (asked_.size() + ahead_.size() < kPortionsAhead) ask();
 }
 
+// One that has coordinated the evaluation before knows what it came to.
 BatchStore::Coordinator ServedStore::coordinator() {
+  const server::PortionTicket work = server::portion_ticket(at_, portions_);
+  const bool coordinates = at_ >= 0 && work.portion == portions_;
+  if (coordinates && known_.evaluation > 0 && known_.evaluation == work.evaluation) return known_;
   server::Client::Coordinator found = client_->coordinator();
   return {.evaluation = found.evaluation, .numbers = std::move(found.numbers), .ends = found.ends};
 }
 
+// The next portion is asked for before: it is dealt when the evaluation begins.
 void ServedStore::advance(const Coordinator& coordinator) {
+  if (asked_.size() + ahead_.size() < kPortionsAhead) ask();
   client_->advance(
       {.evaluation = coordinator.evaluation, .numbers = coordinator.numbers, .ends = coordinator.ends});
-  done_.push_back(at_);
-  ask();
+  known_ = coordinator;
 }
 
 }  // namespace distbelief::train

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "distbelief/base/error.h"
@@ -74,15 +75,19 @@ std::unique_ptr<server::Client> ServerLink::connect(const Start& start,
 
 std::int64_t ServerLink::join(const Start& start) {
   steps_ = start.steps;
-  if (!options_.log.empty()) {
-    std::filesystem::create_directories(options_.log.parent_path());
-    log_ = std::make_unique<server::UpdateLog>(options_.log);
-  }
+  log_ = server::open_log_of_pushes(options_.log);
   const bool brings_values = options_.share == 0 && (!options_.sub_network || leads());
   client_ = connect(start, options_.sub_network, brings_values ? start.parameters.data() : nullptr);
   rows_.connect(*client_, start.tables);
   await_warm_start();
-  return client_->pull(own_of(start.parameters));
+  return fetch(own_of(start.parameters));
+}
+
+std::int64_t ServerLink::fetch(std::span<float> parameters) {
+  const std::int64_t version = client_->pull(parameters);
+  const auto begin = std::size_t(client_->first_slice()), end = std::size_t(client_->end_slice());
+  if (log_) log_->append_fetched(std::span(client_->versions()).subspan(begin, end - begin));
+  return version;
 }
 
 // The first replica begins alone, so that the others do not add to each other's large first steps (Dean et
@@ -135,25 +140,37 @@ std::size_t ServerLink::slices(std::size_t elements) const {
 }
 
 void ServerLink::read_answers(std::span<std::int64_t> versions) const {
-  for (std::int64_t slice = client_->first_slice(); slice < client_->end_slice(); ++slice)
-    versions[std::size_t(slice)] = client_->answered()[std::size_t(slice)];
+  for (std::int64_t slice = client_->first_slice(); slice < client_->end_slice(); ++slice) {
+    const std::int64_t version = client_->answered()[std::size_t(slice)];
+    versions[std::size_t(slice)] = client_->was_late(slice) ? -version : version;
+  }
+}
+
+void ServerLink::log_answers(std::int64_t ticket, std::span<const std::int64_t> versions) {
+  if (!log_) return;
+  std::vector<std::int64_t> told;
+  for (const std::int64_t version : versions) told.push_back(std::abs(version));
+  const auto is_late = [](std::int64_t version) { return version < 0; };
+  if (std::ranges::any_of(versions, is_late))
+    log_->append_late(ticket, told);
+  else
+    log_->append_acknowledged(ticket, told);
 }
 
 // A ticket is done, and told to be, when all slices have it: until then it would be dealt again.
 void ServerLink::acknowledge(std::span<const std::int64_t> versions) {
   const std::optional<std::int64_t> ticket = std::exchange(pushed_, {});
   if (!ticket) return;
-  if (log_) log_->append_acknowledged(*ticket, {versions.begin(), versions.end()});
+  log_answers(*ticket, versions);
   if (is_synchronous()) return;
   if (options_.when_pushed) options_.when_pushed(*ticket);
   done_.push_back(*ticket);
-  ask();
+  if (!takes_in_order()) ask();
 }
 
 void ServerLink::ask() { asked_.push_back(client_->ask_ticket(std::exchange(done_, {}))); }
 
-void ServerLink::note_answer(const std::function<void(std::int64_t)>& announce) {
-  const std::optional<std::int64_t> ticket = client_->next_ticket(asked_);
+void ServerLink::note(std::optional<std::int64_t> ticket, const std::function<void(std::int64_t)>& announce) {
   if (!ticket) {
     ended_ = true;
     return;
@@ -172,14 +189,33 @@ std::optional<std::int64_t> ServerLink::next(const std::function<void(std::int64
   return std::nullopt;
 }
 
+// Questions may come to the dealer in any order, and so may its answers: one at a time, and what is done is
+// told by itself when one is under way.
+void ServerLink::note_answers_in_order(const std::function<void(std::int64_t)>& announce) {
+  const auto ask_again = [this] {
+    if (!ended_ && asked_.empty() && ahead_.size() < kTicketsAhead) ask();
+  };
+  for (ask_again(); !ended_; ask_again()) {
+    const std::optional<server::Client::Dealt> dealt = client_->ready_ticket(asked_);
+    if (!dealt) break;
+    note(dealt->ticket, announce);
+  }
+  if (!done_.empty() && !ended_) client_->tell_done(std::exchange(done_, {}));
+  for (; ahead_.empty() && !ended_; ask_again()) note(client_->next_ticket(asked_), announce);
+}
+
 std::optional<std::int64_t> ServerLink::take_step(const std::function<void(std::int64_t)>& announce) {
-  while (!asked_.empty() && !ended_ && (ahead_.empty() || asked_.front().ready())) note_answer(announce);
+  if (takes_in_order())
+    note_answers_in_order(announce);
+  else
+    while (!asked_.empty() && !ended_ && (ahead_.empty() || asked_.front().ready()))
+      note(client_->next_ticket(asked_), announce);
   // The last tickets that are asked for wait until all work is done, so what is done is told before.
   if (ahead_.empty()) return std::nullopt;
   const std::int64_t step = ahead_.front();
   ahead_.pop_front();
-  const bool begins = step % parallel().push_every == 0;
-  if (begins && parallel().mode == "bounded") client_->begin_step(std::exchange(done_, {}));
+  if (parallel().mode == "bounded")
+    is_stale_ = client_->begin_step(ticket_of(step), std::exchange(done_, {}));
   return step;
 }
 
@@ -192,11 +228,12 @@ std::optional<std::int64_t> ServerLink::rest() {
 }
 
 void ServerLink::wake() {
-  for (std::size_t i = 0; i < kTicketsAhead && !ended_; ++i) ask();
+  const std::size_t questions = takes_in_order() ? 1 : kTicketsAhead;
+  for (std::size_t i = 0; i < questions && !ended_; ++i) ask();
 }
 
 void ServerLink::catch_up(std::span<float> parameters) {
-  client_->pull(parameters);
+  fetch(parameters);
   since_fetch_ = 0;
   missing_.reset();
 }
@@ -243,7 +280,7 @@ void ServerLink::exchange_alone(const Share& share, std::span<const float> gradi
     push({.ticket = ticket_of(share.step), .lr = share.lr, .untouched = untouched}, pushed,
          fetches ? parameters : std::span<float>());
   } else if (fetches) {
-    client_->pull(parameters);
+    fetch(parameters);
   }
   if (fetches) since_fetch_ = 0;
   if (!fetches)

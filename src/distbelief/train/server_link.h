@@ -56,6 +56,7 @@ class ServerLink final : public ParameterLink {
   void acknowledge(std::span<const std::int64_t> versions) override;
   std::int64_t meet(std::int64_t step, std::span<const float> rows, const std::vector<std::int32_t>& empty,
                     std::span<float> mean) override;
+  bool is_stale() const override { return is_stale_; }
   void catch_up(std::span<float> parameters) override;
   std::optional<std::int64_t> rest() override;
   void wake() override;
@@ -66,7 +67,9 @@ class ServerLink final : public ParameterLink {
                                           const float* initial) const;
   server::Client& client() { return *client_; }
   // Another replica has done the step that next() gave.
-  void skip() { ask(); }
+  void skip() {
+    if (!takes_in_order()) ask();
+  }
   Finished finish(std::span<float> parameters) override;
 
  private:
@@ -75,11 +78,16 @@ class ServerLink final : public ParameterLink {
   std::span<float> own_of(std::span<float> whole) const;
   std::int64_t ticket_of(std::int64_t step) const { return step / parallel().push_every; }
   void push(const server::Client::Push& push, std::span<const float> gradient, std::span<float> parameters);
+  std::int64_t fetch(std::span<float> parameters);
+  void log_answers(std::int64_t ticket, std::span<const std::int64_t> versions);
   void await_warm_start();
   bool is_broken_off();
   std::optional<std::int64_t> take_step(const std::function<void(std::int64_t)>& announce);
+  // Of a sub-network, whose result may not depend on how fast answers come.
+  bool takes_in_order() const { return options_.sub_network.has_value(); }
   void ask();
-  void note_answer(const std::function<void(std::int64_t)>& announce);
+  void note(std::optional<std::int64_t> ticket, const std::function<void(std::int64_t)>& announce);
+  void note_answers_in_order(const std::function<void(std::int64_t)>& announce);
   void exchange_alone(const Share& share, std::span<const float> gradient, std::span<float> parameters);
 
   Options options_;
@@ -91,6 +99,7 @@ class ServerLink final : public ParameterLink {
   std::deque<std::int64_t> ahead_;                    // steps of tickets that are here
   bool ended_ = false;                                // no more tickets
   bool cut_short_ = false;                            // a wait was broken off
+  bool is_stale_ = false;                             // others went on since the last fetch (bounded)
   std::optional<std::int64_t> pushed_;                // the ticket of this step's push
   std::vector<std::int64_t> done_;                    // tickets, that the dealer has not been told of
   std::vector<float> accrued_;                        // gradients of a ticket's steps so far

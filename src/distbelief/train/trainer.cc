@@ -84,7 +84,8 @@ void Trainer::write_model(const report::Summary& summary) {
     save_model(weight_views(kept()[0]), buffer_views(*kept()[0].network), path, metadata);
 }
 
-void Trainer::train() {
+// Whatever fails between two steps names the one that was next.
+void Trainer::train() try {
   const std::int64_t total = job_.total_steps();
   verify();
   for (std::int64_t before = progress_.step; !stopped_early_ && has_next_step(); before = progress_.step) {
@@ -123,6 +124,8 @@ void Trainer::train() {
   if (takes_own_steps()) finish_served(total);
   if (stopped_early_) status_ = "stopped early";
   if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
+} catch (const Error& error) {
+  throw error.at_step(progress_.step);
 }
 
 // Snapshots and checkpoints that are due. A replica may not take every step.

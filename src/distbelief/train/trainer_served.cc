@@ -74,11 +74,11 @@ void Trainer::pass_over(std::int64_t next) {
   spdlog::info("this replica came too late for {} steps so far, and goes on at step {}", passed_over_, next);
 }
 
-// The replica's next step, or why there is none, then those that come after it as far as they are known.
-// The first worker asks for all, however long the servers take; in a search each has a link, and they agree
-// there.
+// The replica's next step, or why there is none, whether it has to fetch before, then the steps that come
+// after it as far as they are known. The first worker asks for all, however long the servers take; in a
+// search each has a link, and they agree there.
 std::vector<std::int64_t> Trainer::deal_steps() {
-  std::vector<std::int64_t> steps{kAllDone};
+  std::vector<std::int64_t> steps{kAllDone, 0};
   const auto announce = [this](std::int64_t step) {
     for (const auto& loader : loaders_) loader->announce(std::uint64_t(step));
   };
@@ -90,13 +90,14 @@ std::vector<std::int64_t> Trainer::deal_steps() {
                      announce(announced);
                    })
                    .value_or(options_.link->is_cut_short() ? kBrokenOff : kAllDone);
+  steps[1] = options_.link->is_stale() ? 1 : 0;
   if (world_.size() == 1 || is_searching) return steps;
   served_->meet();
   auto count = std::int64_t(steps.size());
   world_.communicator().broadcast(comm::view(&count, 1), 0);
   steps.resize(std::size_t(count));
   world_.communicator().broadcast(comm::view(steps.data(), steps.size()), 0);
-  if (!is_root()) std::for_each(steps.begin() + 1, steps.end(), announce);
+  if (!is_root()) std::for_each(steps.begin() + 2, steps.end(), announce);
   return steps;
 }
 
@@ -140,9 +141,11 @@ void Trainer::save_rows() {
 
 bool Trainer::has_next_step() {
   if (!takes_own_steps()) return progress_.step < job_.total_steps();
-  const std::int64_t step = deal_steps()[0];
+  const std::vector<std::int64_t> dealt = deal_steps();
+  const std::int64_t step = dealt[0];
   is_cut_short_ = step == kBrokenOff;
   if (step < 0) return false;
+  if (dealt[1] != 0) served_->refresh();
   follow(step);
   if (leads() && progress_.epoch > validated_epoch_) {
     validated_epoch_ = progress_.epoch;

@@ -44,7 +44,8 @@ struct Vitals {
   std::atomic<double> step_seconds{0};  // of the last step
   std::atomic<double> busy_seconds{0};  // of it, without waiting for others
   std::atomic<double> samples_per_second{0};
-  std::atomic<double> slowness{1};  // of a straggler: times as long for a lane as the others; else 1
+  std::atomic<bool> forgotten{false};  // the run is over, and its host keeps nothing of it
+  std::atomic<double> slowness{1};     // of a straggler: times as long for a lane as the others; else 1
 };
 
 // How the workers are to carry the lanes, while they train. A later order takes the place of an earlier one.

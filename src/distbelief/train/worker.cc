@@ -94,6 +94,7 @@ std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& opti
                                .job = options.served_job,
                                .replica = options.replica,
                                .incarnation = options.cohort,
+                               .log = log_of_pushes(options),
                                .goes_on = until_stopped(options, orders),
                                .find_servers = present_servers(options, orders)});
     else if (world.rank() == 0)
@@ -195,6 +196,15 @@ void abandon_run(const WorkerOptions& options, std::int64_t fence) {
   if (!launcher) std::this_thread::sleep_for(kForTheOthers);
 }
 
+// The run is over and on the disk: its snapshots go now, and a host that says so need not be asked to forget
+// them. The first worker is the last to be done.
+void forget_snapshots(World& world, const WorkerOptions& options, Vitals& vitals) {
+  world.communicator().barrier();
+  if (world.local_rank() != 0) return;
+  cluster::clear_far_place(options.snapshots);
+  vitals.forgotten = true;
+}
+
 void show(const World& world, const char* text) {
   std::fprintf(stderr, "distbelief: worker %d: %s\n", world.rank(), text);
   std::fflush(stderr);
@@ -225,6 +235,8 @@ int run_worker(World& world, const WorkerOptions& options) {
         .abandon = [&] { abandon_run(options, fence); }});
   try {
     const std::string status = train_attended(world, options, vitals, orders, attendance, fence);
+    const bool is_over = status != "handed over" && status != "not needed";
+    if (attendance && is_over && !options.snapshots.empty()) forget_snapshots(world, options, vitals);
     if (attendance) attendance->end(status);
     if (attendance && attendance->is_alone() && world.local_rank() == 0)
       clear_after_supervisor(options, fence);

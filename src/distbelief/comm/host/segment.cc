@@ -178,12 +178,17 @@ std::size_t shared_memory_free() {
 }
 
 void require_shared_memory(std::size_t bytes, const std::string& purpose) {
-  const std::size_t free_bytes = shared_memory_free();
+  require_shared_memory_of("", shared_memory_free(), bytes, purpose);
+}
+
+void require_shared_memory_of(const std::string& host, std::size_t free_bytes, std::size_t bytes,
+                              const std::string& purpose) {
   if (free_bytes >= bytes) return;
   throw Error(ErrorCode::kUnavailable,
-              fmt::format("/dev/shm has {:.1f} MB free, {} needs {:.1f} MB; give it more room "
+              fmt::format("/dev/shm{} has {:.1f} MB free, {} needs {:.1f} MB; give it more room "
                           "(mount -o remount,size=...; containers: --shm-size={}m) or use fewer workers",
-                          free_bytes / 1e6, purpose, bytes / 1e6, bytes / 1'000'000 + 1));
+                          host.empty() ? "" : " of " + host, double(free_bytes) / 1e6, purpose,
+                          double(bytes) / 1e6, bytes / 1'000'000 + 1));
 }
 
 SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes) {

@@ -49,5 +49,8 @@ std::size_t shared_memory_free();  // bytes in /dev/shm
 void require_state_room(const std::string& folder, std::size_t bytes);
 // Throws Error(kUnavailable) unless /dev/shm has `bytes` free; `purpose` says what they are for.
 void require_shared_memory(std::size_t bytes, const std::string& purpose);
+// The same for a host that has said what is free there.
+void require_shared_memory_of(const std::string& host, std::size_t free_bytes, std::size_t bytes,
+                              const std::string& purpose);
 
 }  // namespace distbelief::comm

@@ -8,9 +8,9 @@
 
 namespace distbelief::comm {
 
-// While it lives a thread watches that a world gets made. MPI waits for the other processes without a
-// deadline, and nothing can take a thread out of that: when the time is up the process says where it is stuck
-// and ends with 1, and its launcher ends the others.
+// While it lives a thread watches that a world gets made, or given back to MPI. MPI waits for the other
+// processes without a deadline, and nothing can take a thread out of that: when the time is up the process
+// says where it is stuck and ends with 1, and its launcher ends the others.
 class StartWatch {
  public:
   static constexpr std::chrono::nanoseconds kNever{0};

@@ -270,9 +270,13 @@ void World::close() {
   if (state_->closed) return;
   state_->closed = true;
   communicator().barrier();
+  comm::StartWatch watch(start_deadline(state_->options));
+  watch.set_rank(name(rank()));
   if (state_->owns_mpi) {
+    watch.enter("MPI_Finalize");
     check_mpi(MPI_Finalize(), "MPI_Finalize");
   } else if (!state_->is_part) {
+    watch.enter("MPI_Comm_free");
     for (MPI_Comm& comm : *state_->made) check_mpi(MPI_Comm_free(&comm), "MPI_Comm_free");
     state_->made->clear();
   }

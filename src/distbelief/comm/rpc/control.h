@@ -29,9 +29,10 @@ struct WorkerReport {
   double samples_per_second = 0;
   std::int64_t epoch = 0;
   std::vector<std::int64_t> lanes{};
-  std::string message{};  // why it failed; cut after kMaxReportTextBytes
-  int suspect = -1;       // of a failure: the worker to blame; -1: the one that reports it
-  bool leaving = false;   // it was told that its host is about to go
+  std::string message{};   // why it failed; cut after kMaxReportTextBytes
+  int suspect = -1;        // of a failure: the worker to blame; -1: the one that reports it
+  bool leaving = false;    // it was told that its host is about to go
+  bool forgotten = false;  // the run is over, and its host keeps nothing of it
 
   bool operator==(const WorkerReport&) const = default;
 };

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/rpc/door.h"
 #include "distbelief/comm/rpc/messages.h"
 #include "distbelief/comm/rpc/roster.h"
 #include "distbelief/comm/rpc/transport.h"
@@ -22,14 +23,18 @@ constexpr std::chrono::seconds kCloseDeadline{1};
 // Streams on gRPC's callback threads; commands, which may take their time, each on a thread of its own.
 class Service final : public wire::Control::WithCallbackMethod_Work<wire::Control::Service> {
  public:
-  Service(const ControlAddress& address, ControlServer::Handler& handler, Roster& roster)
+  Service(const ControlAddress& address, ControlServer::Handler& handler, Roster& roster, Door& door)
       : address_(address),
         handler_(handler),
-        roster_(roster) {}
+        roster_(roster),
+        door_(door) {}
 
   grpc::ServerBidiReactor<wire::Report, wire::Order>* Work(grpc::CallbackServerContext* context) override {
-    for (const char* role : {"worker", "server"})
-      if (has_role(*context->auth_context(), address_, role)) return new WorkerStream(*context, roster_);
+    for (const char* role : {"worker", "server"}) {
+      if (!has_role(*context->auth_context(), address_, role)) continue;
+      door_.prove(context->peer());
+      return new WorkerStream(*context, roster_);
+    }
     return new RefusedStream(
         {grpc::StatusCode::PERMISSION_DENIED, "the certificate is not a worker's or a server's"});
   }
@@ -37,6 +42,7 @@ class Service final : public wire::Control::WithCallbackMethod_Work<wire::Contro
   grpc::Status Call(grpc::ServerContext* context, const wire::Command* command, wire::Reply* reply) override {
     if (!has_role(*context->auth_context(), address_, "operator"))
       return {grpc::StatusCode::PERMISSION_DENIED, "the certificate is not an operator's"};
+    door_.prove(context->peer());
     try {
       *reply = to_wire(handler_.command(from_wire(*command)));
     } catch (const std::exception& error) {
@@ -49,6 +55,7 @@ class Service final : public wire::Control::WithCallbackMethod_Work<wire::Contro
   const ControlAddress& address_;
   ControlServer::Handler& handler_;
   Roster& roster_;
+  Door& door_;
 };
 
 }  // namespace
@@ -57,8 +64,10 @@ class ControlServer::State {
  public:
   State(const ControlAddress& address, Handler& handler)
       : address_(address),
+        credentials_(server_credentials(address_)),
+        door_(address_, {}),
         roster_(handler),
-        service_(address_, handler, roster_) {
+        service_(address_, handler, roster_, door_) {
     listen();
     heart_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
     pthread_setname_np(heart_.native_handle(), "db-heartbeat");
@@ -69,22 +78,22 @@ class ControlServer::State {
     if (!server_) return;
     heart_.request_stop();
     heart_.join();
+    door_.close();
     roster_.close();
     server_->Shutdown(std::chrono::system_clock::now() + kCloseDeadline);
     server_.reset();
   }
 
-  const std::string& target() const { return target_; }
+  const std::string& target() const { return door_.target(); }
   Roster& roster() { return roster_; }
 
  private:
   void listen() {
     quiet_grpc();
-    const std::shared_ptr<grpc::ServerCredentials> credentials = server_credentials(address_);
     grpc::ServerBuilder builder;
     set_server_arguments(builder, address_);
     builder.RegisterService(&service_);
-    server_ = start_server(builder, address_, credentials, target_);
+    server_ = door_.open(builder, credentials_);
   }
 
   void beat(const std::stop_token& stop) {
@@ -96,7 +105,8 @@ class ControlServer::State {
   }
 
   const ControlAddress address_;
-  std::string target_;
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;
+  Door door_;
   Roster roster_;
   Service service_;
   std::unique_ptr<grpc::Server> server_;

@@ -3,6 +3,7 @@
 
 #include "distbelief/comm/rpc/exchange_settings.h"
 #include "distbelief/comm/rpc/test_exchange.h"
+#include "distbelief/comm/rpc/test_raw_client.h"
 
 namespace distbelief::comm {
 namespace {
@@ -29,6 +30,12 @@ class ExchangeAccess : public testing::Test {
     options.role = role;
     options.connect_deadline = seconds(1);
     return options;
+  }
+
+  // With any credentials; OK: it was welcomed.
+  grpc::StatusCode greet_with(const std::shared_ptr<grpc::ChannelCredentials>& credentials) const {
+    RawClient client(channel_with(server_.target(), credentials), Reading::kAll);
+    return client.greet() && client.hears() ? grpc::StatusCode::OK : client.ended().error_code();
   }
 
   const ExchangePlace place_{ExchangeWay::kTls};
@@ -67,7 +74,20 @@ TEST_F(ExchangeAccess, CertificatesOfAnotherAuthorityAreRefused) {
   EXPECT_EQ(refused_with([&] { ExchangeClient client(stranger); }), ErrorCode::kUnavailable);
 }
 
-TEST_F(ExchangeAccess, APeerWithoutACertificateIsRefused) {
+TEST_F(ExchangeAccess, APeerWithoutACertificateIsRefusedByTheServer) {
+  grpc::SslCredentialsOptions bare;
+  bare.pem_root_certs = read_text(place_.folder() / "ca.pem");
+  EXPECT_EQ(greet_with(grpc::SslCredentials(bare)), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(greet_with(grpc::InsecureChannelCredentials()), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(server_.counts().connections, 0u);
+  // The same way with a certificate: it is this that was missing.
+  bare.pem_private_key = read_text(place_.folder() / "worker.key");
+  bare.pem_cert_chain = read_text(place_.folder() / "worker.pem");
+  EXPECT_EQ(greet_with(grpc::SslCredentials(bare)), grpc::StatusCode::OK);
+  EXPECT_EQ(server_.counts().connections, 1u);
+}
+
+TEST_F(ExchangeAccess, OurOwnClientDoesNotTryWithoutACertificate) {
   ExchangeClient::Options bare = as("worker", "worker");
   bare.insecure = true;  // speaks plain TCP to a server that wants TLS
   EXPECT_EQ(refused_with([&] { ExchangeClient client(bare); }), ErrorCode::kUnavailable);

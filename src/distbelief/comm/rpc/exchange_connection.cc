@@ -13,6 +13,9 @@
 namespace distbelief::comm {
 namespace {
 
+// Who comes and goes is not welcome all the time.
+constexpr std::chrono::seconds kStays{1};
+
 std::string read_header(MessageReader& reader, const Frame& frame) {
   std::string header(frame.header_bytes, '\0');
   reader.read(std::as_writable_bytes(std::span(header)));
@@ -53,7 +56,10 @@ void ExchangeConnection::OnReadDone(bool ok) {
   const Judgement judgement = judge(reader, frame);
   {
     const std::lock_guard lock(mutex_);
-    if (!judgement.why.empty()) return drop(judgement.why, judgement.code);
+    if (!judgement.why.empty()) {
+      if (greeted_ && !finishing_) hub_.door().offend(context_.peer());
+      return drop(judgement.why, judgement.code);
+    }
     reading_ = false;  // not before: a write that ends meanwhile would read on
     read_on();
   }
@@ -201,6 +207,10 @@ void ExchangeConnection::drop(const std::string& why, grpc::StatusCode code) {
 void ExchangeConnection::look(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   if (done_) return;
+  if (greeted_ && !finishing_ && !stays_ && now - opened_ > kStays) {
+    stays_ = true;
+    hub_.door().prove(context_.peer());
+  }
   const std::chrono::milliseconds deadline = hub_.options().stall_deadline;
   const bool stalled = writing_ && now - write_began_ > deadline;
   const bool silent = !greeted_ && now - opened_ > deadline;

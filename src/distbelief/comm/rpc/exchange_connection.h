@@ -41,7 +41,8 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
 
   const Peer& peer() const override { return peer_; }
   void send(grpc::ByteBuffer message) override;
-  // Called from time to time: drops a peer that keeps us waiting.
+  // Called from time to time: drops a peer that keeps us waiting. One that stays has proven itself at the
+  // door.
   void look(Clock::time_point now);
   void finish_after_answers(const grpc::Status& status);
 
@@ -85,6 +86,7 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   Clock::time_point write_began_;
   int unanswered_ = 0;
   bool greeted_ = false;
+  bool stays_ = false;
   bool reading_ = false;
   bool writing_ = false;
   bool finishing_ = false;

@@ -1,86 +1,17 @@
 // Peers that break the protocol: they are dropped with a reason, before the handler sees anything, and nobody
 // else notices.
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <proto/exchange.grpc.pb.h>
 
 #include "distbelief/comm/rpc/exchange_bytes.h"
 #include "distbelief/comm/rpc/test_exchange.h"
+#include "distbelief/comm/rpc/test_raw_client.h"
 
 namespace distbelief::comm {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-enum class Reading { kAll, kNothing };
-
-// A client that says whatever it is told to.
-class RawClient final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  RawClient(const std::string& target, Reading reading)
-      : reading_(reading),
-        stub_(grpc::CreateChannel(target, grpc::InsecureChannelCredentials())) {
-    stub_.PrepareBidiStreamingCall(&context_, "/distbelief.exchange.Exchange/Connect", grpc::StubOptions(),
-                                   this);
-    AddHold();
-    if (reading == Reading::kAll) StartRead(&incoming_);
-    StartCall();
-  }
-  ~RawClient() override {
-    context_.TryCancel();
-    end_writing();
-    EXPECT_TRUE(done_.take());
-  }
-
-  // false: it could not be written, because the server has ended the stream, or does not read.
-  bool say(const grpc::ByteBuffer& message, milliseconds deadline = seconds(20)) {
-    outgoing_ = message;
-    StartWrite(&outgoing_);
-    const std::optional<bool> written = written_.take(deadline);
-    return written.value_or(false);
-  }
-  bool say(const Frame& frame, const std::string& rest) {
-    return say(make_message(frame, rest, std::span<const std::byte>{}));
-  }
-  bool greet(std::size_t shared_bytes = 0) {
-    exchange::Hello hello;
-    hello.set_version(kExchangeVersion);
-    hello.set_role("worker");
-    hello.set_name("mallory\n[error] all is lost");
-    hello.set_shared_bytes(shared_bytes);
-    const std::string header = hello.SerializeAsString();
-    return say(Frame{.kind = FrameKind::kHello, .header_bytes = std::uint32_t(header.size())}, header);
-  }
-  // How the server ended it.
-  grpc::Status ended() {
-    end_writing();
-    std::optional<grpc::Status> status = done_.take();
-    if (!status) return {grpc::StatusCode::OK, "it was not ended"};
-    done_.put(*status);
-    return *status;
-  }
-
- private:
-  void OnReadDone(bool ok) override {
-    if (ok) StartRead(&incoming_);
-  }
-  void OnWriteDone(bool ok) override { written_.put(ok); }
-  void OnDone(const grpc::Status& status) override { done_.put(status); }
-  void end_writing() {
-    if (!holding_) return;
-    holding_ = false;
-    RemoveHold();
-  }
-
-  const Reading reading_;
-  bool holding_ = true;
-  grpc::GenericStub stub_;
-  grpc::ClientContext context_;
-  grpc::ByteBuffer incoming_, outgoing_;
-  Mailbox<bool> written_;
-  Mailbox<grpc::Status> done_;
-};
 
 grpc::ByteBuffer bytes_of(std::size_t count) {
   const grpc::Slice slice(count);
@@ -162,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(Offences, EndTheConnectionBeforeTheHandlerSeesAnything) {
   start();
   {
-    RawClient client(server_->target(), Reading::kAll);
+    RawClient client(plain_channel(server_->target()), Reading::kAll);
     ASSERT_TRUE(client.greet(ExchangePlace::kShared));
     GetParam().commit(client);
     const grpc::Status status = client.ended();
@@ -178,7 +109,7 @@ TEST_P(Offences, EndTheConnectionBeforeTheHandlerSeesAnything) {
 
 TEST_F(Hostile, ARepeatedNumberEndsTheConnection) {
   start();
-  RawClient client(server_->target(), Reading::kAll);
+  RawClient client(plain_channel(server_->target()), Reading::kAll);
   ASSERT_TRUE(client.greet());
   ASSERT_TRUE(client.say(echo(5), "keep"));
   ASSERT_TRUE(handler_.kept.take());
@@ -190,7 +121,7 @@ TEST_F(Hostile, ARepeatedNumberEndsTheConnection) {
 
 TEST_F(Hostile, ARequestBeforeTheGreetingIsTurnedAway) {
   start();
-  RawClient client(server_->target(), Reading::kAll);
+  RawClient client(plain_channel(server_->target()), Reading::kAll);
   client.say(echo(1), "keep");
   EXPECT_EQ(client.ended().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(server_->counts().turned_away, 1u);
@@ -201,7 +132,7 @@ TEST_F(Hostile, AGreetingThatCannotBeReadIsTurnedAway) {
   start();
   for (const std::string& header :
        {std::string("\xff\xff\xff\xff"), std::string()}) {  // the second: no version
-    RawClient client(server_->target(), Reading::kAll);
+    RawClient client(plain_channel(server_->target()), Reading::kAll);
     client.say(Frame{.kind = FrameKind::kHello, .header_bytes = std::uint32_t(header.size())}, header);
     EXPECT_EQ(client.ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
   }
@@ -210,7 +141,7 @@ TEST_F(Hostile, AGreetingThatCannotBeReadIsTurnedAway) {
 
 TEST_F(Hostile, TooManyRequestsAtATimeEndTheConnection) {
   start();
-  RawClient client(server_->target(), Reading::kAll);
+  RawClient client(plain_channel(server_->target()), Reading::kAll);
   ASSERT_TRUE(client.greet());
   for (std::uint64_t number = 1; number <= 2000; ++number)
     if (!client.say(echo(number), "keep")) break;
@@ -223,7 +154,7 @@ TEST_F(Hostile, AClientThatNeverReadsIsStoppedAndThenDropped) {
   ExchangeServer::Options options = place_.server();
   options.stall_deadline = milliseconds(500);
   start(options);
-  RawClient client(server_->target(), Reading::kNothing);
+  RawClient client(plain_channel(server_->target()), Reading::kNothing);
   ASSERT_TRUE(client.greet());
   const std::string payload(kMaxPayloadBytes, 'x');
   std::uint64_t sent = 0;
@@ -242,7 +173,7 @@ TEST_F(Hostile, AClientThatDoesNotGreetIsTurnedAwayInTime) {
   ExchangeServer::Options options = place_.server();
   options.stall_deadline = milliseconds(100);
   start(options);
-  RawClient client(server_->target(), Reading::kAll);
+  RawClient client(plain_channel(server_->target()), Reading::kAll);
   EXPECT_EQ(client.ended().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_EQ(server_->counts().turned_away, 1u);
 }

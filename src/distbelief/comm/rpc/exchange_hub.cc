@@ -6,9 +6,10 @@
 
 namespace distbelief::comm {
 
-ExchangeHub::ExchangeHub(ExchangeServer::Options options, ExchangeServer::Handler& handler)
+ExchangeHub::ExchangeHub(ExchangeServer::Options options, ExchangeServer::Handler& handler, Door& door)
     : options_(std::move(options)),
       handler_(handler),
+      door_(door),
       last_connection_(options_.first_connection - 1) {}
 
 ExchangeConnection* ExchangeHub::open(grpc::CallbackServerContext& context) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "distbelief/comm/rpc/door.h"
 #include "distbelief/comm/rpc/exchange_bytes.h"
 #include "distbelief/comm/rpc/exchange_connection.h"
 #include "distbelief/comm/rpc/exchange_server.h"
@@ -18,11 +19,12 @@ namespace distbelief::comm {
 // handler without holding its lock. Outlives gRPC's use of the connections.
 class ExchangeHub {
  public:
-  ExchangeHub(ExchangeServer::Options options, ExchangeServer::Handler& handler);
+  ExchangeHub(ExchangeServer::Options options, ExchangeServer::Handler& handler, Door& door);
 
   const ExchangeServer::Options& options() const { return options_; }
   const std::shared_ptr<BufferPool>& pool() const { return pool_; }
   ExchangeServer::Handler& handler() { return handler_; }
+  Door& door() { return door_; }
 
   // nullptr: too many, or closed.
   ExchangeConnection* open(grpc::CallbackServerContext& context);
@@ -43,6 +45,7 @@ class ExchangeHub {
  private:
   const ExchangeServer::Options options_;
   ExchangeServer::Handler& handler_;
+  Door& door_;
   const std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
   const std::shared_ptr<std::atomic<std::size_t>> shared_ = std::make_shared<std::atomic<std::size_t>>(0);
   std::atomic<std::uint64_t> accepted_ = 0, turned_away_ = 0, dropped_ = 0, requests_ = 0;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "distbelief/comm/rpc/door.h"
 #include "distbelief/comm/rpc/exchange_hub.h"
 #include "distbelief/comm/rpc/exchange_settings.h"
 #include "distbelief/comm/rpc/transport.h"
@@ -52,13 +53,16 @@ class ExchangeService final
 
 class ExchangeServer::State {
  public:
-  State(Options options, Handler& handler) : hub_(std::move(options), handler), service_(hub_) {
+  State(Options options, Handler& handler)
+      : credentials_(exchange_credentials(options)),
+        door_(options.address, options.admission),
+        hub_(std::move(options), handler, door_),
+        service_(hub_) {
     quiet_grpc();
-    const std::shared_ptr<grpc::ServerCredentials> credentials = exchange_credentials(hub_.options());
     grpc::ServerBuilder builder;
     set_exchange_arguments(builder, hub_.options());
     builder.RegisterService(&service_);
-    server_ = start_server(builder, hub_.options().address, credentials, target_);
+    server_ = door_.open(builder, credentials_);
     watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
     pthread_setname_np(watch_.native_handle(), "db-exch-watch");
   }
@@ -68,12 +72,13 @@ class ExchangeServer::State {
     if (!server_) return;
     watch_.request_stop();
     watch_.join();
+    door_.close();
     hub_.close();
     server_->Shutdown(std::chrono::system_clock::now() + kExchangeCloseDeadline);
     server_.reset();
   }
 
-  const std::string& target() const { return target_; }
+  const std::string& target() const { return door_.target(); }
   const ExchangeHub& hub() const { return hub_; }
 
  private:
@@ -84,9 +89,10 @@ class ExchangeServer::State {
     while (!wake.wait_for(lock, stop, kLookInterval, [&] { return stop.stop_requested(); })) hub_.look();
   }
 
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;
+  Door door_;
   ExchangeHub hub_;
   ExchangeService service_;
-  std::string target_;
   std::unique_ptr<grpc::Server> server_;
   std::mutex closing_;
   std::jthread watch_;

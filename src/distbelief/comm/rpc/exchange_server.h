@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/rpc/admission.h"
 #include "distbelief/comm/rpc/control.h"
 #include "distbelief/comm/rpc/exchange.h"
 
@@ -79,6 +80,7 @@ class ExchangeServer {
     std::chrono::milliseconds stall_deadline{
         10000};  // for a client to read one message, and to say who it is
     std::size_t memory_limit = std::size_t{1} << 30;  // of what gRPC holds for all connections
+    Admission::Options admission{};                   // of those who connect
   };
 
   struct Counts {

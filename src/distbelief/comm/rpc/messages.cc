@@ -25,6 +25,7 @@ wire::Report to_wire(const WorkerReport& report) {
   message.set_message(report.message.substr(0, kMaxReportTextBytes));
   message.set_suspect(report.suspect);
   message.set_leaving(report.leaving);
+  message.set_forgotten(report.forgotten);
   return message;
 }
 
@@ -48,7 +49,8 @@ WorkerReport from_wire(const wire::Report& message) {
           .lanes = {message.lanes().begin(), message.lanes().end()},
           .message = message.message(),
           .suspect = message.suspect(),
-          .leaving = message.leaving()};
+          .leaving = message.leaving(),
+          .forgotten = message.forgotten()};
 }
 
 wire::Order to_wire(const WorkerOrder& order) {

@@ -77,6 +77,7 @@ struct StoreRequest {
     kMeet = 7,   // values of lanes, as payload; the answer has the mean over all lanes of the step (sync)
     kLeave = 8,  // takes no more part
     kMap = 9,    // which servers have what; the answer's payload is server::ServerMap as text
+    kTell = 14,  // done with some tickets, and wants nothing
     // From server to server:
     kReplicate = 10,  // a gradient that the primary has applied, as payload
     kInstall = 11,    // a piece of a slice's state, as payload
@@ -124,13 +125,14 @@ struct StoreRequest {
   std::vector<std::int64_t> done{};           // tickets (take)
   std::int64_t clock = -1;  // steps that this replica has done (take, begin); -1: it has just come
   // From server to server:
-  std::string job{};                   // instead of the space's number (close too)
-  std::int64_t version = 0;            // that an update made, or of a slice's state
-  std::int64_t epoch = 0;              // of the map that the sender goes by
-  std::int32_t piece = 0;              // of a slice's state: the values, then each array of the rule's
-  std::vector<std::int64_t> counts{};  // of updates, per segment
-  std::int64_t below = 0;              // tickets below it are in; others are in `done`
-  std::int32_t pieces = 0;             // that the state has
+  std::string job{};                     // instead of the space's number (close too)
+  std::int64_t version = 0;              // that an update made, or of a slice's state
+  std::int64_t epoch = 0;                // of the map that the sender goes by
+  std::int32_t piece = 0;                // of a slice's state: the values, then each array of the rule's
+  std::vector<std::int64_t> counts{};    // of updates, per segment
+  std::int64_t below = 0;                // tickets below it are in; others are in `done`
+  std::int32_t pieces = 0;               // that the state has
+  std::vector<std::int32_t> replicas{};  // whose gradients an update is the sum of (sync)
   // Sandblaster:
   std::vector<Operation> operations{};  // of a command
   std::int64_t sequence = 0;            // of a command
@@ -150,6 +152,7 @@ struct StoreAnswer {
     kLate = 2,      // the step went on without it (sync)
     kWanted = 3,    // open: the space has no values yet: fill it
     kEnd = 4,       // take: all work is done
+    kStale = 5,     // begin: others have done steps since the last fetch that this one has to see
   };
   Outcome outcome = Outcome::kDone;
   std::uint64_t space = 0;

@@ -104,7 +104,7 @@ using Kind = StoreRequest::Kind;
 
 bool is_known(int kind) {
   const auto is_among = [&](Kind first, Kind last) { return kind >= int(first) && kind <= int(last); };
-  return is_among(Kind::kOpen, Kind::kDeals) || is_among(Kind::kCommand, Kind::kAdvance) ||
+  return is_among(Kind::kOpen, Kind::kTell) || is_among(Kind::kCommand, Kind::kAdvance) ||
          is_among(Kind::kReplicateCommand, Kind::kKeep) || is_among(Kind::kPushRows, Kind::kLoadRows) ||
          is_among(Kind::kPutInput, Kind::kKeepStatistics) || kind == int(Kind::kClose);
 }
@@ -169,6 +169,7 @@ std::string encode(const StoreRequest& request) {
   wire.mutable_counts()->Assign(request.counts.begin(), request.counts.end());
   wire.set_below(request.below);
   wire.set_pieces(request.pieces);
+  wire.mutable_replicas()->Assign(request.replicas.begin(), request.replicas.end());
   for (const Operation& operation : request.operations) {
     store::Operation& one = *wire.add_operations();
     one.set_kind(int(operation.kind));
@@ -233,6 +234,7 @@ StoreRequest decode_request(std::string_view bytes) {
           .counts = {wire.counts().begin(), wire.counts().end()},
           .below = wire.below(),
           .pieces = wire.pieces(),
+          .replicas = {wire.replicas().begin(), wire.replicas().end()},
           .operations = operations_of(wire),
           .sequence = wire.sequence(),
           .numbers = {wire.numbers().begin(), wire.numbers().end()},
@@ -245,7 +247,7 @@ StoreRequest decode_request(std::string_view bytes) {
 StoreAnswer decode_answer(std::string_view bytes) {
   store::Answer wire;
   require(wire.ParseFromArray(bytes.data(), int(bytes.size())), "no form that can be read");
-  require(wire.outcome() >= 0 && wire.outcome() <= int(StoreAnswer::Outcome::kEnd), "an unknown outcome");
+  require(wire.outcome() >= 0 && wire.outcome() <= int(StoreAnswer::Outcome::kStale), "an unknown outcome");
   return {.outcome = StoreAnswer::Outcome(wire.outcome()),
           .space = wire.space(),
           .version = wire.version(),

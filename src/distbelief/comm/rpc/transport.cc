@@ -5,7 +5,6 @@
 #include <grpc/support/log.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -47,24 +46,9 @@ Pems read_pems(const ControlAddress& address) {
           .key = read_pem(address, "key", address.key)};
 }
 
-void check_socket_path(const ControlAddress& address) {
-  const std::size_t length = socket_path(address).size();
-  constexpr std::size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
-  if (length == 0 || length > kMost)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("address {}: a Unix socket's path has 1 to {} bytes, this one {}; "
-                            "use a shorter folder",
-                            address.target, kMost, length));
-}
-
 // Half of the silence until a ping, the other half for its answer.
 int half_silence_ms(const ControlAddress& address) {
   return static_cast<int>(std::max<std::int64_t>(1, address.silence.count() / 2));
-}
-
-std::string with_port(const std::string& target, int port) {
-  if (target.starts_with(kUnixScheme)) return target;
-  return target.substr(0, target.rfind(':') + 1) + std::to_string(port);
 }
 
 void log_grpc(gpr_log_func_args* entry) {
@@ -75,6 +59,18 @@ void log_grpc(gpr_log_func_args* entry) {
 
 std::string socket_path(const ControlAddress& address) {
   return address.target.starts_with(kUnixScheme) ? address.target.substr(kUnixScheme.size()) : "";
+}
+
+bool is_on_this_host(const ControlAddress& address) { return address.target.starts_with(kUnixScheme); }
+
+void check_socket_path(const ControlAddress& address) {
+  const std::size_t length = socket_path(address).size();
+  constexpr std::size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
+  if (length == 0 || length > kMost)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("address {}: a Unix socket's path has 1 to {} bytes, this one {}; "
+                            "use a shorter folder",
+                            address.target, kMost, length));
 }
 
 std::string expected_role(const ControlAddress& address) {
@@ -104,7 +100,7 @@ grpc::ChannelArguments channel_arguments(const ControlAddress& address) {
 }
 
 std::shared_ptr<grpc::ChannelCredentials> channel_credentials(const ControlAddress& address) {
-  if (address.target.starts_with(kUnixScheme)) {
+  if (is_on_this_host(address)) {
     check_socket_path(address);
     return grpc::InsecureChannelCredentials();
   }
@@ -122,7 +118,7 @@ std::shared_ptr<grpc::Channel> open_channel(const ControlAddress& address) {
 }
 
 std::shared_ptr<grpc::ServerCredentials> server_credentials(const ControlAddress& address) {
-  if (address.target.starts_with(kUnixScheme)) {
+  if (is_on_this_host(address)) {
     check_socket_path(address);
     return grpc::InsecureServerCredentials();
   }
@@ -135,7 +131,6 @@ std::shared_ptr<grpc::ServerCredentials> server_credentials(const ControlAddress
 
 void set_server_arguments(grpc::ServerBuilder& builder, const ControlAddress& address) {
   builder.SetMaxReceiveMessageSize(kMaxControlMessageBytes);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // two supervisors on one port would share workers
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   if (!socket_path(address).empty()) return;
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, half_silence_ms(address));
@@ -159,24 +154,6 @@ void refuse_taken(const ControlAddress& address) {
         ErrorCode::kUnavailable,
         fmt::format("address {}: a process listens there already; stop that run first, or use another folder",
                     address.target));
-}
-
-std::unique_ptr<grpc::Server> start_server(grpc::ServerBuilder& builder, const ControlAddress& address,
-                                           const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                                           std::string& target) {
-  refuse_taken(address);
-  int port = 0;
-  builder.AddListeningPort(address.target, credentials, &port);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (!server)
-    throw Error(
-        ErrorCode::kUnavailable,
-        fmt::format("address {}: cannot listen there; is the address this host's, the port free, the folder "
-                    "writable, the certificate that of the key?",
-                    address.target));
-  target = with_port(address.target, port);
-  if (const std::string path = socket_path(address); !path.empty()) chmod(path.c_str(), S_IRUSR | S_IWUSR);
-  return server;
 }
 
 void quiet_grpc() { gpr_set_log_function(log_grpc); }

@@ -13,6 +13,9 @@ namespace distbelief::comm {
 
 // The path of a "unix:" address, else empty.
 std::string socket_path(const ControlAddress& address);
+bool is_on_this_host(const ControlAddress& address);  // it is a "unix:" one
+// Throws Error(kBadInput) for a path that is empty or too long.
+void check_socket_path(const ControlAddress& address);
 
 // All throw Error(kBadInput) for an address or certificate files that cannot be used.
 std::shared_ptr<grpc::Channel> open_channel(const ControlAddress& address);
@@ -24,11 +27,6 @@ void set_server_arguments(grpc::ServerBuilder& builder, const ControlAddress& ad
 // Throws Error(kUnavailable) when somebody listens on a "unix:" address: gRPC would take its path away from
 // a living server.
 void refuse_taken(const ControlAddress& address);
-// Builds and starts the server, with mode 0600 for a Unix socket. Throws Error(kUnavailable) when it cannot
-// listen. `target` becomes the address with the real port.
-std::unique_ptr<grpc::Server> start_server(grpc::ServerBuilder& builder, const ControlAddress& address,
-                                           const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                                           std::string& target);
 
 // What is expected of a client's peer.
 std::string expected_role(const ControlAddress& address);

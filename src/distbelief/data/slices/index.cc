@@ -57,6 +57,8 @@ json spec_json(const SampleSpec& spec) {
                {"deviation", spec.deviation}};
   if (!spec.class_names.empty()) text["class_names"] = spec.class_names;
   if (spec.target_unit != 1) text["target_unit"] = spec.target_unit;
+  if (spec.target_mean != 0) text["target_mean"] = spec.target_mean;
+  if (spec.table_features) text["table_features"] = true;
   if (spec.input_tokens > 0) text["input_tokens"] = spec.input_tokens;
   if (spec.target_share > 0) text["target_share"] = spec.target_share;
   return text;
@@ -107,6 +109,8 @@ SampleSpec spec_from(const std::string& name, const json& from) {
   spec.target_unit = from.value("target_unit", 1.0);
   if (!(spec.target_unit > 0))
     refuse_index(name, fmt::format("values cannot have a unit of {}", spec.target_unit));
+  spec.target_mean = from.value("target_mean", 0.0);
+  spec.table_features = from.value("table_features", false);
   spec.class_names = from.value("class_names", std::vector<std::string>{});
   if (!spec.class_names.empty() && std::int64_t(spec.class_names.size()) != spec.classes)
     refuse_index(name, fmt::format("{} classes cannot have {} names", spec.classes, spec.class_names.size()));

@@ -51,6 +51,7 @@ std::string cache_fingerprint(const DataSet& set, const CacheKey& key) {
   std::string text = fmt::format("{}\n{} {}\n{} {} {} {} {}\n", key.name, set.train->size(), set.test->size(),
                                  to_string(spec.input_type), to_string(spec.input_shape),
                                  to_string(spec.target_type), to_string(spec.target_shape), spec.classes);
+  if (spec.table_features) text += fmt::format("{} {}\n", spec.target_unit, spec.target_mean);
   for (const auto& [name, value] : key.options)
     if (name != "cache") text += fmt::format("{} = {}\n", name, to_string(value));
   for (const std::string& place : key.places) text += fmt::format("{}\n{}", place, files_text(place));

@@ -1,6 +1,7 @@
 #include "distbelief/data/slices/verify.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -52,6 +53,7 @@ class Verification {
   };
 
   void work() {
+    pthread_setname_np(pthread_self(), "db-verify");
     for (std::size_t at = next_++; at < work_.size(); at = next_++) {
       std::string damage;
       try {
