@@ -14,7 +14,7 @@ set_target_properties(distbelief_program PROPERTIES EXPORT_NAME program)
 install(TARGETS distbelief_library distbelief_base distbelief_data distbelief_model distbelief_compute
     distbelief_compute_torch distbelief_comm distbelief_checkpoint distbelief_report distbelief_strategy
     distbelief_train distbelief_torch distbelief_rpc distbelief_server distbelief_cluster distbelief_attendance distbelief_elastic
-    distbelief_worker distbelief_cli distbelief_program
+    distbelief_worker distbelief_cli distbelief_control distbelief_program
   EXPORT DistBeliefTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT DistBeliefTargets NAMESPACE distbelief:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
 # What a program on the library includes, and all that this includes. Folders that only the program needs have but a few

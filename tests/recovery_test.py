@@ -324,6 +324,7 @@ class ControlTest(ControlledTest):
             workers = len(lanes) if lanes else 3
             self.control("scale", "run", workers)
             self.wait_for_event("run", "generation", generation)
+            self.wait_until(lambda: all(self.lanes("run")), "every worker carries lanes")
             status = self.status("run")
             self.assertEqual((status["generation"], status["workers_wanted"]), (generation, workers))
             self.assertEqual([worker["rank"] for worker in status["workers"]], list(range(workers)))

@@ -69,8 +69,8 @@ class ServersTest(program.ProgramTest):
                     found.append(int(folder.name))
         return found
 
-    # What is waited for is read from what a run records: a command loads for most of a second, and waits many more for that
-    # beside a run that keeps the cores busy.
+    # What is waited for is read from what a run records: a supervisor may be slow to answer beside a run that keeps the
+    # cores busy.
     def kill(self, name, replica, after):
         """Waits until the replica has done a step beyond `after`, kills it, and gives that step."""
         folder = self.scratch / name / (f"replicas/{replica}" if replica > 0 else "")

@@ -39,7 +39,8 @@ void add_measure(CLI::App& app, const Invocation& invocation, Run& run);  // hid
 void add_bench(CLI::App& app, const Invocation& invocation, Run& run);
 void add_bench_exchange(CLI::App& bench, const Invocation& invocation, Run& run);
 void add_bench_tables(CLI::App& bench, const Invocation& invocation, Run& run);
-void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale, audit
+void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale
+void add_audit(CLI::App& app, const Invocation& invocation, Run& run);
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);
 void add_host(CLI::App& app, const Invocation& invocation, Run& run);   // hidden: what a host answers
 void add_begin(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what launch starts
@@ -47,8 +48,10 @@ void add_forget(CLI::App& app, const Invocation& invocation,
                 Run& run);  // hidden: what a host is told at the end
 void add_remember(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: the other way round
 
-// The path of this program, for starting it elsewhere.
+// The path of this program, for starting it elsewhere: that of `distbelief` also in distbelief-torch.
 std::string own_path();
+// Of distbelief-torch, from distbelief.
+std::string torch_path();
 
 // Gives memory that the allocator keeps, but nobody uses, back to the system: once, after a model has been
 // built and its first weights moved to shared memory.

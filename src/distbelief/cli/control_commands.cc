@@ -9,16 +9,11 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
-#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
-#include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
-#include "distbelief/server/log_check.h"
-#include "distbelief/train/audit.h"
-#include "distbelief/train/job.h"
 
 // Commands about a run that is under way, or what it left.
 namespace distbelief::cli {
@@ -48,7 +43,8 @@ std::string where_it_stands(const fs::path& run_dir) {
   std::string text;
   const nlohmann::json summary = read_json(run_dir / "summary.json");
   if (summary.is_object())
-    text += fmt::format("; {} at step {}", summary.value("status", ""), summary.value("steps", std::int64_t{0}));
+    text +=
+        fmt::format("; {} at step {}", summary.value("status", ""), summary.value("steps", std::int64_t{0}));
   if (const std::int64_t step = newest_checkpoint(run_dir); step >= 0)
     text += fmt::format("; newest checkpoint step {}", step);
   return text;
@@ -62,8 +58,9 @@ comm::CommandReply ask(const fs::path& run_dir, const comm::Command& command) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("{} is finished: {}, {} steps", run_dir.string(), summary->value("status", ""),
                             summary->value("steps", std::int64_t{0})));
-  throw Error(ErrorCode::kUnavailable, fmt::format("{} is not being trained now{}; {}", run_dir.string(),
-                                                   where_it_stands(run_dir), advice_after_interrupt(run_dir)));
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("{} is not being trained now{}; {}", run_dir.string(), where_it_stands(run_dir),
+                          advice_after_interrupt(run_dir)));
 }
 
 int obey(const ControlFlags& flags, const comm::Command& command) {
@@ -173,73 +170,6 @@ int scale(const ControlFlags& flags) {
   return obey(flags, {.name = "scale", .value = flags.workers, .text = std::to_string(flags.threads)});
 }
 
-bool did_all(const fs::path& run_dir) {
-  const nlohmann::json summary = read_json(run_dir / "summary.json");
-  return summary.is_object() && summary.value("status", "") == "done";
-}
-
-// Of a run that ended by itself; one that was stopped did a part of its work.
-std::int64_t tickets_of(const train::PreparedJob& job) {
-  const std::int64_t each = takes_own_steps(job.config.parallel) ? job.config.parallel.push_every : 1;
-  return (job.total_steps() + each - 1) / each;
-}
-
-server::LogProof prove(const fs::path& run_dir, const train::PreparedJob& job) {
-  const ParallelConfig& parallel = job.config.parallel;
-  server::LogPromise promise;
-  if (did_all(run_dir)) promise.tickets = tickets_of(job);
-  if (parallel.mode == "bounded") promise.staleness = parallel.staleness;
-  if (is_decomposed(parallel))
-    return server::check_sub_networks(run_dir, int(parallel.sub_networks), promise);
-  const server::RunLogs logs = server::read_run_logs(run_dir);
-  // A search ends where it converges.
-  if (promise.tickets && parallel.mode == "sandblaster")
-    promise.tickets = server::evaluations_in(logs) * job.steps_per_epoch();
-  return server::check_logs(logs, promise);
-}
-
-int audit_servers(const ControlFlags& flags, const train::PreparedJob& job) {
-  const server::LogProof proof = prove(flags.run_dir, job);
-  if (flags.json)
-    fmt::print("{}\n", nlohmann::json{{"proven", proof.proven},
-                                      {"slices", proof.slices},
-                                      {"updates", proof.updates},
-                                      {"commands", proof.commands},
-                                      {"acknowledged", proof.acknowledged},
-                                      {"late", proof.late},
-                                      {"begins", proof.begins},
-                                      {"row_pushes", proof.row_pushes},
-                                      {"undone", proof.undone},
-                                      {"finding", proof.finding}}
-                           .dump());
-  else
-    fmt::print("{}\n", proof.finding);
-  return proof.proven ? 0 : 1;
-}
-
-int audit(const ControlFlags& flags) {
-  require_run_dir(flags.run_dir);
-  if (is_launched(flags.run_dir))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("{} is the run of a program of yours: only distbelief train records an audit",
-                            flags.run_dir));
-  const Config config = read_job_file(fs::path(flags.run_dir) / "job.toml").config;
-  const train::PreparedJob job = train::prepare_job(config);
-  if (has_servers(config.parallel)) return audit_servers(flags, job);
-  const train::AuditResult result = train::check_audit(
-      flags.run_dir, job.data.train->size(), std::uint64_t(job.steps_per_epoch()), config.parallel.lanes);
-  if (flags.json)
-    fmt::print("{}\n", nlohmann::json{{"proven", result.proven},
-                                      {"steps", result.steps},
-                                      {"epochs", result.epochs},
-                                      {"redone", result.redone},
-                                      {"finding", result.finding}}
-                           .dump());
-  else
-    fmt::print("{}\n", result.finding);
-  return result.proven ? 0 : 1;
-}
-
 struct Verb {
   const char* name;
   const char* help;
@@ -298,14 +228,6 @@ void add_control(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--servers", flags->servers, "parameter servers (parallel.sync = \"parameter_server\")")
       ->check(CLI::Range(1, 1024));
   command->callback([=, &run] { run = [=] { return scale(*flags); }; });
-
-  command = add_verb(app, flags,
-                     {"audit",
-                      "prove that every epoch saw each sample once (report.audit = true); with parameter "
-                      "servers, that each update counts once and all copies agree",
-                      "distbelief audit runs/my-run"});
-  command->add_flag("--json", flags->json, "for programs");
-  command->callback([=, &run] { run = [=] { return audit(*flags); }; });
 }
 
 void add_certs(CLI::App& app, const Invocation&, Run& run) {

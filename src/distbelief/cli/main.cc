@@ -1,12 +1,22 @@
-#include "distbelief/cli/program.h"
+#include <fmt/format.h>
+#include <unistd.h>
 
-#ifdef DISTBELIEF_JEMALLOC
-// glibc gives every large activation back to the system and faults it in again each step; jemalloc, told
-// to keep what it has, makes steps of convolutional networks a tenth faster. It reads this symbol. One
-// arena: few threads allocate. Huge pages (thp:always) would cost 20 MB a worker for 2 % of resnet18's step.
-extern "C" {
-const char* malloc_conf = "narenas:1,dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0";
+#include <cerrno>
+#include <cstring>
+
+#include "distbelief/cli/command_line.h"
+
+// `distbelief`: commands that compute nothing, among them the processes of parameter servers, are here;
+// everything else is in distbelief-torch beside it. libtorch with its 300 libraries takes most of a second to
+// load and 150 MB.
+int main(int argc, char** argv) {
+  using namespace distbelief::cli;
+  constexpr AddCommand kQuick[] = {add_control, add_certs,  add_server,  add_host,
+                                   add_begin,   add_forget, add_remember};
+  if (argc > 1 && has_command(kQuick, argv[1])) return run_command_line(argc, argv, kQuick);
+  const std::string whole = torch_path();
+  execv(whole.c_str(), argv);
+  fmt::print(stderr, "distbelief: cannot run {}, which belongs beside this program: {}\n", whole,
+             std::strerror(errno));
+  return 1;
 }
-#endif
-
-int main(int argc, char** argv) { return distbelief::cli_main(argc, argv); }

@@ -12,17 +12,12 @@
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/new_run_folder.h"
 #include "distbelief/cluster/run_place.h"
-#include "distbelief/train/run_progress.h"
 
 namespace distbelief::cli {
 
 namespace fs = std::filesystem;
 
-namespace {
-
 nlohmann::json read_summary(const fs::path& run_dir) { return read_json(run_dir / "summary.json"); }
-
-}  // namespace
 
 std::string run_name(const Config& config) { return config.model.name + "-" + config.data.name; }
 
@@ -71,46 +66,9 @@ void require_run_dir(const fs::path& run_dir) {
                 fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
 }
 
-namespace {
-
-// What a killed run has left in memory, or an interrupted one has put aside.
 bool has_snapshots(const fs::path& run_dir) {
   return fs::exists(fs::path("/dev/shm") / cluster::place_of(run_dir).snapshots) ||
          fs::exists(run_dir / cluster::kKeptSnapshots);
-}
-
-}  // namespace
-
-bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps, Saved saved) {
-  const auto loaded = checkpoint::Store(run_dir / "checkpoints")
-                          .load_latest([](const checkpoint::Entry& entry, const Error& error) {
-                            fmt::print(stderr, "distbelief: checkpoint {} is damaged and passed over: {}\n",
-                                       entry.folder.string(), error.message());
-                          });
-  if (!loaded && has_snapshots(run_dir)) {
-    if (saved == Saved::kSnapshotsToo) return false;
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("{0} has no whole checkpoint, only snapshots that its workers left, which are not "
-                    "read under mpirun and srun; go on with: distbelief resume {0}",
-                    run_dir.string()));
-  }
-  if (!loaded)
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("{} has no whole checkpoint to resume from: the run ended before its first; train "
-                    "again, with another --run-dir",
-                    run_dir.string()));
-  const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
-  const std::string reason = train::stop_reason(config.train, progress);
-  if (reason.empty() && progress.step < total_steps) return false;
-  const nlohmann::json summary = read_summary(run_dir);
-  if (!summary.is_object() || summary.value("steps", std::int64_t{-1}) != progress.step)
-    return false;  // its end was not recorded
-  fmt::print("{} is finished: {} of {} steps{}; to train on: distbelief resume {} --set {}=N\n",
-             run_dir.string(), progress.step, total_steps, reason.empty() ? "" : ", " + reason,
-             run_dir.string(), config.train.max_steps == total_steps ? "train.max_steps" : "train.epochs");
-  return true;
 }
 
 std::int64_t newest_checkpoint(const fs::path& run_dir) {

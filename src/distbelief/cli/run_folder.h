@@ -27,12 +27,10 @@ void require_run_dir(const std::filesystem::path& run_dir);
 bool is_launched(const std::filesystem::path& run_dir);
 inline constexpr const char* kLaunchFile = "launch.json";
 inline constexpr const char* kServersFile = "servers.json";  // of servers that stand: their settings
-// What a run that is resumed may go on from.
-enum class Saved { kCheckpoints, kSnapshotsToo };
-// Whether there is nothing left to do, and says so. Names damaged checkpoints. Throws when there is nothing
-// to go on from.
-bool is_finished(const std::filesystem::path& run_dir, const Config& config, std::int64_t total_steps,
-                 Saved saved);
+// summary.json; null when there is none that can be read.
+nlohmann::json read_summary(const std::filesystem::path& run_dir);
+// Whether there is what a killed run has left in memory, or an interrupted one has put aside.
+bool has_snapshots(const std::filesystem::path& run_dir);
 // Step of the newest checkpoint on the disk, by its name; -1: there is none.
 std::int64_t newest_checkpoint(const std::filesystem::path& run_dir);
 // What to say at the end of an interrupted run: how to go on, if anything is there to go on from.

@@ -19,7 +19,7 @@
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
 #include "distbelief/server/service.h"
-#include "distbelief/train/worker_log.h"
+#include "distbelief/report/run_log.h"
 
 // A parameter server of a run: what `train` starts when parallel.sync = "parameter_server".
 namespace distbelief::cli {
@@ -132,7 +132,7 @@ void take_map(server::Service& service, const std::string& text) {
 int serve(const ServerFlags& flags) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == 1) return 1;  // the supervisor is gone already
-  spdlog::set_default_logger(train::open_log(flags.run_dir, fmt::format("server-{}", flags.launch)));
+  spdlog::set_default_logger(report::open_log(flags.run_dir, fmt::format("server-{}", flags.launch)));
   std::atomic<comm::ControlClient*> tie{nullptr};
   comm::WorkerReport report{.generation = flags.launch, .rank = 0, .pid = getpid(), .state = "ready"};
   const comm::ControlAddress identity = identity_of(flags);

@@ -16,6 +16,7 @@
 #include "distbelief/cli/found_network.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
+#include "distbelief/cli/finished_run.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
 #include "distbelief/cluster/fleet.h"

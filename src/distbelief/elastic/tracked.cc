@@ -20,7 +20,7 @@
 #include "distbelief/report/metrics.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/snapshotter.h"
-#include "distbelief/train/worker_log.h"
+#include "distbelief/report/run_log.h"
 
 namespace distbelief::elastic {
 namespace {
@@ -110,7 +110,7 @@ void Tracked::State::await_turn() {
       .vitals = &vitals,
       .orders = &orders,
       .leaving = &leaving,
-      .log = train::open_log(enrolment->run_dir, fmt::format("worker-{}", world.rank()))});
+      .log = report::open_log(enrolment->run_dir, fmt::format("worker-{}", world.rank()))});
   const std::atomic<bool> never{false};
   const auto turn = attendance->wait_for_turn(never);
   if (!turn) throw Error(ErrorCode::kAborted, "the supervisor has ended before this worker's turn came");

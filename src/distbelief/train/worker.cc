@@ -23,7 +23,7 @@
 #include "distbelief/train/server_link.h"
 #include "distbelief/train/sub_network_link.h"
 #include "distbelief/train/trainer.h"
-#include "distbelief/train/worker_log.h"
+#include "distbelief/report/run_log.h"
 
 namespace distbelief::train {
 namespace {
@@ -214,7 +214,7 @@ void show(const World& world, const char* text) {
 }  // namespace
 
 int run_worker(World& world, const WorkerOptions& options) {
-  spdlog::set_default_logger(open_log(options.run_dir, fmt::format("worker-{}", world.rank())));
+  spdlog::set_default_logger(report::open_log(options.run_dir, fmt::format("worker-{}", world.rank())));
   spdlog::info("worker {} of {} on host {} of {}, isa {}", world.rank(), world.size(), world.host(),
                world.hosts(), options.isa);
   require_same_build(world, options.isa);

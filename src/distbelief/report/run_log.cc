@@ -1,4 +1,4 @@
-#include "distbelief/train/worker_log.h"
+#include "distbelief/report/run_log.h"
 
 #include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -9,7 +9,7 @@
 
 #include "distbelief/base/error.h"
 
-namespace distbelief::train {
+namespace distbelief::report {
 
 std::shared_ptr<spdlog::logger> open_log(const std::filesystem::path& run_dir, const std::string& name) {
   const std::filesystem::path folder = run_dir / "logs";
@@ -30,4 +30,4 @@ std::shared_ptr<spdlog::logger> open_log(const std::filesystem::path& run_dir, c
   }
 }
 
-}  // namespace distbelief::train
+}  // namespace distbelief::report

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-namespace distbelief::train {
+namespace distbelief::report {
 
 // logs/NAME.log in the run folder: worker-0, server-1. Throws Error(kUnavailable) when it cannot be written.
 std::shared_ptr<spdlog::logger> open_log(const std::filesystem::path& run_dir, const std::string& name);
 
-}  // namespace distbelief::train
+}  // namespace distbelief::report

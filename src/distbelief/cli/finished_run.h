@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "distbelief/base/config.h"
+
+namespace distbelief::cli {
+
+// What a run that is resumed may go on from.
+enum class Saved { kCheckpoints, kSnapshotsToo };
+// Whether there is nothing left to do, and says so. Names damaged checkpoints. Throws when there is nothing
+// to go on from.
+bool is_finished(const std::filesystem::path& run_dir, const Config& config, std::int64_t total_steps,
+                 Saved saved);
+
+}  // namespace distbelief::cli
