@@ -514,6 +514,36 @@ class ScaleTest(ServersTest):
         self.assertEqual(self.events("scaled", "server lost") + self.events("scaled", "replica lost"), [])
 
 
+class ResumeTest(ServersTest):
+    """A run that was stopped goes on where it was, with what it had learnt."""
+
+    def stopped(self, job):
+        run = self.start_training("run", job, "--workers", 2)
+        self.control("stop", "run")
+        self.assertEqual(self.finish(run).code, 130)
+        return self.summary("run")["steps"]
+
+    def test_synchronous_steps_have_the_bits_of_one_run(self):
+        # No state of the update rule, which a checkpoint does not have; running statistics, which it has.
+        job = {**RESNET, "train.epochs": 10_000_000, "train.momentum": 0, "train.schedule": "constant",
+               "checkpoint.every_steps": 10**6}
+        steps = 5 + self.stopped({**job, **SERVED, "parallel.mode": "sync"})
+        self.distbelief("resume", "run", "--set", f"train.max_steps={steps}")
+        whole = self.train("whole", {**job, "train.max_steps": steps}, "--workers", 1)
+        self.assertEqual(self.summary("run")["weights_sha256"], whole["weights_sha256"])
+        self.assertEqual(self.assert_proven("run")["updates"], 5 * len({line["slice"] for line in self.updates("run")}))
+
+    def test_asynchronous_work_is_not_done_again(self):
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000, "train.schedule": "constant"}
+        done = self.stopped(job)
+        # Too small a rate to learn anything: what it knows it has from the checkpoint.
+        self.distbelief("resume", "run", "--set", f"train.max_steps={done + 40}", "--set", "train.lr=1e-9")
+        self.assertEqual(self.summary("run")["steps"], done + 40)
+        self.assertEqual(self.assert_proven("run")["updates"], 40 * len({line["slice"] for line in self.updates("run")}))
+        fresh = self.train("fresh", {**job, "train.max_steps": 40, "train.lr": 1e-9}, "--workers", 2)
+        self.assertLess(self.summary("run")["final_train_loss"], 0.8 * fresh["final_train_loss"])
+
+
 class StandingServersTest(ServersTest):
     """One set of servers for several runs."""
 
@@ -557,7 +587,7 @@ class StandingTest(StandingServersTest):
         third = self.start_beside("three", {**job, **served}, "--workers", 1)
         self.assertEqual(third.wait(60), 2)
         self.assertRegex((self.scratch / "three.err").read_text(),
-                         r"wants 5243048 bytes on this server, which has 2 jobs with 10486096 bytes and takes 64 jobs, "
+                         r"wants 5243076 bytes on this server, which has 2 jobs with 10486152 bytes and takes 64 jobs, "
                          r"\d+ bytes each, 12582912 in all")
         for name, run in runs.items():
             run.send_signal(signal.SIGINT)

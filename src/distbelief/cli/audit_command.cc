@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/json_text.h"
 #include "distbelief/base/parallel_defaults.h"
+#include "distbelief/base/text_lines.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
@@ -27,16 +29,30 @@ bool did_all(const fs::path& run_dir) {
   return summary.is_object() && summary.value("status", "") == "done";
 }
 
-// Of a run that ended by itself; one that was stopped did a part of its work.
-std::int64_t tickets_of(const train::PreparedJob& job) {
+// The step that the run went on with when it was last started.
+std::int64_t first_step_of(const fs::path& run_dir) {
+  std::int64_t first = 0;
+  for (TextLines events(run_dir / "events.jsonl"); events.next();) {
+    const nlohmann::json event = json_or_discarded(events.line());
+    if (event.is_object() && event.value("event", nlohmann::json()) == "served")
+      first = event.value("first_step", std::int64_t{0});
+  }
+  return first;
+}
+
+// Of a run that ended by itself; one that was stopped did a part of its work. Servers count from the step
+// that it went on with.
+std::int64_t tickets_of(const fs::path& run_dir, const train::PreparedJob& job) {
+  const bool takes_all = is_decomposed(job.config.parallel) || job.config.parallel.mode == "sandblaster";
+  const std::int64_t first = takes_all ? 0 : first_step_of(run_dir);
   const std::int64_t each = takes_own_steps(job.config.parallel) ? job.config.parallel.push_every : 1;
-  return (job.total_steps() + each - 1) / each;
+  return (job.total_steps() - first / each * each + each - 1) / each;
 }
 
 server::LogProof prove(const fs::path& run_dir, const train::PreparedJob& job) {
   const ParallelConfig& parallel = job.config.parallel;
   server::LogPromise promise;
-  if (did_all(run_dir)) promise.tickets = tickets_of(job);
+  if (did_all(run_dir)) promise.tickets = tickets_of(run_dir, job);
   if (parallel.mode == "bounded") promise.staleness = parallel.staleness;
   if (is_decomposed(parallel))
     return server::check_sub_networks(run_dir, int(parallel.sub_networks), promise);

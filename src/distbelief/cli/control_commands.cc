@@ -104,11 +104,29 @@ std::string place_mark(const nlohmann::json& workers, const nlohmann::json& work
                      worker.value("tensor", 0));
 }
 
+// Parts are of 64; a server that stands also says what jobs have there.
+void show_servers(const nlohmann::json& servers) {
+  if (servers.empty()) return;
+  fmt::print("{:>6} {:>8} {:<16} {:<10} {:>8} {:>8} {:>5} {:>12} {:>8} {:>8}\n", "server", "pid", "host",
+             "state", "primary", "backup", "jobs", "bytes", "refused", "dropped");
+  for (const nlohmann::json& server : servers)
+    fmt::print("{:>6} {:>8} {:<16} {:<10} {:>8} {:>8} {:>5} {:>12} {:>8} {:>8}\n",
+               server["server"].get<int>(), server["pid"].get<std::int64_t>(),
+               server["host"].get<std::string>(), server["state"].get<std::string>(),
+               server["primary"].get<int>(), server["backup"].get<int>(), server["jobs"].get<std::int64_t>(),
+               server["bytes"].get<std::int64_t>(), server["refused"].get<std::int64_t>(),
+               server["dropped"].get<std::int64_t>() + server["turned_away"].get<std::int64_t>());
+}
+
 void show_status(const nlohmann::json& status) {
   fmt::print("{}: {}, generation {}, {} recoveries\n", status["run"].get<std::string>(),
              status["state"].get<std::string>(), status["generation"].get<int>(),
              status["recoveries"].get<int>());
-  fmt::print("{}; newest snapshot {}, checkpoint {}\n", step_line(status), step_text(status["snapshot_step"]),
+  const nlohmann::json servers = status.value("servers", nlohmann::json::array());
+  show_servers(servers);
+  if (status["state"] == "serving") return;  // nobody trains: the servers stand
+  fmt::print("{}; newest {}checkpoint {}\n", step_line(status),
+             servers.empty() ? fmt::format("snapshot {}, ", step_text(status["snapshot_step"])) : "",
              step_text(status["checkpoint_step"]));
   fmt::print("{:>6} {:>8} {:<16} {:<10} {:<9} {:>8} {:>10} {:>10}  lanes\n", "worker", "pid", "host", "state",
              "phase", "step", "step ms", "busy ms");
@@ -226,7 +244,7 @@ void add_control(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--threads", flags->threads, "lanes that each worker carries at a time")
       ->check(CLI::Range(1, 1024));
   command->add_option("--servers", flags->servers, "parameter servers (parallel.sync = \"parameter_server\")")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 64));
   command->callback([=, &run] { run = [=] { return scale(*flags); }; });
 }
 

@@ -13,6 +13,12 @@ namespace distbelief::cli {
 
 namespace fs = std::filesystem;
 
+std::int64_t saved_step(const fs::path& run_dir) {
+  const auto loaded = checkpoint::Store(run_dir / "checkpoints").load_latest([](const auto&, const Error&) {
+  });  // is_finished() has told of those that are damaged
+  return loaded ? train::run_progress_from_json(loaded->progress().at("run")).step : 0;
+}
+
 bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps, Saved saved) {
   const auto loaded = checkpoint::Store(run_dir / "checkpoints")
                           .load_latest([](const checkpoint::Entry& entry, const Error& error) {

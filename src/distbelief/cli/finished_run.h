@@ -14,4 +14,7 @@ enum class Saved { kCheckpoints, kSnapshotsToo };
 bool is_finished(const std::filesystem::path& run_dir, const Config& config, std::int64_t total_steps,
                  Saved saved);
 
+// The step that a resumed run goes on with: that of the newest checkpoint that is whole; 0: there is none.
+std::int64_t saved_step(const std::filesystem::path& run_dir);
+
 }  // namespace distbelief::cli

@@ -64,6 +64,7 @@ constexpr Limit kFactor{"greater than 0 and at most 1", [](double x) { return x 
 constexpr Limit kPixels{"from 0 to 1024", [](double x) { return x >= 0 && x <= 1024; }};
 constexpr Limit kThreads{"from 1 to 1024", [](double x) { return x >= 1 && x <= 1024; }};
 constexpr Limit kCount{"from 1 to 65536", [](double x) { return x >= 1 && x <= 65536; }};
+constexpr Limit kServers{"from 1 to 64", [](double x) { return x >= 1 && x <= 64; }};  // each has a part
 constexpr Limit kCountOrZero{"from 0 to 65536", [](double x) { return x >= 0 && x <= 65536; }};
 constexpr Limit kZeroLevels{"1, 2 or 3 (optimizer state is always shared out, so there is no 0)",
                             [](double x) { return x >= 1 && x <= 3; }};
@@ -236,7 +237,7 @@ std::vector<Key> parallel_keys() {
           "how workers share a step: by adding up among themselves, or through servers that have the "
           "parameters ([parameter_servers.md](parameter_servers.md)); parallel.workers then "
           "counts replicas, each a world of its own"),
-      key("parallel.servers", at<&ParallelConfig::servers>(), kCount,
+      key("parallel.servers", at<&ParallelConfig::servers>(), kServers,
           "parameter servers, each a process with its part of the parameters"),
       key("parallel.mode", at<&ParallelConfig::mode>(),
           Choices{"sync", "async", "bounded", "hybrid", "sandblaster", "decomposed"},

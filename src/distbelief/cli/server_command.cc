@@ -18,8 +18,8 @@
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
-#include "distbelief/server/service.h"
 #include "distbelief/report/run_log.h"
+#include "distbelief/server/service.h"
 
 // A parameter server of a run: what `train` starts when parallel.sync = "parameter_server".
 namespace distbelief::cli {
@@ -132,7 +132,11 @@ void take_map(server::Service& service, const std::string& text) {
 int serve(const ServerFlags& flags) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == 1) return 1;  // the supervisor is gone already
-  spdlog::set_default_logger(report::open_log(flags.run_dir, fmt::format("server-{}", flags.launch)));
+  const std::string name = fmt::format("server-{}", flags.launch);
+  spdlog::set_default_logger(report::open_log(flags.run_dir, name));
+  // It names jobs, and whoever knows the name of one may join it.
+  fs::permissions(fs::path(flags.run_dir) / "logs" / (name + ".log"),
+                  fs::perms::owner_read | fs::perms::owner_write);
   std::atomic<comm::ControlClient*> tie{nullptr};
   comm::WorkerReport report{.generation = flags.launch, .rank = 0, .pid = getpid(), .state = "ready"};
   const comm::ControlAddress identity = identity_of(flags);
@@ -186,10 +190,12 @@ int serve(const ServerFlags& flags) {
   report.message.clear();
   for (std::unique_lock lock(mutex); !changed.wait_for(lock, kReportLife, [&] { return ends; });) {
     const comm::ExchangeServer::Counts counts = exchange.counts();
-    report.message =
-        nlohmann::json{
-            {"refused", service.refused()}, {"dropped", counts.dropped}, {"turned_away", counts.turned_away}}
-            .dump();
+    report.message = nlohmann::json{{"refused", service.refused()},
+                                    {"dropped", counts.dropped},
+                                    {"turned_away", counts.turned_away},
+                                    {"jobs", service.jobs()},
+                                    {"bytes", service.bytes()}}
+                         .dump();
     control.report(report);
   }
   report.message.clear();

@@ -162,7 +162,7 @@ void add_servers(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<StandingFlags>();
   CLI::App* command = app.add_subcommand("servers", "keep parameter servers that several runs use at once");
   command->add_option("folder", flags->folder, "for their logs; runs find them by it")->required();
-  command->add_option("--servers", flags->servers, "how many")->check(CLI::Range(1, 1024));
+  command->add_option("--servers", flags->servers, "how many")->check(CLI::Range(1, 64));
   command->add_option("--hosts", flags->hosts, "on which machines: a,b");
   command->add_option("--certs", flags->certs, "certificates for several hosts (distbelief certs)");
   command->add_option("--memory-mb", flags->memory_mb, "of each server, for all jobs (default: no limit)");

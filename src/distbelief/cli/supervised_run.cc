@@ -13,10 +13,10 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/control_commands.h"
+#include "distbelief/cli/finished_run.h"
 #include "distbelief/cli/found_network.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
-#include "distbelief/cli/finished_run.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
 #include "distbelief/cluster/fleet.h"
@@ -169,7 +169,9 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .place = place,
           .policy = {.restarts = int(config.elastic.restarts)},
           .deadline = milliseconds(config.parallel.deadline_seconds),
-          .resume = command.resume};
+          .resume = command.resume,
+          .first_step = command.first_step,
+          .newest_checkpoint = [=] { return newest_checkpoint(command.run_dir); }};
 }
 
 // By which servers of others know the run: it has a space, or one for each sub-network.

@@ -11,12 +11,12 @@
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/control_commands.h"
+#include "distbelief/cli/finished_run.h"
 #include "distbelief/cli/found_network.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/launch_command.h"
 #include "distbelief/cli/plan_command.h"
-#include "distbelief/cli/finished_run.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
 #include "distbelief/cli/start_check.h"
@@ -362,6 +362,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
                     .inject = flags.inject,
                     .control = {},
                     .served_job = standing.job,
+                    .first_step = has_servers(job.config.parallel) ? saved_step(run_dir) : 0,
                     .standing = flags.servers_at,
                     .servers_at = standing.targets},
                    invocation);

@@ -37,6 +37,7 @@ struct WorkerFlags {
   int replicas = 1;
   std::vector<std::string> servers;
   std::string served_job = "job";
+  std::int64_t first_step = 0;
 };
 
 int terminal_columns() {
@@ -142,6 +143,7 @@ int work(const WorkerFlags& flags, const Invocation& invocation) {
     options.servers.push_back(
         address_of_server(options.control.value_or(comm::ControlAddress{}), config, target));
   options.served_job = flags.served_job;
+  options.first_step = flags.first_step;
   return train::run_worker(options);
 }
 
@@ -173,6 +175,7 @@ std::vector<std::string> worker_command(const Config& config, const WorkerComman
                              std::to_string(command.replicas)});
   for (const std::string& server : command.servers) parts.insert(parts.end(), {"--server", server});
   if (!command.served_job.empty()) parts.insert(parts.end(), {"--served-job", command.served_job});
+  if (command.first_step > 0) parts.insert(parts.end(), {"--first-step", std::to_string(command.first_step)});
   return parts;
 }
 
@@ -203,6 +206,7 @@ void add_worker(CLI::App& app, const Invocation& invocation, Run& run) {
   command->add_option("--replicas", flags->replicas);
   command->add_option("--server", flags->servers)->take_all()->allow_extra_args(false);
   command->add_option("--served-job", flags->served_job);
+  command->add_option("--first-step", flags->first_step);
   command->callback([=, &invocation, &run] { run = [=, &invocation] { return work(*flags, invocation); }; });
 }
 

@@ -23,6 +23,7 @@ struct WorkerCommand {
   int replicas = 1;
   std::vector<std::string> servers{};
   std::string served_job{};               // by which they know the run; empty: they are its own
+  std::int64_t first_step = 0;            // that a resumed run goes on with there
   std::string standing{};                 // of a set that serves others too: its folder, or addresses
   std::vector<std::string> servers_at{};  // where these listened at first
 };

@@ -161,11 +161,11 @@ nlohmann::json Fleet::status() const {
           {"hosts_absent", ""},
           {"standby", "none"},
           {"step", replicas_.step()},
-          {"epoch", 0},
+          {"epoch", replicas_.epoch()},
           {"loss", replicas_.loss()},
-          {"samples_per_second", 0},
+          {"samples_per_second", replicas_.samples_per_second()},
           {"snapshot_step", -1},
-          {"checkpoint_step", -1},
+          {"checkpoint_step", options_.newest_checkpoint ? options_.newest_checkpoint() : -1},
           {"servers", servers_ ? servers_->status() : nlohmann::json::array()},
           {"workers", workers}};
 }
@@ -213,6 +213,7 @@ int Fleet::run() {
   dispatch_.listen(*this);
   {
     std::unique_lock lock(mutex_);
+    if (!options_.replicas.empty()) dispatch_.event("served", {{"first_step", options_.first_step}});
     if (servers_) servers_->start();
     while (!(code = look())) changed_.wait_for(lock, milliseconds(20));
   }

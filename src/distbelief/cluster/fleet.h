@@ -50,6 +50,8 @@ struct FleetOptions {
   // ready, all of it, and a minute at least.
   std::chrono::milliseconds deadline{120'000};
   bool resume = false;
+  std::int64_t first_step = 0;                        // that a resumed run goes on with
+  std::function<std::int64_t()> newest_checkpoint{};  // its step; -1: there is none. Empty: nobody trains
 };
 
 // Starts the servers, then the replicas; starts a replica that is lost again while the others go on; ends the

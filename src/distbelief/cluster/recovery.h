@@ -22,8 +22,9 @@ struct Loss {
 };
 
 struct RecoveryPolicy {
-  int restarts = 5;             // in a row without a new step
-  bool runs_elsewhere = false;  // others of the job train: what could not start may do so next time
+  int restarts = 5;  // in a row without a new step
+  // Others of the job train: what could not start, or was refused when it had trained, may do so next time.
+  bool runs_elsewhere = false;
 };
 
 struct RecoveryDecision {

@@ -62,6 +62,16 @@ TEST(Recovery, DoesNotTryAgainWhatCannotStart) {
   EXPECT_FALSE(decide_recovery({.restarts = 0}, {killed(10)}).restart);
 }
 
+TEST(Recovery, StartsOneOfManyAgainThatWasRefusedWhileItTrained) {
+  std::vector<Loss> all{Loss{.rank = 0, .exit_code = 2, .step = 7, .reason = "not finite"}};
+  EXPECT_TRUE(decide_recovery({.restarts = 5, .runs_elsewhere = true}, all).restart);
+  EXPECT_FALSE(decide_recovery({.restarts = 5}, all).restart) << "there are no others";
+  all[0].step = -1;
+  EXPECT_FALSE(decide_recovery({.restarts = 5, .runs_elsewhere = true}, all).restart) << "it never trained";
+  all.assign(3, Loss{.rank = 0, .exit_code = 2, .step = 7, .reason = "not finite"});
+  EXPECT_FALSE(decide_recovery({.restarts = 5, .runs_elsewhere = true}, all).restart) << "but not for ever";
+}
+
 TEST(Recovery, TriesAgainWhatCouldNotStartWhileOthersTrain) {
   std::vector<Loss> all{threw(-1)};
   EXPECT_FALSE(decide_recovery({.restarts = 5}, all).restart);

@@ -178,7 +178,8 @@ std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
   const bool can_do_without = !options_.stops_together || spares_left() > 0;
   replica.given_up = true;
   dispatch_.say(fmt::format("replica {}: {}; given up: {}", index, loss.describe(), decision.reason));
-  if (index > 0 && can_do_without && loss.exit_code != 2) return std::nullopt;
+  const bool is_bad_job = loss.exit_code == 2 && loss.step < 0;  // it was refused before it had trained
+  if (index > 0 && can_do_without && !is_bad_job) return std::nullopt;
   return FleetFailure{fmt::format("replica {} was given up", index), loss.exit_code == 2 ? 2 : 1};
 }
 
@@ -198,7 +199,7 @@ void ReplicaSet::begin(std::size_t index, const FindServers& servers) {
   const nlohmann::json text = {{"generation", starts_before + 1},
                                {"recoveries", replica.losses.size()},
                                {"fence", 0},
-                               {"resume", options_.resume && starts_before == 0}};
+                               {"resume", options_.resume && (index == 0 || starts_before == 0)}};
   dispatch_.event("replica", {{"replica", index},
                               {"launch", replica.cohort->id()},
                               {"host", replica.place.host},
@@ -262,10 +263,27 @@ std::int64_t ReplicaSet::step() const {
   return step;
 }
 
+const comm::WorkerReport* ReplicaSet::said_by(const Replica& replica) {
+  if (!replica.cohort) return nullptr;
+  const auto first = replica.cohort->reports().find(0);
+  return first == replica.cohort->reports().end() ? nullptr : &first->second;
+}
+
 double ReplicaSet::loss() const {
-  if (replicas_.empty()) return 0;
-  const auto& first = replicas_[0].cohort;
-  return first && first->reports().contains(0) ? first->reports().at(0).loss : 0.0;
+  const comm::WorkerReport* const said = replicas_.empty() ? nullptr : said_by(replicas_[0]);
+  return said ? said->loss : 0;
+}
+
+std::int64_t ReplicaSet::epoch() const {
+  const comm::WorkerReport* const said = replicas_.empty() ? nullptr : said_by(replicas_[0]);
+  return said ? said->epoch : 0;
+}
+
+double ReplicaSet::samples_per_second() const {
+  double all = 0;
+  for (const Replica& replica : replicas_)
+    if (const comm::WorkerReport* const said = said_by(replica)) all += said->samples_per_second;
+  return all;
 }
 
 int ReplicaSet::recoveries() const {

@@ -50,9 +50,11 @@ class ReplicaSet {
   // So many replicas from now on.
   comm::CommandReply scale(std::int64_t replicas);
 
-  nlohmann::json workers() const;  // what each said last
-  std::int64_t step() const;       // the furthest; -1: none
-  double loss() const;             // of the first replica
+  nlohmann::json workers() const;     // what each said last
+  std::int64_t step() const;          // the furthest; -1: none
+  double loss() const;                // of the first replica
+  std::int64_t epoch() const;         // of the first replica's step
+  double samples_per_second() const;  // of all
   int recoveries() const;
   int size() const { return int(replicas_.size()); }
   int wanted() const;  // that do not leave
@@ -84,6 +86,7 @@ class ReplicaSet {
   // In which the others do not wait for those that are missing.
   bool is_away(const Replica& replica) const { return options_.stops_together && replica.rests; }
   int spares_left() const;
+  static const comm::WorkerReport* said_by(const Replica& replica);  // its first worker, last; or null
 
   Options options_;
   Dispatch& dispatch_;

@@ -69,7 +69,7 @@ void ServerSet::hear(const comm::WorkerReport& report) {
     if (server.launch != report.generation) continue;
     server.heard = SetClock::now();
     if (report.state == "serving" && !report.message.empty())
-      server.offences = parse_json(report.message, "the report of a server");
+      server.said = parse_json(report.message, "the report of a server");
     if (report.state == "ready") {
       server.pid = report.pid;
       server.place = server::server_from_text(report.message);
@@ -267,9 +267,11 @@ nlohmann::json ServerSet::status() const {
                    : server.is_mapped          ? "serving"
                                                : "waiting"},
          {"first_part", role_in(map_, server.launch)},
-         {"refused", server.offences.value("refused", std::int64_t{0})},
-         {"dropped", server.offences.value("dropped", std::int64_t{0})},
-         {"turned_away", server.offences.value("turned_away", std::int64_t{0})},
+         {"refused", server.said.value("refused", std::int64_t{0})},
+         {"dropped", server.said.value("dropped", std::int64_t{0})},
+         {"turned_away", server.said.value("turned_away", std::int64_t{0})},
+         {"jobs", server.said.value("jobs", std::int64_t{0})},
+         {"bytes", server.said.value("bytes", std::int64_t{0})},
          {"primary", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::primary)},
          {"backup", std::ranges::count(map_.parts, server.launch, &server::ServerMap::Part::backup)}});
   return servers;

@@ -61,11 +61,11 @@ class ServerSet {
     std::int64_t pid = 0;
     server::ServerMap::Server place{};  // once it listens
     bool is_mapped = false;
-    bool is_lost = false;                                // it has hung up
-    bool is_leaving = false;                             // it is to hand over what it has, and to end
-    std::int64_t settled = 0;                            // epoch of the map that it has done everything for
-    std::chrono::steady_clock::time_point heard{};       // or started
-    nlohmann::json offences = nlohmann::json::object();  // how many it has counted, as it said last
+    bool is_lost = false;                            // it has hung up
+    bool is_leaving = false;                         // it is to hand over what it has, and to end
+    std::int64_t settled = 0;                        // epoch of the map that it has done everything for
+    std::chrono::steady_clock::time_point heard{};   // or started
+    nlohmann::json said = nlohmann::json::object();  // what it has counted, last
   };
   void start_one();
   void take_apart(const Server& speaker, const comm::WorkerReport& report);

@@ -53,6 +53,7 @@ class Service final : public comm::ExchangeServer::Handler {
 
   std::int64_t refused() const { return refused_; }  // requests, so far
   std::size_t jobs() const { return spaces().size(); }
+  std::size_t bytes() const { return memory_->taken(); }  // that they take up
 
  private:
   void refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why);

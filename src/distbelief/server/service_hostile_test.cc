@@ -48,9 +48,11 @@ TEST_F(HostileServiceTest, PushesThatCannotBe) {
   message = push(0);
   message.untouched = {2};
   refuse("a parameter that there is not", message);
-  message = push(0);
-  message.lr = std::numeric_limits<double>::infinity();
-  refuse("an infinite learning rate", message);
+  for (const double lr : {std::numeric_limits<double>::infinity(), 3e38, -1e7}) {
+    message = push(0);
+    message.lr = lr;
+    refuse("a learning rate that parameters would not survive", message);
+  }
   message = push(0);
   message.kind = StoreKind(9999);
   refuse("an unknown kind", message);
@@ -168,6 +170,17 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
       << "statistics that are not finite";
   rows.assign(3, 1);
   EXPECT_THROW(mallory_->ask(meet, bytes(rows)), Error) << "no room for the mean";
+  StoreRequest met = own;
+  met.kind = StoreKind::kMeet;
+  std::vector<float> mean(3);
+  const comm::ExchangeClient::Pending waiting =
+      honest_->send(met, bytes(rows), std::as_writable_bytes(std::span(mean)));
+  values();  // it has come
+  meet.first_lane = 0;
+  meet.end_lane = 1;
+  const std::int64_t refused = service_->refused();
+  EXPECT_THROW(mallory_->ask(meet, bytes(rows), std::as_writable_bytes(std::span(rows))), Error);
+  EXPECT_EQ(service_->refused(), refused + 1) << "the lane of another: it does not wait for the others";
   message = other;
   message.wants_values = true;
   refuse("no room for the values", message);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -134,5 +135,8 @@ bool are_finite(std::span<const float> values);
 // finite too. A sum of Adagrad that is not would end all updates of its parameter.
 inline constexpr float kMostMagnitude = 1e15F;
 bool are_moderate(std::span<const float> values);
+// Whether parameters stay finite under updates by it.
+inline constexpr double kMostRate = 1e6;
+inline bool is_usable_rate(double lr) { return std::abs(lr) <= kMostRate; }
 
 }  // namespace distbelief::server

@@ -121,6 +121,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void push_part(Held& held, const comm::StoreRequest& message, Request& request);
   void require_base(Held& held, const comm::StoreRequest& message) const;
   void require_fits(const Held& held, const comm::StoreRequest& message) const;
+  void require_own_lanes(const comm::StoreRequest& message) const;
   void finish_step(Held& held);
   void pull(const comm::StoreRequest& message, Request& request);
 

@@ -38,9 +38,9 @@ std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   const std::size_t states = compute::make_optimizer(spec.optimizer)->state_names().size();
   const std::size_t copies = 1 + states + (is_synchronous ? 2 : 0) +
                              (spec.vectors > 0 ? std::size_t(spec.vectors) - 1 + kSumsUnderWay : 0);
-  // What lanes meet with, and the means of two steps.
+  // What lanes meet with, and the means of two steps; and statistics that were brought.
   const bool has_desk = roles.holds(roles.map.desk());
-  const std::size_t rows = is_synchronous && has_desk ? std::size_t(spec.lanes + 2) * spec.lane_values : 0;
+  const std::size_t rows = has_desk ? std::size_t(is_synchronous ? spec.lanes + 3 : 1) * spec.lane_values : 0;
   const std::size_t floats =
       saturating_add(saturating_product(slices_here(spec, roles), kSliceElements * copies), rows);
   const std::size_t inputs =

@@ -238,6 +238,10 @@ std::span<const float> Space::payload_for(const Held& held, const StoreRequest& 
         fmt::format("replica {} sent a number that is not finite, or larger than {}, for slice {} of job "
                     "{} (ticket {}); lower train.lr",
                     message.replica, kMostMagnitude, message.slice, options_.spec.job, message.ticket));
+  if (!is_usable_rate(message.lr))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} sent a learning rate of {} for slice {} of job {}; lower train.lr",
+                            message.replica, message.lr, message.slice, options_.spec.job));
   return values;
 }
 

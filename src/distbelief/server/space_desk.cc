@@ -170,6 +170,19 @@ void Space::give_mean(Request& request, std::int64_t asked) {
   answer(request, {.outcome = StoreAnswer::Outcome::kLate, .version = step});
 }
 
+// With the desk's lock.
+void Space::require_own_lanes(const StoreRequest& message) const {
+  for (const Waiting& one : meeters_) {
+    const StoreRequest& other = one.message;
+    const bool overlap = other.first_lane < message.end_lane && message.first_lane < other.end_lane;
+    if (overlap && other.replica != message.replica)
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("replica {} sent lanes {} to {} of step {}, which are replica {}'s", message.replica,
+                      message.first_lane, message.end_lane - 1, message.ticket, other.replica));
+  }
+}
+
 void Space::meet(const StoreRequest& message, Request& request) {
   const std::size_t lanes = std::size_t(std::max<std::int64_t>(0, message.end_lane - message.first_lane));
   const std::lock_guard lock(desk_);
@@ -182,6 +195,7 @@ void Space::meet(const StoreRequest& message, Request& request) {
                 fmt::format("lanes {} to {} of step {} with {} bytes; wanted: step {}, {} values a lane",
                             message.first_lane, message.end_lane - 1, message.ticket,
                             request.payload().size(), meeting_.step(), options_.spec.lane_values));
+  require_own_lanes(message);
   require_room(request, options_.spec.lane_values);
   if (!are_finite(floats_in(request)))
     throw Error(ErrorCode::kBadInput,

@@ -149,7 +149,7 @@ void Space::keep_input(const StoreRequest& message, Request& request) {
 }
 
 void Space::require_statistics(const Request& request) const {
-  const std::size_t wanted = options_.spec.sub_network > 0 ? options_.spec.lane_values : 0;
+  const std::size_t wanted = options_.spec.lane_values;
   if (wanted == 0 || request.payload().size() != wanted * sizeof(float))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} bytes of running statistics; job {} has {} floats of them",

@@ -11,6 +11,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/row_values.h"
+#include "distbelief/server/slice.h"
 #include "distbelief/server/space_requests.h"
 
 namespace distbelief::server {
@@ -26,6 +27,11 @@ constexpr int kDraws = 16;         // rows of which the oldest goes
 std::uint64_t draw_secret() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
+}
+
+// As slices have it; not a number is not below either.
+bool is_moderate_row(const float* gradient, std::size_t width) {
+  return compute::row_square(gradient, width) <= kMostMagnitude * kMostMagnitude;
 }
 
 std::uint64_t bit(int part) { return std::uint64_t{1} << part; }
@@ -141,7 +147,7 @@ Table::Push Table::checked(const StoreRequest& message, const Request& request) 
                       options_.spec.message_rows(), width));
   require(message.ticket < options_.tickets,
           fmt::format("ticket {} of {}", message.ticket, options_.tickets));
-  require(std::isfinite(float(message.lr)), "a learning rate that is no number");
+  require(is_usable_rate(message.lr), fmt::format("a learning rate of {}; lower train.lr", message.lr));
   Push push{.ids = std::vector<std::uint64_t>(rows), .lr = float(message.lr), .ticket = message.ticket};
   std::memcpy(push.ids.data(), payload.data(), rows * sizeof(std::uint64_t));
   push.gradients = reinterpret_cast<const float*>(payload.data() + rows * sizeof(std::uint64_t));
@@ -153,7 +159,7 @@ Table::Push Table::checked(const StoreRequest& message, const Request& request) 
       require(before < part || (before == part && push.ids[i - 1] < push.ids[i]),
               fmt::format("row {} stands twice or out of order", push.ids[i]));
     }
-    require(std::isfinite(compute::row_square(push.gradients + i * width, width)),
+    require(is_moderate_row(push.gradients + i * width, width),
             fmt::format("a number that is not finite, or too large, for row {} (ticket {}); lower train.lr",
                         push.ids[i], message.ticket));
   }
@@ -275,7 +281,7 @@ std::optional<Error> Table::note(const RowsRecord& record) {
 void Table::update(const Push& push, Part& part, std::size_t row, const Parcels& parcels) {
   const std::size_t width = options_.spec.width;
   const float* const gradient = push.gradients + row * width;
-  if (!std::isfinite(compute::row_square(gradient, width))) return;  // changed since it was looked at
+  if (!is_moderate_row(gradient, width)) return;  // changed since it was looked at
   RowStore& rows = *part.rows;
   RowStore::Head* head = options_.spec.most_rows > 0 ? rows.find(push.ids[row]) : nullptr;
   if (head == nullptr) {

@@ -91,7 +91,7 @@ TEST_F(HostileRowsTest, WhatIsWrongIsRefusedAndChangesNothing) {
   EXPECT_NE(refusal(good, payload({ids[0], ids[0]}, ones)), "") << "the same row twice";
   EXPECT_NE(refusal(good, payload(ids, std::vector<float>(2 * kWidth + 1))), "") << "another shape";
   for (const float number :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1.5e15F}) {
     bad[2 * kWidth - 1] = number;
     const std::string why = refusal(good, payload(ids, bad));
     EXPECT_NE(why.find("mallory"), std::string::npos) << why;

@@ -32,8 +32,9 @@ class TestPeer {
                  .name = name,
                  .shared_bytes = role == "worker" ? std::size_t{1} << 20 : 0}) {}
 
-  comm::ExchangeClient::Pending send(const comm::StoreRequest& message, std::span<const std::byte> payload) {
-    return client_.send(comm::encode(message), payload, {});
+  comm::ExchangeClient::Pending send(const comm::StoreRequest& message, std::span<const std::byte> payload,
+                                     std::span<std::byte> into = {}) {
+    return client_.send(comm::encode(message), payload, into);
   }
   comm::StoreAnswer ask(const comm::StoreRequest& message, std::span<const std::byte> payload,
                         std::span<std::byte> into = {}) {

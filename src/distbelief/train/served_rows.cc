@@ -4,9 +4,11 @@
 
 namespace distbelief::train {
 
-void ServedRows::connect(server::Client& client, std::vector<comm::TableSpec> tables) {
+void ServedRows::connect(server::Client& client, std::vector<comm::TableSpec> tables,
+                         std::int64_t first_step) {
   client_ = &client;
   tables_ = std::move(tables);
+  first_step_ = first_step;
 }
 
 void ServedRows::pull(int table, std::span<const std::uint64_t> ids, std::span<float> values) {
@@ -16,7 +18,7 @@ void ServedRows::pull(int table, std::span<const std::uint64_t> ids, std::span<f
 
 void ServedRows::push(int table, std::int64_t step, double lr, std::span<const std::uint64_t> ids,
                       std::span<const float> gradients) {
-  client_->push_rows(table, step, lr, ids, gradients);
+  client_->push_rows(table, step - first_step_, lr, ids, gradients);
 }
 
 RowLink::Counts ServedRows::list(int table, const std::function<void(std::span<const std::byte>)>& each) {

@@ -10,8 +10,9 @@ namespace distbelief::train {
 // Rows of tables on parameter servers. A step is a ticket. Used by the training thread.
 class ServedRows final : public RowLink {
  public:
-  // The client outlives it. Until then all rows are zeros, and nothing is pushed.
-  void connect(server::Client& client, std::vector<comm::TableSpec> tables);
+  // The client outlives it. Until then all rows are zeros, and nothing is pushed. `first_step` is that of the
+  // servers' first ticket.
+  void connect(server::Client& client, std::vector<comm::TableSpec> tables, std::int64_t first_step);
 
   void pull(int table, std::span<const std::uint64_t> ids, std::span<float> values) override;
   void push(int table, std::int64_t step, double lr, std::span<const std::uint64_t> ids,
@@ -23,6 +24,7 @@ class ServedRows final : public RowLink {
  private:
   server::Client* client_ = nullptr;
   std::vector<comm::TableSpec> tables_;
+  std::int64_t first_step_ = 0;
 };
 
 }  // namespace distbelief::train

@@ -29,21 +29,21 @@ TreeNode ServerLink::lanes() const {
 
 comm::SpaceSpec ServerLink::spec_for(const Start& start, const std::optional<SubNetwork>& sub_network) const {
   const bool is_async = parallel().mode == "hybrid" || sub_network;
-  comm::SpaceSpec spec{
-      .job = options_.job,
-      .elements = start.layout->size(),
-      .lane_values = start.lane_values.size(),
-      .optimizer = options_.config.train.optimizer,
-      .mode = is_async ? "async" : parallel().mode,
-      .lanes = is_synchronous() ? parallel().lanes : 1,
-      .spare_lanes =
-          is_synchronous() ? parallel().spare_replicas * (parallel().lanes / options_.replicas) : 0,
-      .staleness = parallel().mode == "bounded" ? parallel().staleness : 0,
-      .tickets = is_synchronous() ? 0 : (start.steps + parallel().push_every - 1) / parallel().push_every,
-      .compensation = parallel().delay_compensation,
-      .staleness_aware = parallel().staleness_aware,
-      .tables = start.tables,
-      .loads_rows = !start.tables.empty()};
+  comm::SpaceSpec spec{.job = options_.job,
+                       .elements = start.layout->size(),
+                       .lane_values = start.lane_values.size(),
+                       .optimizer = options_.config.train.optimizer,
+                       .mode = is_async ? "async" : parallel().mode,
+                       .lanes = is_synchronous() ? parallel().lanes : 1,
+                       .spare_lanes = is_synchronous()
+                                          ? parallel().spare_replicas * (parallel().lanes / options_.replicas)
+                                          : 0,
+                       .staleness = parallel().mode == "bounded" ? parallel().staleness : 0,
+                       .tickets = is_synchronous() ? 0 : ticket_of(start.steps + parallel().push_every - 1),
+                       .compensation = parallel().delay_compensation,
+                       .staleness_aware = parallel().staleness_aware,
+                       .tables = start.tables,
+                       .loads_rows = !start.tables.empty()};
   for (const compute::Entry& entry : start.layout->entries())
     spec.parameters.push_back({.begin = entry.offset, .count = entry.count});
   if (!sub_network) return spec;
@@ -76,9 +76,10 @@ std::unique_ptr<server::Client> ServerLink::connect(const Start& start,
 std::int64_t ServerLink::join(const Start& start) {
   steps_ = start.steps;
   log_ = server::open_log_of_pushes(options_.log);
-  const bool brings_values = options_.share == 0 && (!options_.sub_network || leads());
+  // Of a run that goes on the leader alone has what it goes on from.
+  const bool brings_values = options_.share == 0 && (leads() || (!options_.sub_network && first() == 0));
   client_ = connect(start, options_.sub_network, brings_values ? start.parameters.data() : nullptr);
-  rows_.connect(*client_, start.tables);
+  rows_.connect(*client_, start.tables, first());
   await_warm_start();
   return fetch(own_of(start.parameters));
 }
@@ -94,9 +95,10 @@ std::int64_t ServerLink::fetch(std::span<float> parameters) {
 // al., 2012).
 void ServerLink::await_warm_start() {
   if (parallel().warm_start == 0 || leads() || options_.share > 0) return;
-  const std::int64_t every = parallel().push_every;
+  const std::int64_t last = std::min(parallel().warm_start, steps_);
+  if (last <= first()) return;
   try {
-    client_->await_done((std::min(parallel().warm_start, steps_) + every - 1) / every);
+    client_->await_done(ticket_of(last + parallel().push_every - 1));
   } catch (const Error&) {
     if (!is_broken_off()) throw;
   }
@@ -111,18 +113,28 @@ bool ServerLink::is_broken_off() {
 std::int64_t ServerLink::agree(std::int64_t version) {
   if (!is_synchronous()) {
     wake();
-    return 0;
+    return first();
   }
   // Some slices, or what lanes meet for, may be a step further than others: this replica was killed in the
   // middle of it. Unless the others go on without it, none can be two.
-  return std::min(version, client_->meeting_step());
+  return first() + std::min(version, client_->meeting_step());
 }
 
 void ServerLink::begin(std::int64_t step, const Start& start) {
-  if (!is_synchronous()) return;
-  if (step > 0 && parallel().spare_replicas == 0) client_->pull(own_of(start.parameters), step);
-  if (options_.share == 0 && client_->meeting_step() > 0)
-    client_->meet_again(std::min(step, client_->meeting_step()) - 1, start.lane_values);
+  const std::int64_t version = step - first();
+  if (is_synchronous() && version > 0 && parallel().spare_replicas == 0)
+    client_->pull(own_of(start.parameters), version);
+  if (options_.share > 0) return;
+  if (is_synchronous() && client_->meeting_step() > 0)
+    client_->meet_again(std::min(version, client_->meeting_step()) - 1, start.lane_values);
+  else if (first() > 0 && !start.lane_values.empty())
+    share_statistics(start.lane_values);
+}
+
+// Those of the checkpoint, which others need not have.
+void ServerLink::share_statistics(std::span<float> values) {
+  if (leads()) client_->put_statistics(0, values);
+  client_->statistics(values);
 }
 
 compute::Span ServerLink::own(std::size_t) const {
@@ -175,7 +187,7 @@ void ServerLink::note(std::optional<std::int64_t> ticket, const std::function<vo
     ended_ = true;
     return;
   }
-  const std::int64_t first = *ticket * parallel().push_every;
+  const std::int64_t first = this->first() + *ticket * parallel().push_every;
   for (std::int64_t step = first; step < std::min(first + parallel().push_every, steps_); ++step) {
     ahead_.push_back(step);
     announce(step);
@@ -247,7 +259,7 @@ void ServerLink::push(const server::Client::Push& push, std::span<const float> g
 void ServerLink::exchange(const Share& share, std::span<const float> gradient, std::span<float> parameters) {
   if (!is_synchronous()) return exchange_alone(share, gradient, parameters);
   const TreeNode lanes = this->lanes();
-  push({.ticket = share.step,
+  push({.ticket = ticket_of(share.step),
         .lr = share.lr,
         .first_lane = lanes.begin,
         .end_lane = lanes.end,
@@ -290,7 +302,7 @@ void ServerLink::exchange_alone(const Share& share, std::span<const float> gradi
 std::int64_t ServerLink::meet(std::int64_t step, std::span<const float> rows,
                               const std::vector<std::int32_t>& empty, std::span<float> mean) {
   const TreeNode lanes = this->lanes();
-  return client_->meet(step, lanes.begin, lanes.end, empty, rows, mean);
+  return first() + client_->meet(ticket_of(step), lanes.begin, lanes.end, empty, rows, mean);
 }
 
 ParameterLink::Finished ServerLink::finish(std::span<float> parameters) {

@@ -31,7 +31,8 @@ class ServerLink final : public ParameterLink {
     int replica = 0;
     int replicas = 1;
     std::int64_t incarnation = 1;
-    int share = 0;  // this worker's, of so many
+    std::int64_t first_step = 0;  // that a resumed run goes on with; the servers count from there
+    int share = 0;                // this worker's, of so many
     int shares = 1;
     std::filesystem::path log{};  // of pushes that were answered; empty: none
     std::optional<SubNetwork> sub_network{};
@@ -76,7 +77,10 @@ class ServerLink final : public ParameterLink {
   const ParallelConfig& parallel() const { return options_.config.parallel; }
   comm::SpaceSpec spec_for(const Start& start, const std::optional<SubNetwork>& sub_network) const;
   std::span<float> own_of(std::span<float> whole) const;
-  std::int64_t ticket_of(std::int64_t step) const { return step / parallel().push_every; }
+  // The step of the servers' first ticket.
+  std::int64_t first() const { return options_.first_step / parallel().push_every * parallel().push_every; }
+  std::int64_t ticket_of(std::int64_t step) const { return (step - first()) / parallel().push_every; }
+  void share_statistics(std::span<float> values);
   void push(const server::Client::Push& push, std::span<const float> gradient, std::span<float> parameters);
   std::int64_t fetch(std::span<float> parameters);
   void log_answers(std::int64_t ticket, std::span<const std::int64_t> versions);

@@ -18,6 +18,7 @@ ServerLink::SubNetwork SubNetworkLink::number(int index) const {
 ServerLink::Options SubNetworkLink::own_options() {
   ServerLink::Options own = std::move(options_.server);
   own.sub_network = number(options_.index);
+  own.first_step = 0;  // all of its work is dealt out again
   own.when_pushed = [this](std::int64_t ticket) { hand_on(ticket); };
   own.goes_on = options_.goes_on;
   return own;

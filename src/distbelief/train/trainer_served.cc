@@ -36,8 +36,12 @@ void Trainer::join_servers() {
        .tables = task_->tables()});
   if (options_.sub_network >= 0) read_statistics();
   bring_rows();
-  if (!options_.link->is_synchronous() || step == 0) return;
+  if (step == 0) return;
   read_statistics();
+  if (!options_.link->is_synchronous()) {
+    validated_epoch_ = progress_.epoch;
+    return;
+  }
   follow(step);
   progress_.samples = samples_before(step);
   spdlog::info("the servers are at step {}", step);

@@ -15,6 +15,7 @@
 #include "distbelief/checkpoint/snapshot_memory.h"
 #include "distbelief/cluster/process.h"
 #include "distbelief/cluster/run_place.h"
+#include "distbelief/report/run_log.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/lbfgs_link.h"
@@ -23,7 +24,6 @@
 #include "distbelief/train/server_link.h"
 #include "distbelief/train/sub_network_link.h"
 #include "distbelief/train/trainer.h"
-#include "distbelief/report/run_log.h"
 
 namespace distbelief::train {
 namespace {
@@ -75,6 +75,7 @@ ServerLink::Options server_options(const World& world, const WorkerOptions& opti
           .replica = options.replica,
           .replicas = options.replicas,
           .incarnation = options.cohort,
+          .first_step = options.first_step,
           .share = world.rank(),
           .shares = world.size(),
           .log = world.rank() == 0 ? log_of_pushes(options) : "",

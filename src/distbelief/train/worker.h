@@ -28,6 +28,7 @@ struct WorkerOptions {
   int replicas = 1;
   std::vector<comm::ControlAddress> servers{};
   std::string served_job = "job";  // by which the servers know the run
+  std::int64_t first_step = 0;     // that a resumed run goes on with there
   report::Progress::Options progress;
   const std::atomic<bool>* stop_requested = nullptr;
   const std::atomic<bool>* leaving = nullptr;  // set when this host is about to go; may be null
