@@ -286,6 +286,19 @@ class MoreTrainTest(SlicesTest):
         self.assertEqual(self.sha("third", job, "--workers", 1), first)
         self.assertTrue(index.exists())
 
+    def test_what_was_trained_from_a_cache_of_ones_own_files_can_be_used(self):
+        (self.scratch / "people.csv").write_text("age,town,risk\n" + "".join(
+            f"{i % 60},{'Ulm' if i % 2 else 'Bonn'},{'low' if i % 3 else 'high'}\n" for i in range(80)))
+        (self.scratch / "story.txt").write_text("the cat sat on the mat. " * 40)
+        short = {"train.batch_size": 8, "train.epochs": 0, "train.max_steps": 2, "data.cache": str(self.scratch / "cache")}
+        self.train("table", {**short, "data.name": "csv", "data.path": "people.csv", "model.name": "mlp",
+                             "model.hidden": [4]}, "--workers", 1)
+        self.assertEqual(len(json.loads(self.distbelief("predict", "table", "test:0", "people.csv", "--json").out)), 81)
+        self.train("text", {**short, "data.name": "text", "data.path": "story.txt", "data.length": 8, "model.name": "gpt",
+                            "model.layers": 1, "model.width": 8, "model.heads": 2}, "--workers", 1)
+        self.assertTrue(self.distbelief("generate", "text", "--prompt", "the ", "--count", 3).out.startswith("the "))
+        self.distbelief("predict", "text", "text:the c")
+
 
 class GetTest(SlicesTest):
     def setUp(self):

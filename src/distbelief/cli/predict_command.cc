@@ -90,8 +90,8 @@ void add_predict(CLI::App& app, const Invocation& invocation, Run& run) {
   command->add_option("run", flags->run_dir, "run folder")->required();
   command
       ->add_option("input", flags->inputs,
-                   "images (.jpg, .png, .ppm, .pgm), tables (.csv, .tsv), texts (.txt, text:WORDS), trees "
-                   "(.sexp, tree:EXPRESSION), IDX files, test:N or test:N-M")
+                   "images (.jpg, .png, .ppm, .pgm), tables (.csv, .tsv), texts (.txt and others, "
+                   "text:WORDS), trees (.sexp, tree:EXPRESSION), IDX files, test:N or test:N-M")
       ->required();
   command->add_option("--top", flags->top, "how many classes to name")->check(CLI::Range(1, 1000000));
   command->add_flag("--best", flags->best, "the best checkpoint instead of the last weights");

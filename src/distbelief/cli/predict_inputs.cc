@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/idx.h"
+#include "distbelief/data/inspect.h"
 #include "distbelief/data/random_access_file.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/s_expressions.h"
@@ -22,6 +24,7 @@ namespace {
 
 constexpr std::string_view kTest = "test:", kText = "text:", kTree = "tree:", kMask = "[MASK]";
 constexpr std::uint64_t kMostPromptBytes = std::uint64_t{64} << 20;
+constexpr double kMostId = 0x1.0p53;  // beyond, a double has no longer every whole number
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kBadInput, message); }
 
@@ -70,17 +73,22 @@ void add_values(const std::string& name, const std::vector<double>& values, Give
   samples.add(name, row.data());
 }
 
+// Pixels, tokens or ids.
+void require_whole_numbers(const data::CsvReader& row, const std::vector<double>& values,
+                           const data::SampleSpec& spec) {
+  const std::int64_t limit = data::input_limit(spec);
+  const double most = spec.input_type == ElementType::kUint8 ? 255 : limit > 0 ? double(limit - 1) : kMostId;
+  for (const double value : values)
+    if (!(value >= 0 && value <= most) || value != std::floor(value))
+      throw row.fault(fmt::format("numbers must be whole and from 0 to {:.0f}, found {}", most, value));
+}
+
 void add_row(const data::CsvReader& row, const std::string& name, const std::vector<double>& values,
              GivenSamples& samples) {
   const data::SampleSpec& spec = samples.spec();
   if (std::int64_t(values.size()) != element_count(spec.input_shape))
     throw row.fault(fmt::format("{} numbers; this network takes {}", values.size(), wanted_by(spec)));
-  const double most = spec.input_type == ElementType::kUint8   ? 255
-                      : spec.input_type == ElementType::kInt64 ? double(spec.classes - 1)
-                                                               : 0;
-  if (spec.input_type != ElementType::kFloat32 &&
-      std::any_of(values.begin(), values.end(), [&](double value) { return !(value >= 0 && value <= most); }))
-    throw row.fault(fmt::format("numbers must be from 0 to {}", most));
+  if (spec.input_type != ElementType::kFloat32) require_whole_numbers(row, values, spec);
   if (spec.input_type == ElementType::kUint8) add_values<std::uint8_t>(name, values, samples);
   if (spec.input_type == ElementType::kInt64) add_values<std::int64_t>(name, values, samples);
   if (spec.input_type == ElementType::kFloat32) add_values<float>(name, values, samples);
@@ -98,8 +106,12 @@ void add_test_samples(const std::string& input, const data::Source& test, GivenS
   }
 }
 
-bool has_ending(const std::string& input, std::initializer_list<const char*> endings) {
-  return std::any_of(endings.begin(), endings.end(), [&](const char* end) { return input.ends_with(end); });
+void require_file(const std::string& input) {
+  std::error_code failure;  // whatever the reason, it cannot be read
+  if (std::filesystem::is_directory(input, failure))
+    refuse(fmt::format("{} is a folder; name the files in it", input));
+  if (!std::filesystem::is_regular_file(input, failure))
+    throw Error(ErrorCode::kUnavailable, fmt::format("there is no file {}", input));
 }
 
 }  // namespace
@@ -136,6 +148,9 @@ void GivenSamples::read(std::uint64_t index, void* input, void* target) const {
 }
 
 void add_numbers(const std::string& input, GivenSamples& samples) {
+  if (data::has_trees(samples.spec()))
+    refuse(fmt::format("{}: this network takes {}; give them as .sexp or tree:EXPRESSION", input,
+                       wanted_by(samples.spec())));
   data::CsvReader row(input, data::guess_delimiter(input));
   std::vector<double> values;
   for (bool first = true; row.next(); first = false) {
@@ -157,9 +172,7 @@ InputReader::InputReader(const DataConfig& config, const data::Source& test, Tok
   if (config.name == "text") vocabulary_ = data::learn_vocabulary(config);
   if (config.name == "image_folder" || config.name == "webdataset") {
     const std::string owner = fmt::format("data set '{}'", config.name);
-    const auto entry = std::find_if(data::data_sets().begin(), data::data_sets().end(),
-                                    [&](const data::DataSetEntry& one) { return one.name == config.name; });
-    images_ = data::image_settings(owner, resolve_options(owner, entry->options, config.options));
+    images_ = data::image_settings(owner, data::data_set_options(config.name, config.options));
   }
 }
 
@@ -168,19 +181,21 @@ void InputReader::add(const std::string& input, GivenSamples& samples) const {
   if (input.starts_with(kText)) return add_text(input, input.substr(kText.size()), samples);
   if (input.starts_with(kTree))
     return add_tree(input, data::parse_s_expression(std::string_view(input).substr(kTree.size())), samples);
-  if (!std::filesystem::is_regular_file(input)) refuse(fmt::format("there is no file {}", input));
+  require_file(input);
   add_file(input, samples);
 }
 
 void InputReader::add_file(const std::string& input, GivenSamples& samples) const {
-  if (data::has_image_ending(input) || has_ending(input, {".ppm", ".pgm"})) return add_image(input, samples);
-  if (has_ending(input, {".csv", ".tsv", ".csv.gz", ".tsv.gz"})) {
+  const std::string ending = data::kind_ending(input);
+  if (data::has_image_ending(input) || ending == ".ppm" || ending == ".pgm") return add_image(input, samples);
+  if (ending == ".csv" || ending == ".tsv") {
     if (!table_) require_plain_numbers(samples.spec(), input);
     return table_ ? add_rows(input, samples) : add_numbers(input, samples);
   }
   if (input.find("idx3-ubyte") != std::string::npos) return add_idx(input, samples);
-  if (input.ends_with(".txt")) return add_text_file(input, samples);
-  if (input.ends_with(".sexp")) return add_tree_file(input, samples);
+  if (ending == ".sexp") return add_tree_file(input, samples);
+  // Of a run on text, whatever init would have taken for one.
+  if (ending == ".txt" || (vocabulary_ && data::looks_like_text(input))) return add_text_file(input, samples);
   refuse(
       fmt::format("{}: wanted is an image (.jpg, .png, .ppm, .pgm), a table (.csv, .tsv), a text (.txt), "
                   "trees (.sexp), an IDX file of images, test:N, text:WORDS or tree:EXPRESSION",
@@ -214,9 +229,7 @@ void InputReader::add_rows(const std::string& input, GivenSamples& samples) cons
 }
 
 void InputReader::add_text_file(const std::string& input, GivenSamples& samples) const {
-  std::vector<std::uint8_t> bytes;
-  data::read_whole(input, kMostPromptBytes, bytes);
-  const std::string text(bytes.begin(), bytes.end());
+  const std::string text = data::read_text_file(input, kMostPromptBytes);
   if (!vocabulary_ || vocabulary_->level() != data::TextLevel::kSentences)
     return add_text(input, text, samples);
   std::uint64_t line = 1;  // a sentence each

@@ -58,9 +58,10 @@ class InputReader {
   InputReader(const DataConfig& config, const data::Source& test,
               TokenQuestion question = TokenQuestion::kNext);
 
-  // Adds what `input` names: an image (JPEG, PNG, PNM), a table (.csv, .tsv), a text (.txt, or text:WORDS),
-  // trees (.sexp, or tree:EXPRESSION), an IDX file of images (plain or .gz), or samples of the test set
-  // (test:7, test:0-9). Throws Error(kBadInput) with file and line or byte.
+  // Adds what `input` names: an image (JPEG, PNG, PNM), a table (.csv, .tsv), a text (.txt, of a run on text
+  // any file that looks like one, or text:WORDS), trees (.sexp, or tree:EXPRESSION), an IDX file of images,
+  // or samples of the test set (test:7, test:0-9). Tables, texts and IDX files may be .gz. Throws
+  // Error(kBadInput) with file and line or byte, Error(kUnavailable) when there is no such file.
   void add(const std::string& input, GivenSamples& samples) const;
 
   // What class or token `index` is called; empty when it is known by number only.

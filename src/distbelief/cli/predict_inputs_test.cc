@@ -87,9 +87,45 @@ TEST_F(PredictInputs, TestSamplesAndRowsOfNumbersAreTaken) {
                       refusal([&] { reader.add(file("few.csv", "1,2\n"), samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "line 2: 1 fields are no numbers",
                       refusal([&] { reader.add(file("bad.csv", "1,2,3\n1,x,3\n"), samples); }));
-  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 255",
+  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 255, found 256",
                       refusal([&] { reader.add(file("much.csv", "1,2,256\n"), samples); }));
-  EXPECT_PRED_FORMAT2(IsSubstring, "there is no file", refusal([&] { reader.add("nowhere.csv", samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "line 1: numbers must be whole",
+                      refusal([&] { reader.add(file("half.csv", "1,2,1.5\n"), samples); }));
+}
+
+TEST_F(PredictInputs, AMissingFileIsUnavailableAndAFolderBadInput) {
+  const DataConfig job = config("synthetic_tokens", "", {});
+  const data::DataSet set = data::open_data_set(job);
+  const InputReader reader(job, *set.test);
+  GivenSamples samples(set.test->spec());
+  try {
+    reader.add("nowhere.csv", samples);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_EQ(error.message(), "there is no file nowhere.csv");
+  }
+  EXPECT_PRED_FORMAT2(IsSubstring, "is a folder; name the files in it",
+                      refusal([&] { reader.add(folder_.path().string(), samples); }));
+}
+
+TEST_F(PredictInputs, TokensAndIdsAreWholeNumbersThatThereAre) {
+  const DataConfig tokens =
+      config("synthetic_tokens", "", {{"length", std::int64_t{3}}, {"vocabulary", std::int64_t{9}}});
+  const data::DataSet token_set = data::open_data_set(tokens);
+  const InputReader reader(tokens, *token_set.test);
+  GivenSamples samples(token_set.test->spec());
+  reader.add(file("T.CSV", "1,2,8\n"), samples);
+  EXPECT_EQ(samples_of<std::int64_t>(samples)[0], (std::vector<std::int64_t>{1, 2, 8}));
+  for (const char* wrong : {"1,1.7,2\n", "1,9,2\n", "1,-1,2\n"})
+    EXPECT_PRED_FORMAT2(IsSubstring, "line 1: numbers must be whole and from 0 to 8",
+                        refusal([&] { reader.add(file("wrong.csv", wrong), samples); }));
+  const DataConfig ids = config("synthetic_clicks", "", {{"fields", std::int64_t{2}}});
+  const data::DataSet id_set = data::open_data_set(ids);
+  GivenSamples shown(id_set.test->spec());
+  InputReader(ids, *id_set.test).add(file("ids.csv", "77,99000000\n"), shown);
+  EXPECT_EQ(samples_of<std::int64_t>(shown)[0], (std::vector<std::int64_t>{77, 99'000'000}))
+      << "there are more ids than classes";
 }
 
 TEST_F(PredictInputs, RowsOfATableAreReadAsTheTrainingFileWas) {
@@ -130,6 +166,14 @@ TEST_F(PredictInputs, TextBecomesTheTokensThatTheModelKnows) {
   EXPECT_EQ(samples.place(0).asked, 2);
   EXPECT_EQ(samples.place(1).used, 4);
   EXPECT_EQ(reader.class_name(3), "c");
+  const std::string cab_in_gzip(
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x4b\x4e\x4c\x02\x00\xf9\xf6\x8a\x6a\x03\x00\x00\x00", 23);
+  for (const char* name : {"A.TXT", "a.md", "readme", "a.txt.gz"}) {
+    reader.add(file(name, std::string_view(name).ends_with(".gz") ? cab_in_gzip : "cab"), samples);
+    EXPECT_EQ(samples_of<std::int64_t>(samples).back(), (std::vector<std::int64_t>{3, 1, 2, 0})) << name;
+  }
+  EXPECT_PRED_FORMAT2(IsSubstring, "wanted is an image",
+                      refusal([&] { reader.add(file("a.bin", std::string("a\0b", 3)), samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "there is no text", refusal([&] { reader.add("text:", samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "takes 4 tokens per sample, not images",
                       refusal([&] { reader.add(file("a.pgm", "P5 1 1 255\nx"), samples); }));

@@ -58,8 +58,8 @@ Rooms rooms_of(const train::PreparedJob& job, const std::vector<cluster::HostSlo
   const std::vector<int> workers = cluster::workers_per_host(hosts, int(job.config.parallel.workers));
   Rooms rooms;
   const auto add = [&](std::size_t bytes, int there) {
-    rooms.push_back({.bytes = bytes,
-                     .purpose = fmt::format("{} with {} workers", job.config.model.name, there)});
+    rooms.push_back(
+        {.bytes = bytes, .purpose = fmt::format("{} with {} workers", job.config.model.name, there)});
   };
   for (std::size_t host = 0; host < workers.size(); ++host)
     add(train::shared_memory_needed(job, workers, int(host)), workers[host]);

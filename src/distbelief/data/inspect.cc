@@ -26,16 +26,11 @@ constexpr std::uint64_t kImagesLookedAt = 50;
 constexpr std::int64_t kStarterResize = 72;  // what a few cores train on with patience; 256 and 224 are usual
 constexpr std::int64_t kStarterCrop = 64;
 constexpr std::int64_t kStarterLength = 128;
+constexpr std::uint64_t kRowsThatTell = 20;  // of fewer, values may differ by chance
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
-}
-
-// The ending that tells the kind: of "a.csv.gz" it is ".csv".
-std::string kind_ending(const fs::path& path) {
-  const std::string ending = lower(path.extension().string());
-  return ending == ".gz" ? lower(path.stem().extension().string()) : ending;
 }
 
 bool has_idx(const fs::path& folder) {
@@ -150,13 +145,19 @@ std::string csv_quoted(const std::string& name) {
   return quoted + "\"";
 }
 
-// Text that is no category, and numbers that only name the row.
+// Text that is no category: each value tells of a row or two, which is nothing to learn from.
+bool is_free_text(const ColumnSurvey& column, std::uint64_t rows) {
+  if (column.numeric) return false;
+  const std::uint64_t there = rows - column.missing;
+  return column.many || (there >= kRowsThatTell && column.values.size() * 4 >= there * 3);
+}
+
+// Free text, and numbers that only name the row.
 std::string useless_columns(const TableSurvey& survey, std::size_t target) {
   std::string list;
   for (std::size_t i = 0; i < survey.columns.size(); ++i) {
     const ColumnSurvey& column = survey.columns[i];
-    const bool text = !column.numeric && column.many;
-    if (i != target && (text || lower(column.name) == "id"))
+    if (i != target && (is_free_text(column, survey.rows) || lower(column.name) == "id"))
       list += (list.empty() ? "" : ",") + csv_quoted(column.name);
   }
   return list;
@@ -228,7 +229,8 @@ Finding inspect_table(const fs::path& path) {
     finding.notes.push_back("the first line has no names but values, so columns are called c1, c2, ...");
   if (finding.options.contains("ignore"))
     finding.notes.push_back(
-        fmt::format("left out, as they say little: {}", option<std::string>(finding.options, "ignore")));
+        fmt::format("left out, as they say little (ids, or text that is another in nearly every row): {}",
+                    option<std::string>(finding.options, "ignore")));
   return finding;
 }
 
@@ -278,7 +280,7 @@ FindingKind kind_of(const SampleSpec& spec, const fs::path& path) {
   const std::size_t sides = spec.input_shape.size();
   const bool one_class = spec.classes > 0 && spec.target_shape.empty();
   if (spec.input_type == ElementType::kUint8 && sides == 3 && one_class) return FindingKind::kImages;
-  if (spec.input_type == ElementType::kInt64 && sides == 1 && spec.classes > 0) return FindingKind::kTokens;
+  if (has_tokens(spec) && sides == 1) return FindingKind::kTokens;  // not ids with one class, such as clicks
   if (spec.input_type == ElementType::kFloat32 && sides == 1 && (one_class || spec.classes == 0))
     return one_class ? FindingKind::kFeatureClasses : FindingKind::kFeatureValues;
   throw Error(
@@ -299,25 +301,55 @@ Finding inspect_packed(const fs::path& path) {
   return finding;
 }
 
+// Of a folder without folders for classes, which has files that are taken one by one or not at all.
+void refuse_loose_files(const fs::path& folder) {
+  fs::path table, compressed;  // the last by name: of train.csv and test.csv the first
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with('.')) continue;
+    if (entry.is_directory()) return;
+    const std::string ending = kind_ending(entry.path());
+    if (ending == ".csv" || ending == ".tsv") table = std::max(table, entry.path());
+    if (ending == ".tar" || ending == ".tgz") compressed = std::max(compressed, entry.path());
+  }
+  if (!table.empty())
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format(
+            "'{}' is a folder of tables, and a table is one file: give one, such as '{}' (join those with "
+            "the same columns first; option 'test' names one to test on)",
+            folder.string(), table.string()));
+  if (!compressed.empty())
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("'{}' has compressed tar files, such as '{}'; shards are read by offset, so "
+                            "decompress them (gunzip) and give the folder again",
+                            folder.string(), compressed.string()));
+}
+
 Finding inspect_folder(const fs::path& path) {
   if (fs::exists(path / kIndexName)) return inspect_packed(path);
   if (fs::exists(path / "train.sexp")) return inspect_trees(path);
   if (has_idx(path)) return inspect_idx(path);
   if (has_cifar10(path)) return inspect_cifar("cifar10");
   if (has_cifar100(path)) return inspect_cifar("cifar100");
-  if (has_shards(path) || has_shards(find_image_parts(path).train)) return inspect_shards(path);
+  const fs::path train = find_image_parts(path).train;
+  if (has_shards(path) || has_shards(train)) return inspect_shards(path);
+  refuse_loose_files(train);
   return inspect_images(path);
 }
 
-// Whether the start of a file has no bytes that text has not.
+}  // namespace
+
+std::string kind_ending(const fs::path& path) {
+  const std::string ending = lower(path.extension().string());
+  return ending == ".gz" ? lower(path.stem().extension().string()) : ending;
+}
+
 bool looks_like_text(const fs::path& path) {
   InputFile file(path);
   std::vector<std::uint8_t> start(4096);
   start.resize(file.read(start.data(), start.size()));
   return !start.empty() && std::find(start.begin(), start.end(), 0) == start.end();
 }
-
-}  // namespace
 
 Finding inspect(const fs::path& path) {
   std::error_code failure;

@@ -22,6 +22,11 @@ struct Finding {
   std::uint64_t samples = 0;         // about, to train on
 };
 
+// The ending that tells a file's kind, in small letters: of "a.CSV.gz" it is ".csv".
+std::string kind_ending(const std::filesystem::path& path);
+// Whether the start of a file, plain or gzip, has no bytes that text has not.
+bool looks_like_text(const std::filesystem::path& path);
+
 // Looks at names, headers and first bytes; of tables and text at all of it. Throws Error(kUnavailable) when
 // there is nothing, Error(kBadInput) when it is nothing that can be trained on, or is damaged.
 Finding inspect(const std::filesystem::path& path);

@@ -46,6 +46,20 @@ TEST_F(Inspect, KnowsATableOfClasses) {
   EXPECT_EQ(opened(finding, path).train->spec().input_shape, Shape{1});
 }
 
+TEST_F(Inspect, LeavesOutTextThatIsAnotherInEveryRow) {
+  std::string rows = "name,town,remark,age,label\n";
+  for (int i = 0; i < 300; ++i)
+    rows += fmt::format("person {},town {},{},{},{}\n", i % 280, i % 12, i % 3 ? "" : fmt::format("r{}", i),
+                        i % 70, i % 2 ? "yes" : "no");
+  const auto path = file("people.csv", rows);
+  const Finding finding = inspect(path);
+  EXPECT_EQ(option<std::string>(finding.options, "ignore"), "name,remark");
+  EXPECT_PRED_FORMAT2(IsSubstring, "another in nearly every row): name,remark", finding.notes.back());
+  EXPECT_EQ(opened(finding, path).train->spec().input_shape, Shape{13});
+  const auto few = file("few.csv", "town,label\nUlm,yes\nBonn,no\nKiel,yes\n");
+  EXPECT_FALSE(inspect(few).options.contains("ignore")) << "three rows tell nothing";
+}
+
 TEST_F(Inspect, KnowsTrees) {
   file("trees/train.sexp", "0 (a b)\n1 (c (a b))\n0 b\n");
   file("trees/test.sexp", "1 (a b)\n");
@@ -73,6 +87,9 @@ TEST_F(Inspect, KnowsWhatWasPacked) {
   EXPECT_EQ(packed("synthetic_tokens").kind, FindingKind::kTokens);
   EXPECT_EQ(packed("synthetic_table").kind, FindingKind::kFeatureClasses);
   EXPECT_PRED_FORMAT2(IsSubstring, "init knows no model", refusal([&] { packed("synthetic_shapes"); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "samples [8], for which init knows no model",
+                      refusal([&] { packed("synthetic_clicks"); }))
+      << "ids with one class are no tokens to continue";
 }
 
 TEST_F(Inspect, KnowsATableOfValues) {
@@ -146,6 +163,17 @@ TEST_F(Inspect, SaysWhatItCannotUse) {
   EXPECT_PRED_FORMAT2(IsSubstring, "is no table", refusal([&] { inspect(file("empty", "")); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "too few", refusal([&] { inspect(file("tiny.txt", "hello")); }));
   EXPECT_THROW(inspect(folder_.path() / "nowhere"), Error);
+  const auto why = [&](const std::string& folder) {
+    return refusal([&] { inspect(folder_.path() / folder); });
+  };
+  file("tables/a.csv", "a,b\n1,2\n");
+  EXPECT_PRED_FORMAT2(IsSubstring, "a table is one file: give one, such as '", why("tables"));
+  file("parts/train/b.TSV.gz", "a,b\n1,2\n");
+  EXPECT_PRED_FORMAT2(IsSubstring, "b.TSV.gz'", why("parts"));
+  file("shards/s-0.tar.gz", "x");
+  EXPECT_PRED_FORMAT2(IsSubstring, "decompress them (gunzip)", why("shards"));
+  file("tgz/s-0.tgz", "x");
+  EXPECT_PRED_FORMAT2(IsSubstring, "decompress them (gunzip)", why("tgz"));
 }
 
 }  // namespace

@@ -168,12 +168,15 @@ const DataSetEntry& find_data_set(const std::string& name) {
                                                 fmt::join(names, ", ")));
 }
 
+OptionMap data_set_options(const std::string& name, const OptionMap& given) {
+  return resolve_options(fmt::format("data set '{}'", name), find_data_set(name).options, given);
+}
+
 DataSet open_data_set(const DataConfig& given) {
   DataConfig config = given;
   const DataSetEntry& entry = find_data_set(config.name);
   if (config.path.empty()) config.path = usual_folder(config.name);
-  const OptionMap options =
-      resolve_options(fmt::format("data set '{}'", entry.name), entry.options, config.options);
+  const OptionMap options = data_set_options(config.name, config.options);
   DataSet set = entry.open(config, options);
   if (!config.augment.empty()) require_augmentable(set.train->spec());
   set.train = limited(std::move(set.train), "train_limit", config.train_limit);

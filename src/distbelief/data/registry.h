@@ -21,6 +21,9 @@ struct DataSetEntry {
 const std::vector<DataSetEntry>& data_sets();
 // Throws Error(kBadInput) for a name that is not there, with the nearest one.
 const DataSetEntry& find_data_set(const std::string& name);
+// The options of data set `name`, those that every set has among them, with `given` in place of their
+// defaults. Throws Error(kBadInput) for an unknown one.
+OptionMap data_set_options(const std::string& name, const OptionMap& given);
 
 // Opens what [data] names, with train_limit and test_limit applied. Throws Error(kBadInput) for an
 // unknown name (with the nearest one) or option, and for augmentation of what is no image.

@@ -47,6 +47,21 @@ inline bool is_class(const SampleSpec& spec, std::int64_t target) {
   return (target >= 0 && target < spec.classes) || (target == kNoTarget && may_lack);
 }
 
+// Trees: nodes of what stands there and where the parent is.
+inline bool has_trees(const SampleSpec& spec) {
+  return spec.input_type == ElementType::kInt64 && spec.input_shape.size() == 2 && spec.input_shape[1] == 2 &&
+         spec.input_tokens > 0;
+}
+// Samples in which every token is a class, and so is the one that is wanted in its place.
+inline bool has_tokens(const SampleSpec& spec) {
+  return spec.input_type == ElementType::kInt64 && has_class_targets(spec) && !has_trees(spec) &&
+         spec.input_shape == spec.target_shape;
+}
+// What tokens, and what stands at nodes of trees, is below this; 0: not known, as of ids.
+inline std::int64_t input_limit(const SampleSpec& spec) {
+  return has_tokens(spec) ? spec.classes : has_trees(spec) ? spec.input_tokens : 0;
+}
+
 // A set of samples by index. size() and read() carry it; everything else wraps it. Implementations are
 // immutable after construction, so read() may be called from any number of threads.
 class Source {

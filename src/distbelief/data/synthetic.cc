@@ -100,7 +100,11 @@ void SyntheticImages::draw(std::uint64_t index, void* input, void* target) const
   }
 }
 
-SyntheticTokens::SyntheticTokens(Part part, const Options& options) : GeneratedSource(part, options.samples) {
+SyntheticTokens::SyntheticTokens(Part part, const Options& options)
+    : DiscreteSource(part, options.samples,
+                     {.stream = kTokenStream,
+                      .name = "synthetic_tokens",
+                      .advice = "raise option 'length' or 'vocabulary'"}) {
   check_generated("length", options.length, 1, kMostLength);
   check_generated("vocabulary", options.vocabulary, 2, kMostTokens);
   length_ = static_cast<std::uint64_t>(options.length);
@@ -109,12 +113,10 @@ SyntheticTokens::SyntheticTokens(Part part, const Options& options) : GeneratedS
   spec_.input_shape = {options.length};
   spec_.target_shape = {options.length};
   spec_.classes = options.vocabulary;
+  require_samples();
 }
 
-void SyntheticTokens::draw(std::uint64_t index, void* input, void* target) const {
-  SplitMix64 random = randomness(kTokenStream, index);
-  auto* tokens = static_cast<std::int64_t*>(input);
-  auto* next = static_cast<std::int64_t*>(target);
+void SyntheticTokens::draw_any(SplitMix64& random, std::int64_t* tokens, std::int64_t* next) const {
   const std::uint64_t stride = 1 + random.below(std::min(kMostStride, vocabulary_));
   std::uint64_t token = random.below(vocabulary_);
   for (std::uint64_t i = 0; i < length_; ++i) {

@@ -38,18 +38,18 @@ class SyntheticImages : public GeneratedSource {
 
 // Token sequences that climb by a stride of their own and now and then jump. The target is the next token:
 // it can be told from the two before it, not from one, so a model has to look back.
-class SyntheticTokens : public GeneratedSource {
+class SyntheticTokens final : public DiscreteSource {
  public:
   struct Options {
     std::int64_t samples = 10'000;
     std::int64_t length = 128;
     std::int64_t vocabulary = 256;
   };
-  // Throws Error(kBadInput) for options outside their range.
+  // Throws Error(kBadInput) for options outside their range, or with which there is nothing to test on.
   SyntheticTokens(Part part, const Options& options);
 
  private:
-  void draw(std::uint64_t index, void* input, void* target) const override;
+  void draw_any(SplitMix64& random, std::int64_t* input, std::int64_t* target) const override;
 
   std::uint64_t length_;
   std::uint64_t vocabulary_;

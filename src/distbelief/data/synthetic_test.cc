@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
@@ -152,6 +153,22 @@ TEST(SyntheticTokens, PartsDifferAndSamplesAreFixed) {
   }
   EXPECT_EQ(tokens[0], tokens[1]);
   EXPECT_NE(tokens[0], tokens[2]);
+}
+
+TEST(SyntheticTokens, TestsOnNoSequenceThatIsTrainedOn) {
+  const auto sequences = [](Part part, std::int64_t samples) {
+    const SyntheticTokens source(part, {.samples = samples, .length = 32, .vocabulary = 32});
+    std::set<std::vector<std::int64_t>> found;
+    std::vector<std::int64_t> tokens(32), targets(32);
+    for (std::uint64_t i = 0; i < source.size(); ++i) {
+      source.read(i, tokens.data(), targets.data());
+      found.insert(tokens);
+    }
+    return found;
+  };
+  const auto train = sequences(Part::kTrain, 4000);
+  EXPECT_GT(train.size(), 2000U);
+  for (const auto& sequence : sequences(Part::kTest, 500)) EXPECT_FALSE(train.contains(sequence));
 }
 
 TEST(SyntheticTokens, RefusesOptionsOutOfRange) {

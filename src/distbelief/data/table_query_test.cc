@@ -42,6 +42,11 @@ TEST_F(Query, FindsColumnsByNameInAnyOrder) {
   EXPECT_EQ(rows(schema, "note,town,age\nx,Ulm,40\ny,Bonn,20\n"), wanted) << "without the target";
 }
 
+TEST_F(Query, IsLearntWithTheOptionsOfEverySet) {
+  const std::string cache = (folder_.path() / "cache").string();
+  EXPECT_EQ(learn("age,town,risk\n10,Ulm,low\n30,Bonn,high\n", {{"cache", cache}}).features, 3);
+}
+
 TEST_F(Query, MissingAndUnknownValuesAreAsInTraining) {
   const TableSchema schema = learn("a,b,y\n1,x,p\n,NA,q\n3,x,p\n");
   EXPECT_EQ(rows(schema, "a,b\n?,\n3,never seen\n"),

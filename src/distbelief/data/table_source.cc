@@ -77,7 +77,7 @@ DataSet open_table(const DataConfig& config, const OptionMap& options) {
 }
 
 TableSchema learn_table(const DataConfig& config) {
-  return *learn_parts(config, resolve_options("data set 'csv'", table_options(), config.options)).schema;
+  return *learn_parts(config, data_set_options("csv", config.options)).schema;
 }
 
 DataSetEntry table_entry() {

@@ -35,22 +35,6 @@ TextLevel level_of(const OptionMap& options) {
   throw bad_text_option("level", fmt::format("must be bytes, characters or sentences, found '{}'", level));
 }
 
-// Grows with what is really there: a compressed file may claim anything.
-std::string read_text_file(const std::string& path) {
-  InputFile file(path);
-  std::string text;
-  for (std::size_t got = kTextChunk; got == kTextChunk;) {
-    const std::size_t have = text.size();
-    if (have >= kMostTextBytes)
-      throw Error(ErrorCode::kBadInput, fmt::format("{}: a text may have {} bytes, and this goes on; cut it",
-                                                    file.at(have), kMostTextBytes));
-    text.resize(have + kTextChunk);
-    got = file.read(reinterpret_cast<std::uint8_t*>(text.data()) + have, kTextChunk);
-    text.resize(have + got);
-  }
-  return text;
-}
-
 // A piece of a file and where it begins there.
 struct TextPiece {
   std::string_view text;
@@ -96,9 +80,11 @@ void hold_out_lines(const OptionMap& options, TextParts& parts) {
 
 TextParts open_parts(const DataConfig& config, const OptionMap& options, TextLevel level) {
   if (config.path.empty()) throw Error(ErrorCode::kUnavailable, "set data.path to a text file");
-  TextParts parts{.train = read_text_file(config.path), .train_file = config.path, .test_file = config.path};
+  TextParts parts{.train = read_text_file(config.path, kMostTextBytes),
+                  .train_file = config.path,
+                  .test_file = config.path};
   if (const std::string& other = option<std::string>(options, "test"); !other.empty()) {
-    parts.test = read_text_file(other);
+    parts.test = read_text_file(other, kMostTextBytes);
     parts.test_file = other;
   } else if (level == TextLevel::kSentences) {
     hold_out_lines(options, parts);
@@ -167,6 +153,22 @@ std::vector<OptionSpec> text_options() {
 }
 
 }  // namespace
+
+// Grows with what is really there: a compressed file may claim anything.
+std::string read_text_file(const std::string& path, std::uint64_t most_bytes) {
+  InputFile file(path);
+  std::string text;
+  for (std::size_t got = kTextChunk; got == kTextChunk;) {
+    const std::size_t have = text.size();
+    if (have >= most_bytes)
+      throw Error(ErrorCode::kBadInput, fmt::format("{}: a text may have {} bytes, and this goes on; cut it",
+                                                    file.at(have), most_bytes));
+    text.resize(have + kTextChunk);
+    got = file.read(reinterpret_cast<std::uint8_t*>(text.data()) + have, kTextChunk);
+    text.resize(have + got);
+  }
+  return text;
+}
 
 TokenArray::TokenArray(const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary)
     : size_(tokens.size()),
@@ -238,7 +240,7 @@ void Sentences::read(std::uint64_t index, void* input, void* target) const {
 }
 
 Vocabulary learn_vocabulary(const DataConfig& config) {
-  const OptionMap options = resolve_options("data set 'text'", text_options(), config.options);
+  const OptionMap options = data_set_options("text", config.options);
   const TextLevel level = level_of(options);
   return vocabulary_of(open_parts(config, options, level), options, level);
 }

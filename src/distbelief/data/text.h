@@ -60,6 +60,9 @@ class Sentences : public Source {
   std::uint64_t length_;
 };
 
+// All of a file, plain or gzip. Throws Error(kBadInput) when it is longer than so many bytes.
+std::string read_text_file(const std::string& path, std::uint64_t most_bytes);
+
 // The tokens of data set "text": for who has text of his own, or tokens of a model's. Reads the file.
 Vocabulary learn_vocabulary(const DataConfig& config);
 

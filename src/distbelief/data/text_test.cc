@@ -71,6 +71,11 @@ TEST_F(Text, NumbersTheCharactersOfTheTrainingPart) {
   EXPECT_EQ(vocabulary.decode(3), "\xE2\x82\xAC");
 }
 
+TEST_F(Text, IsLearntWithTheOptionsOfEverySet) {
+  const std::string cache = (folder_.path() / "cache").string();
+  EXPECT_EQ(learn_vocabulary(config("abcabcabcabcabc", {{"cache", cache}})).size(), 4U);
+}
+
 TEST_F(Text, EndsSentencesAndWantsNothingAfterwards) {
   const DataSet set =
       open_data_set(config("the cat sat\n\nthe dog\n", {{"level", std::string("sentences")},

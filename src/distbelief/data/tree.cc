@@ -123,7 +123,8 @@ const TreeTokens& SyntheticLogic::tokens() {
 }
 
 SyntheticLogic::SyntheticLogic(Part part, const Options& options)
-    : GeneratedSource(part, options.samples),
+    : DiscreteSource(part, options.samples,
+                     {.stream = kLogicStream, .name = "synthetic_logic", .advice = "raise option 'nodes'"}),
       nodes_(options.nodes) {
   if (options.nodes < 1 || options.nodes > 255)
     throw Error(ErrorCode::kBadInput,
@@ -132,18 +133,13 @@ SyntheticLogic::SyntheticLogic(Part part, const Options& options)
   spec_.input_shape = {nodes_, 2};
   spec_.classes = 2;
   spec_.input_tokens = tokens_for(tokens());
+  require_samples();
 }
 
-std::string SyntheticLogic::text(std::uint64_t index) const {
-  SplitMix64 random = randomness(kLogicStream, index);
-  return draw_formula(random, std::int64_t(1 + random.below(std::uint64_t(nodes_)))).text;
-}
-
-void SyntheticLogic::draw(std::uint64_t index, void* input, void* target) const {
-  SplitMix64 random = randomness(kLogicStream, index);
+void SyntheticLogic::draw_any(SplitMix64& random, std::int64_t* input, std::int64_t* target) const {
   const Formula formula = draw_formula(random, std::int64_t(1 + random.below(std::uint64_t(nodes_))));
-  write_tree(parse_s_expression(formula.text), tokens(), nodes_, static_cast<std::int64_t*>(input));
-  *static_cast<std::int64_t*>(target) = formula.value ? 1 : 0;
+  write_tree(parse_s_expression(formula.text), tokens(), nodes_, input);
+  *target = formula.value ? 1 : 0;
 }
 
 }  // namespace distbelief::data

@@ -35,20 +35,19 @@ void write_tree(const std::vector<TreeNode>& tree, const TreeTokens& tokens, std
                 std::int64_t* out);
 
 // Random formulas of true, false, not, and, or, xor with up to `nodes` nodes; the class is their value.
-class SyntheticLogic : public GeneratedSource {
+class SyntheticLogic final : public DiscreteSource {
  public:
   struct Options {
     std::int64_t samples = 4'000;
     std::int64_t nodes = 15;
   };
-  // Throws Error(kBadInput) for options outside their range.
+  // Throws Error(kBadInput) for options outside their range, or with which there is nothing to test on.
   SyntheticLogic(Part part, const Options& options);
-  std::string text(std::uint64_t index) const;  // as an s-expression
 
   static const TreeTokens& tokens();
 
  private:
-  void draw(std::uint64_t index, void* input, void* target) const override;
+  void draw_any(SplitMix64& random, std::int64_t* input, std::int64_t* target) const override;
 
   std::int64_t nodes_;
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/refusal.h"
@@ -64,7 +65,24 @@ TEST(SyntheticLogic, HasBothValuesAndFormulasThatFit) {
   }
   EXPECT_GT(positive, 120);
   EXPECT_LT(positive, 280);
-  EXPECT_EQ(source.text(5), source.text(5));
+}
+
+TEST(SyntheticLogic, TestsOnNoFormulaThatIsTrainedOn) {
+  const auto formulas = [](Part part, std::int64_t samples) {
+    const SyntheticLogic source(part, {.samples = samples, .nodes = 11});
+    std::set<std::vector<std::int64_t>> found;
+    std::vector<std::int64_t> numbers(22), again(22);
+    std::int64_t label = 0;
+    for (std::uint64_t i = 0; i < source.size(); ++i) {
+      source.read(i, numbers.data(), &label);
+      source.read(i, again.data(), &label);
+      EXPECT_EQ(numbers, again);
+      found.insert(numbers);
+    }
+    return found;
+  };
+  const auto train = formulas(Part::kTrain, 4000);
+  for (const auto& formula : formulas(Part::kTest, 1000)) EXPECT_FALSE(train.contains(formula));
 }
 
 TEST(SExpressions, AreReadFromFilesAndRefusedWithLine) {

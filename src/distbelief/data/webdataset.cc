@@ -69,6 +69,11 @@ std::int32_t read_label(const RandomAccessFile& file, const TarMember& member, s
   return static_cast<std::int32_t>(label);
 }
 
+// Of the whole ending: "0001.seg.png" is something else about sample 0001, such as a mask.
+bool is_image_of_sample(std::string_view ending) {
+  return ending.find('.') == std::string_view::npos && has_image_ending("x." + std::string(ending));
+}
+
 // Gathers the files of one sample after the other.
 class SampleGatherer {
  public:
@@ -87,13 +92,8 @@ class SampleGatherer {
       key_ = name.key;
       first_byte_ = member.offset;
     }
-    if (has_image_ending("x." + std::string(name.ending))) {
-      if (member.size == 0 || member.size > kMostImageBytes)
-        throw shard_fault(file_, member.offset,
-                          fmt::format("image '{}' has {} bytes, 1 to {} are taken", member.name, member.size,
-                                      kMostImageBytes));
-      sample_.offset = member.offset;
-      sample_.bytes = static_cast<std::uint32_t>(member.size);
+    if (is_image_of_sample(name.ending)) {
+      add_image(member);
     } else if (name.ending == "cls" || (name.ending == "json" && sample_.label < 0)) {
       sample_.label = read_label(file_, member, name.ending, json_key_);
     }
@@ -115,10 +115,26 @@ class SampleGatherer {
   }
 
  private:
+  void add_image(const TarMember& member) {
+    if (sample_.bytes > 0)
+      throw shard_fault(
+          file_, member.offset,
+          fmt::format("sample '{}' has two images, '{}' and '{}'; keep one of them in the shard", key_,
+                      image_, member.name));
+    if (member.size == 0 || member.size > kMostImageBytes)
+      throw shard_fault(file_, member.offset,
+                        fmt::format("image '{}' has {} bytes, 1 to {} are taken", member.name, member.size,
+                                    kMostImageBytes));
+    image_ = member.name;
+    sample_.offset = member.offset;
+    sample_.bytes = static_cast<std::uint32_t>(member.size);
+  }
+
   const RandomAccessFile& file_;
   const std::string& json_key_;
   ShardIndex& index_;
   std::string key_;
+  std::string image_;  // of the sample so far
   std::uint64_t first_byte_ = 0;
   ShardSample sample_{.label = -1};
 };

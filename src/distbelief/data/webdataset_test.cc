@@ -44,6 +44,28 @@ TEST_F(WebDataset, ReadsSamplesOfSeveralShards) {
   EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{90, 4}));
 }
 
+TEST_F(WebDataset, PassesOverWhatIsNotTheImageItself) {
+  tar("train/s.tar", {{"a/0.PNG", plain_png(10)},
+                      {"a/0.seg.png", plain_png(200)},
+                      {"a/0.cls", "1"},
+                      {"1.depth.jpg", "none"},
+                      {"1.png", plain_png(20)},
+                      {"1.old.cls", "7"},
+                      {"1.cls", "0"}});
+  tar("test/s.tar", {{"9.png", plain_png(90)}, {"9.cls", "1"}});
+  const DataSet set = open();
+  EXPECT_EQ(set.train->spec().classes, 2);
+  ASSERT_EQ(set.train->size(), 2U);
+  EXPECT_EQ(sample(*set.train, 0), (std::pair<int, std::int64_t>{10, 1}));
+  EXPECT_EQ(sample(*set.train, 1), (std::pair<int, std::int64_t>{20, 0}));
+}
+
+TEST_F(WebDataset, RefusesTwoImagesOfOneSample) {
+  const auto path = tar("s.tar", {{"b/a.png", plain_png(1)}, {"b/a.jpg", "x"}, {"b/a.cls", "1"}});
+  EXPECT_PRED_FORMAT2(IsSubstring, "sample 'b/a' has two images, 'b/a.png' and 'b/a.jpg'",
+                      refusal([&] { index_shards({path}, "label"); }));
+}
+
 TEST_F(WebDataset, HoldsOutAShareOfOneFolder) {
   TarContents members;
   for (int i = 0; i < 10; ++i) {

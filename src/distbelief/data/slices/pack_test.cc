@@ -15,6 +15,7 @@
 #include "distbelief/data/slices/slice.h"
 #include "distbelief/data/slices/verify.h"
 #include "distbelief/data/synthetic.h"
+#include "distbelief/data/tree.h"
 
 namespace distbelief::data {
 namespace {
@@ -161,19 +162,24 @@ class OneLabel final : public Source {
   std::int64_t label_;
 };
 
-// As packing refuses them, in place of another label: a slice with a right checksum, told of by the index.
-void pack_labels(const fs::path& folder, std::int64_t label, const Shape& target_shape) {
-  const DataSet set{std::make_unique<OneLabel>(4, target_shape), std::make_unique<OneLabel>(4, target_shape)};
-  SliceIndex index = pack(set, {.folder = folder, .threads = 1, .origin = "", .progress = {}});
-  const SampleBytes each = sample_bytes(index.spec);
-  std::vector<std::uint8_t> raw(30 * each.sum());
-  for (std::uint64_t at = 30 * each.input; at < raw.size(); at += sizeof label)
-    std::memcpy(raw.data() + at, &label, sizeof label);
-  const std::vector<std::uint8_t> slice = encode_slice(raw, 30, 3);
+// In place of the first slice to train on: other samples, with right checksums in the slice and the index.
+void lie(const fs::path& folder, SliceIndex index, const std::vector<std::uint8_t>& raw) {
+  const std::vector<std::uint8_t> slice = encode_slice(raw, index.train.slices[0].samples, 3);
   index.train.slices[0].bytes = slice.size();
   index.train.slices[0].xxh3 = parse_slice_header(slice, {}).xxh3;
   write_text(folder / index.train.files[0], {reinterpret_cast<const char*>(slice.data()), slice.size()});
   write_text(folder / kIndexName, to_text(index));
+}
+
+// As packing refuses them.
+void pack_labels(const fs::path& folder, std::int64_t label, const Shape& target_shape) {
+  const DataSet set{std::make_unique<OneLabel>(4, target_shape), std::make_unique<OneLabel>(4, target_shape)};
+  const SliceIndex index = pack(set, {.folder = folder, .threads = 1, .origin = "", .progress = {}});
+  const SampleBytes each = sample_bytes(index.spec);
+  std::vector<std::uint8_t> raw(30 * each.sum());
+  for (std::uint64_t at = 30 * each.input; at < raw.size(); at += sizeof label)
+    std::memcpy(raw.data() + at, &label, sizeof label);
+  lie(folder, index, raw);
 }
 
 TEST(PackedSource, LetsTargetsOfSeveralElementsLackSome) {
@@ -205,6 +211,46 @@ TEST(PackedSource, RefusesTargetsThatAreNoClasses) {
       EXPECT_EQ(target[0], 4);
       ASSERT_EQ(verify_packed(scratch.path().string(), 1, {}).damage.size(), 1U);
     }
+}
+
+// Refuses a set in which one number of the second sample's input is another, when it is read and verified.
+void expect_refused(const DataSet& set, std::uint64_t at, std::int64_t number, const std::string& why) {
+  const ScratchFolder scratch;
+  const SliceIndex index = pack(set, {.folder = scratch.path(), .threads = 1, .origin = "", .progress = {}});
+  const SampleBytes each = sample_bytes(index.spec);
+  std::vector<std::uint8_t> raw(set.train->size() * each.sum());
+  for (std::uint64_t i = 0; i < set.train->size(); ++i)
+    set.train->read(i, raw.data() + i * each.input,
+                    raw.data() + set.train->size() * each.input + i * each.target);
+  std::memcpy(raw.data() + each.input + at * sizeof number, &number, sizeof number);
+  lie(scratch.path(), index, raw);
+  const std::string place = fmt::format("'{}', byte 0: sample 1 of the slice has {}",
+                                        (scratch.path() / "train-00000.slices").string(), why);
+  const DataSet packed = open_packed(scratch.path().string(), {});
+  std::vector<std::int64_t> input(each.input / sizeof(std::int64_t)), target(each.target / 8);
+  const std::string message = refusal([&] { packed.train->read(0, input.data(), target.data()); });
+  EXPECT_NE(message.find(place), std::string::npos) << message;
+  const Verified found = verify_packed(scratch.path().string(), 1, {});
+  ASSERT_EQ(found.damage.size(), 1U);
+  EXPECT_NE(found.damage[0].find(place), std::string::npos) << found.damage[0];
+}
+
+TEST(PackedSource, RefusesTokensThatTheIndexHasNot) {
+  const SyntheticTokens::Options few{.samples = 5, .length = 6, .vocabulary = 20};
+  const DataSet set{std::make_unique<SyntheticTokens>(Part::kTrain, few),
+                    std::make_unique<SyntheticTokens>(Part::kTest, few)};
+  for (const std::int64_t token : {std::int64_t{-1}, std::int64_t{20}, std::int64_t{123'456}})
+    expect_refused(set, 5, token, fmt::format("token {}, outside 0 to 19", token));
+}
+
+TEST(PackedSource, RefusesTreesThatAreNone) {
+  const DataSet set{std::make_unique<SyntheticLogic>(Part::kTrain, SyntheticLogic::Options{.samples = 5}),
+                    std::make_unique<SyntheticLogic>(Part::kTest, SyntheticLogic::Options{.samples = 5})};
+  for (const std::int64_t parent : {std::int64_t{-77}, std::int64_t{14}, std::int64_t{123'456}})
+    expect_refused(set, 29, parent, fmt::format("{} as the parent of node 14", parent));
+  expect_refused(set, 5, 1, "1 as the parent of node 2, which is neither -1 nor 3 to 14");
+  for (const std::int64_t token : {std::int64_t{-1}, std::int64_t{8}})
+    expect_refused(set, 28, token, fmt::format("token {}, outside 0 to 7", token));
 }
 
 TEST(PackedSource, RefusesACacheThatHoldsTooFewSlices) {

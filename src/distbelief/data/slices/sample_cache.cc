@@ -20,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kFingerprintDigits = 24;
+// Raised when a set has other samples than before under the same name and options: old caches are left alone.
+constexpr int kSamplesVersion = 2;
 
 std::string file_text(const fs::directory_entry& file) {
   std::error_code ignored;  // a file that goes away meanwhile counts as empty
@@ -48,9 +50,10 @@ std::string files_text(const std::string& path) {
 
 std::string cache_fingerprint(const DataSet& set, const CacheKey& key) {
   const SampleSpec& spec = set.train->spec();
-  std::string text = fmt::format("{}\n{} {}\n{} {} {} {} {}\n", key.name, set.train->size(), set.test->size(),
-                                 to_string(spec.input_type), to_string(spec.input_shape),
-                                 to_string(spec.target_type), to_string(spec.target_shape), spec.classes);
+  std::string text =
+      fmt::format("{} {}\n{} {}\n{} {} {} {} {}\n", kSamplesVersion, key.name, set.train->size(),
+                  set.test->size(), to_string(spec.input_type), to_string(spec.input_shape),
+                  to_string(spec.target_type), to_string(spec.target_shape), spec.classes);
   if (spec.table_features) text += fmt::format("{} {}\n", spec.target_unit, spec.target_mean);
   for (const auto& [name, value] : key.options)
     if (name != "cache") text += fmt::format("{} = {}\n", name, to_string(value));
