@@ -11,11 +11,9 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # A precompiled header changes its time stamp with every build; ccache may look past that. Nor does it matter where the
-  # repository lies.
+  # A precompiled header changes its time stamp with every build; ccache may look past that.
   set(CMAKE_CXX_COMPILER_LAUNCHER
     ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
     ${CCACHE_PROGRAM})
 endif()
 
