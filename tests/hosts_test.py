@@ -117,16 +117,19 @@ class HostsTest(OnHostsTest):
         if self.distbelief("host").out.startswith("baseline "):
             program.cannot("use another instruction set than baseline")
         # On host1 another program stands in its place: one that says, unless told otherwise, that it is weak.
-        weak = self.scratch / "weak"
-        weak.write_text(f"#!/bin/sh\nDISTBELIEF_ISA=${{DISTBELIEF_ISA-baseline}} exec {self.scratch}/whole \"$@\"\n")
+        weak, own = self.scratch / "weak", self.scratch / "bin"
+        weak.write_text(f"#!/bin/sh\nDISTBELIEF_ISA=${{DISTBELIEF_ISA-baseline}} exec {own}/distbelief \"$@\"\n")
         weak.chmod(0o755)
-        (self.scratch / "whole").touch()
+        own.mkdir()
+        binds = [(PROGRAM, own / "distbelief"), (f"{PROGRAM}-torch", own / "distbelief-torch"), (weak, PROGRAM)]
+        for _, place in binds[:2]:
+            place.touch()
         on_host1 = lambda command: subprocess.run([EMULATED_HOSTS, "on", "host1", command], check=True, timeout=20)
-        on_host1(f"mount --bind {PROGRAM} {self.scratch}/whole && mount --bind {weak} {PROGRAM}")
+        on_host1(" && ".join(f"mount --bind {what} {place}" for what, place in binds))
         try:
             summary = self.train("run", program.MLP, "--hosts", "host0:1,host1:1")
         finally:
-            on_host1(f"umount {PROGRAM} && umount {self.scratch}/whole")
+            on_host1(" && ".join(f"umount {place}" for _, place in reversed(binds)))
         self.assertEqual(summary["isa"], "baseline")
         self.environment["DISTBELIEF_ISA"] = "baseline"
         self.assertEqual(self.train("baseline", program.MLP, "--workers", 2)["weights_sha256"], summary["weights_sha256"])

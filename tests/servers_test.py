@@ -421,6 +421,15 @@ class EndTest(ServersTest):
         self.control("stop", "stopped")
         self.assertEqual(self.finish(run).code, 130)
 
+    def test_a_run_that_is_stopped_while_its_replicas_start_ends(self):
+        # They cannot be told yet: they are when they come.
+        job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000}
+        run = self.start([program.PROGRAM, "train", "--run-dir", "early", *program.settings(job), "--workers", 2])
+        self.wait_until(lambda: self.given("worker", "--run-dir", str(self.scratch / "early")), "the first is started")
+        self.control("stop", "early")
+        self.assertEqual(self.finish(run, 60).code, 130)
+        self.assertEqual(self.events("early", "replica lost"), [])
+
     def test_the_only_server_ends_the_run_with_it_and_says_so(self):
         job = {**ENDLESS, **OWN_STEPS, "parallel.mode": "async", "train.epochs": 10_000_000, "parallel.servers": 1}
         run = self.start_training("lost", job, "--workers", 2)

@@ -23,7 +23,10 @@ ReplicaSet::ReplicaSet(Options options, Dispatch& dispatch)
 void ReplicaSet::hear(const comm::WorkerReport& report) {
   for (Replica& replica : replicas_)
     if (replica.cohort && replica.cohort->id() == report.generation) {
+      const bool is_new = !replica.cohort->reports().contains(report.rank);
       replica.cohort->hear(report, Clock::now());
+      if (is_new && is_ending(replica))
+        order(replica, {.kind = "stop"});  // it was not there when others were told
       if (report.state == "ended") replica.cohort->part_with(report.rank);
     }
 }
@@ -141,7 +144,7 @@ int ReplicaSet::wanted() const { return int(std::ranges::count(replicas_, false,
 std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
   Replica& replica = replicas_[index];
   const int code = replica.cohort->child().exit_code();
-  if (code == 0 || (code == 130 && (stopping_ || replica.is_leaving))) {
+  if (code == 0 || (code == 130 && is_ending(replica))) {
     replica.done = true;
     replica.cohort.reset();
     return std::nullopt;
@@ -213,7 +216,7 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const FindSer
   Replica& replica = replicas_[index];
   if (replica.done || replica.given_up) return std::nullopt;
   if (!replica.cohort) {
-    if (stopping_ || replica.is_leaving)
+    if (is_ending(replica))
       replica.done = true;
     else if (Clock::now() >= replica.not_before && !is_away(replica))
       start(index, servers);
@@ -225,7 +228,7 @@ std::optional<FleetFailure> ReplicaSet::look_at(std::size_t index, const FindSer
     return std::nullopt;
   }
   look_for_silence(replica);
-  if (!replica.told_to_go && replica.cohort->is_ready()) begin(index, servers);
+  if (!replica.told_to_go && !is_ending(replica) && replica.cohort->is_ready()) begin(index, servers);
   note_recovery(index);
   return std::nullopt;
 }

@@ -85,6 +85,7 @@ class ReplicaSet {
   void order(const Replica& replica, const comm::WorkerOrder& order);
   // In which the others do not wait for those that are missing.
   bool is_away(const Replica& replica) const { return options_.stops_together && replica.rests; }
+  bool is_ending(const Replica& replica) const { return stopping_ || replica.is_leaving; }
   int spares_left() const;
   static const comm::WorkerReport* said_by(const Replica& replica);  // its first worker, last; or null
 
