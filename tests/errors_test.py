@@ -224,7 +224,7 @@ class SharedMemoryTest(ErrorsTest):
         self.assertNotIn("left: ", outcome.out)
 
 
-class LauncherTest(ErrorsTest):
+class LauncherRefusalTest(ErrorsTest):
     """Under mpirun, where no supervisor looks first."""
 
     def refused(self, *arguments, code=2, before=()):
@@ -279,6 +279,8 @@ class LauncherTest(ErrorsTest):
         error = self.refused(*settings(job), code=1, before=["unshare", "-m", "sh", "-c", script, "sh"])
         self.assertIn("/dev/shm", error)
 
+
+class LauncherTest(ErrorsTest):
     def test_ctrl_c_saves_and_leaves_nothing_within_two_seconds(self):
         child = self.start_training("run", ENDLESS, launcher=program.mpirun(2))
         began = time.monotonic()

@@ -7,6 +7,7 @@
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
+#include "distbelief/cli/named_job.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/model/describe.h"

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "distbelief/cli/job_file.h"
-#include "distbelief/train/job.h"
 
 namespace distbelief::cli {
 
@@ -24,11 +23,5 @@ struct JobFlags {
 // on other hosts do not have this environment, but the job.
 inline constexpr const char* kTrustVariable = "SSL_CERT_FILE";
 void trust_environment(DataConfig& data);
-
-// Checks the free-form options of [model] and [data] against what they name, with file and line.
-void check_named(const Job& job);
-
-// train::prepare_job(); an option that the model or data set refuses is named with its place.
-train::PreparedJob prepare_placed(const Job& job);
 
 }  // namespace distbelief::cli

@@ -6,13 +6,13 @@
 
 #include "distbelief/cli/command_line.h"
 
-// `distbelief`: commands that compute nothing, among them the processes of parameter servers, are here;
+// `distbelief`: commands that need no network, among them the processes of parameter servers, are here;
 // everything else is in distbelief-torch beside it. libtorch with its 300 libraries takes most of a second to
 // load and 150 MB.
 int main(int argc, char** argv) {
   using namespace distbelief::cli;
-  constexpr AddCommand kQuick[] = {add_control, add_certs,  add_server,  add_host,
-                                   add_begin,   add_forget, add_remember};
+  constexpr AddCommand kQuick[] = {add_control, add_launch, add_init,  add_data,   add_certs,
+                                   add_server,  add_host,   add_begin, add_forget, add_remember};
   if (argc > 1 && has_command(kQuick, argv[1])) return run_command_line(argc, argv, kQuick);
   const std::string whole = torch_path();
   execv(whole.c_str(), argv);

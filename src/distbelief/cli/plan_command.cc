@@ -1,4 +1,5 @@
 #include "distbelief/cli/plan_command.h"
+#include "distbelief/cli/named_job.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,5 @@
 #include "distbelief/cli/start_check.h"
+#include "distbelief/cli/named_job.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
 #include "distbelief/cli/supervised_run.h"
+#include "distbelief/cli/named_job.h"
 
 #include <fmt/format.h>
 #include <spdlog/sinks/null_sink.h>

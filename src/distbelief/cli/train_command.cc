@@ -16,6 +16,7 @@
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/launch_command.h"
+#include "distbelief/cli/named_job.h"
 #include "distbelief/cli/plan_command.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
