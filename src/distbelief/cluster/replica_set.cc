@@ -282,7 +282,10 @@ std::int64_t ReplicaSet::epoch() const {
   return said ? said->epoch : 0;
 }
 
+// Replicas that take every step together each count all of its samples.
 double ReplicaSet::samples_per_second() const {
+  const comm::WorkerReport* const first = replicas_.empty() ? nullptr : said_by(replicas_[0]);
+  if (options_.stops_together) return first ? first->samples_per_second : 0;
   double all = 0;
   for (const Replica& replica : replicas_)
     if (const comm::WorkerReport* const said = said_by(replica)) all += said->samples_per_second;
