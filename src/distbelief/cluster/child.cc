@@ -89,7 +89,7 @@ void Farewell::press(Child& child) {
     child.signal_one(SIGUSR1);
   else if (stage_ == 1 && waited > milliseconds(1000))
     child.signal_one(SIGTERM);
-  else if (stage_ == 2 && waited > milliseconds(1500))
+  else if (stage_ == 2 && waited > milliseconds(1250))
     child.signal_group(SIGKILL);
   else
     return;

@@ -45,7 +45,7 @@ class Child {
 };
 
 // Ends a child in stages, counted from when this object was made: asks (SIGUSR1, which a launcher hands to
-// its workers), ends (SIGTERM) after a second, kills after another half. Press again and again until it is
+// its workers), ends (SIGTERM) after a second, kills a quarter later. Press again and again until it is
 // gone.
 class Farewell {
  public:
