@@ -1,6 +1,8 @@
-# A folder of src/distbelief is a library: distbelief_folder(NAME [TORCH] SOURCES a.cc ... LINKS dep ...).
-# tools/check_includes holds its sources to the same edges.
-# Unit tests stand beside their sources: distbelief_unit_tests(NAME [TORCH] SOURCES a_test.cc ... LINKS ...).
+# A folder of src/distbelief is a library: distbelief_folder(NAME [TORCH] [HOT|COLD] SOURCES a.cc ... LINKS dep ...).
+# tools/check_includes holds its sources to the same edges. HOT: its loops are what a step takes. COLD: it says what is to be
+# done, and others do it; optimising that would take a third of its compile time and be seen by nobody.
+# Unit tests stand beside their sources: distbelief_unit_tests(NAME [TORCH] [HOT] SOURCES a_test.cc ... LINKS ...). HOT: they
+# compute what they compare with.
 
 # One precompiled <torch/torch.h> for all torch sources: about 17 s each without it.
 function(distbelief_torch_pch target)
@@ -21,8 +23,15 @@ function(distbelief_torch_pch target)
   endif()
 endfunction()
 
+# A precompiled header of another level of optimisation is as good, but for none at all.
+function(distbelief_optimise target level)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE ${level})
+  endif()
+endfunction()
+
 function(distbelief_folder name)
-  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;HOT;COLD" "" "SOURCES;LINKS" ${ARGN})
   set(target distbelief_${name})
   add_library(${target} STATIC ${ARG_SOURCES})
   target_include_directories(${target} PUBLIC
@@ -32,6 +41,11 @@ function(distbelief_folder name)
   if(ARG_TORCH)
     target_link_libraries(${target} PUBLIC distbelief_torch)
     distbelief_torch_pch(${target})
+  endif()
+  if(ARG_HOT)
+    distbelief_optimise(${target} -O3)
+  elseif(ARG_COLD)
+    distbelief_optimise(${target} -O1)
   endif()
 endfunction()
 
@@ -48,16 +62,19 @@ function(distbelief_unit_tests name)
   if(NOT DISTBELIEF_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;HOT" "" "SOURCES;LINKS" ${ARGN})
   set(target ${name}_test)
   add_executable(${target} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE ${ARG_LINKS} GTest::gtest_main)
   distbelief_program_settings(${target})
   if(ARG_TORCH)
     target_link_libraries(${target} PRIVATE distbelief_torch)
-    distbelief_torch_pch(${target})  # which wants the same optimisation
-  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(${target} PRIVATE -O0)  # what is tested is optimised, tests need not be
+    distbelief_torch_pch(${target})
+  endif()
+  if(ARG_TORCH OR ARG_HOT)
+    distbelief_optimise(${target} -O1)
+  else()
+    distbelief_optimise(${target} -O0)  # what is tested is optimised, tests need not be
   endif()
   set(tests_file ${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake)
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM BYPRODUCTS ${tests_file}

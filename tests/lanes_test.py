@@ -87,11 +87,17 @@ class OverlapTest(LanesTest):
 
 
 class ThreadsTest(LanesTest):
-    def test_resnet18_with_2_to_4_threads(self):
+    def assert_same_on_threads(self, *layouts):
         job = {**AUGMENTED_RESNET, "train.epochs": 1}
         reference = self.sha(job, 1)
-        for workers, threads in ((1, 2), (1, 3), (1, 4), (2, 2)):  # of 4 lanes: one of three threads has two
+        for workers, threads in layouts:
             self.assertEqual(self.sha(job, workers, parallel__threads=threads), reference, f"{workers} x {threads}")
+
+    def test_resnet18_with_2_and_3_threads(self):
+        self.assert_same_on_threads((1, 3), (2, 2))  # of 4 lanes: one of three threads has two
+
+    def test_resnet18_with_more_of_them(self):
+        self.assert_same_on_threads((1, 2), (1, 4))
 
     def test_gpt_with_dropout_on_threads(self):
         reference = self.sha(NOISY_GPT, 1)
@@ -173,10 +179,13 @@ class OnHostsTest(LanesTest):
 
 
 class HostsTest(OnHostsTest):
-    def test_resnet18_two_level_direct_and_central(self):
-        job = {**AUGMENTED_RESNET, "train.epochs": 1}
-        self.assert_as_on_one_host(job, (("host0:2,host1:2", "two_level"), ("host0:1,host1:2", "direct"),
-                                         ("host0:2,host1:1", "central")))
+    RESNET = {**AUGMENTED_RESNET, "train.epochs": 1}
+
+    def test_resnet18_two_level_and_direct(self):
+        self.assert_as_on_one_host(self.RESNET, (("host0:2,host1:2", "two_level"), ("host0:1,host1:2", "direct")))
+
+    def test_resnet18_central(self):
+        self.assert_as_on_one_host(self.RESNET, (("host0:2,host1:1", "central"),))
 
     def test_ring_trains_and_is_marked(self):
         job = {**MLP, "parallel.algorithm": "ring"}

@@ -203,10 +203,13 @@ class PredictTest(UseTest):
             (self.scratch / f"{i}.pgm").write_bytes(b"P5\n# a comment\n28 28\n255\n" + image)
             (self.scratch / f"{i}.ppm").write_bytes(b"P6 28 28 255\n" + bytes(v for value in image for v in 3 * [value]))
             (self.scratch / f"{i}.png").write_bytes(png(28, 28, image))
-        for given in (["test:0-3"], ["rows.csv"], *([f"{i}.{kind}" for i in range(4)] for kind in ("pgm", "ppm", "png"))):
-            answers = json.loads(self.distbelief("predict", "run", *given, "--json", "--top", 2).out)
+        given = ["test:0-3", "rows.csv", *(f"{i}.{kind}" for kind in ("pgm", "ppm", "png") for i in range(4))]
+        every = json.loads(self.distbelief("predict", "run", *given, "--json", "--top", 2).out)
+        self.assertEqual(len(every), 5 * 4)
+        for first in range(0, len(every), 4):
+            answers = every[first:first + 4]
             self.assertEqual([answer["classes"][0]["class"] for answer in answers],
-                             [sample["predicted"] for sample in wanted], given)
+                             [sample["predicted"] for sample in wanted], answers)
             for answer, sample in zip(answers, wanted):
                 self.assertEqual(len(answer["classes"]), 2)
                 self.assertAlmostEqual(answer["classes"][0]["probability"], sample["probability"], places=5)

@@ -147,6 +147,29 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
   EXPECT_NE(verdict({"parallel.servers=2"}).find("parallel.sync"), std::string::npos);
 }
 
+TEST(Validate, LbfgsMinimisesOneLossAndIsRefusedWhatChangesIt) {
+  const auto lbfgs = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train.optimizer=lbfgs", "parallel.workers=1", "parallel.lanes=1"});
+    return verdict(more);
+  };
+  const std::vector<std::string> served{"parallel.sync=parameter_server", "parallel.mode=sandblaster"};
+  EXPECT_EQ(lbfgs({}), "fine");
+  EXPECT_EQ(lbfgs(served), "fine");
+  const std::pair<const char*, const char*> refused[] = {
+      {"model.dropout=0.1", "same loss"},         {"data.augment=[\"flip\"]", "data.augment"},
+      {"train.clip_norm=1.0", "train.clip_norm"}, {"train.max_steps=7", "train.epochs"},
+      {"train.target=0.9", "stopping rules"},     {"train.task=few_labels", "few_labels"},
+      {"parallel.pipeline=2", "whole network"}};
+  for (const auto& [setting, reason] : refused)
+    EXPECT_NE(lbfgs({setting}).find(reason), std::string::npos) << setting << ": " << lbfgs({setting});
+  for (const char* setting : {"parallel.mode=async", "parallel.fetch_every=2", "parallel.data=2",
+                              "parallel.spare_replicas=1", "train.optimizer=sgd"}) {
+    std::vector<std::string> settings = served;
+    settings.emplace_back(setting);
+    EXPECT_NE(lbfgs(settings), "fine") << setting;
+  }
+}
+
 TEST(Validate, RefusesNamesThatDoNotExist) {
   EXPECT_EQ(
       verdict({"train.optimizer=sdg"}),
