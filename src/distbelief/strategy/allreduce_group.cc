@@ -124,7 +124,9 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
         .buffers = options_.lane_values,
         .early_update = options_.overlap == Overlap::kUpdate &&
                         AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm) == 0,
+        .windowed = options_.zero > 1,
         .norm_rounds = AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm),
+        .deadline = world.options().deadline,
         .observer = observer_at(options_, options_.threads)});
   for (int t = 0; t < options_.threads; ++t) {
     AllreduceSharing::Options sharing = common;
