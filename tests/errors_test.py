@@ -423,6 +423,15 @@ class InterruptTest(ErrorsTest):
         outcome = self.finish(child, 10)
         self.assertEqual(outcome.code, 130, outcome.err)
         self.assertLess(time.monotonic() - began, 2.1)
+        # There is nothing to resume: the same command begins again.
+        self.assertIn("nothing was saved yet", outcome.err)
+        refusal = self.distbelief("resume", "run", code=2).err
+        self.assertRegex(refusal, r"has no whole checkpoint .* train again\n")
+        (self.scratch / "run" / "notes").write_text("mine")
+        self.assertGreater(self.train("run", MLP, "--workers", 2)["steps"], 0)
+        self.assertEqual(len(self.events("run", "ended")), 1, "files of the run before were kept")
+        self.assertTrue((self.scratch / "run" / "notes").exists())
+        self.assertIn("go on with it: distbelief resume", self.distbelief("train", "--run-dir", "run", *settings(MLP), code=2).err)
 
     def test_ctrl_c_with_a_stopped_worker(self):
         child = self.start_training("run", ENDLESS, "--workers", 2)
@@ -462,6 +471,8 @@ class InterruptTest(ErrorsTest):
         self.assertEqual(outcome.code, 130, outcome.err)
         self.assertIn("nothing was saved yet", outcome.err)
         self.assertNotIn("distbelief resume", outcome.err)
+        refusal = self.distbelief("train", "--run-dir", "run", *settings(MLP), code=2).err  # it has measured something
+        self.assertIn("saved nothing to go on from; remove it, or name another --run-dir", refusal)
 
 
 if __name__ == "__main__":

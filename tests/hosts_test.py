@@ -3,6 +3,7 @@ nothing happened to. The hosts are emulated (tools/emulated_hosts); this module 
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -143,6 +144,24 @@ class HostsTest(OnHostsTest):
         self.assertRegex(outcome.err, r"worker [12] lost \(.*\) at step \d+; continued with 3 workers")
         self.assertEqual(self.events("run", "host lost"), [])
 
+    def test_a_stopped_worker_that_leads_no_host_is_named_with_operation_and_step(self):
+        job = {**JOB, "parallel.deadline_seconds": 2, "elastic.silence_seconds": 20, "elastic.restarts": 0}
+        named = r"worker 1 did not get to '([\w -]+)' within 2\.0 s.*\[in \1\] \[step \d+\]"
+        child = self.start_training("run", job, "--hosts", "host0:2,host1:1")
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        outcome = self.finish(child, 30)
+        self.assertEqual(outcome.code, 1, outcome.err)
+        self.assertRegex(outcome.err, rf"worker 1 lost \(rank 1: {named}\) at step \d+; given up")
+        for host in ("host0", "host1"):
+            self.assert_nothing_left_on(host)
+        launched = self.start_training("launched", {**ENDLESS, "parallel.deadline_seconds": 2}, launcher=[
+            *program.mpirun(3), "--host", "host0:2,host1:1"])
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        outcome = self.finish(launched, 30)
+        self.assertEqual(outcome.code, 1, outcome.err)
+        # The launcher needs a moment to end the others, who then give up too.
+        self.assertRegex(re.search("(?m)^distbelief: worker .*", outcome.err)[0], "worker [02]: rank 1: " + named)
+
     def test_a_cut_link_is_survived_by_the_other_hosts(self):
         child = self.start_run("--hosts", "host0:1,host1:1,host2:1")
         behind = self.processes_of("host2")
@@ -198,6 +217,12 @@ class MoreHostsTest(OnHostsTest):
         self.assertEqual(self.finish(child, 30).code, 130)
         for host in ("host0", "host1"):
             self.assert_nothing_left_on(host)
+
+    def test_a_stopped_worker_beside_another_is_silent_to_the_supervisor_and_replaced(self):
+        child = self.start_run("--hosts", "host0:2,host1:1")
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        outcome = self.stop_run(child, generations=2, hosts=["host0", "host1"])
+        self.assertRegex(outcome.err, r"worker 1 lost \(silent for \d\.\d s, in phase \w+\) at step \d+; continued with 3 workers")
 
     def test_ctrl_c_with_a_stopped_worker_puts_the_newest_state_into_the_run_folder(self):
         child = self.start_run("--hosts", "host1:1,host2:1")  # none where the supervisor is

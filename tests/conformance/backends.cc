@@ -19,9 +19,10 @@ using comm::View;
 constexpr auto kDeadline = std::chrono::seconds(30);
 
 std::unique_ptr<comm::LinkCommunicator> link_over(MPI_Comm group, Algorithm algorithm,
-                                                  std::chrono::nanoseconds deadline) {
-  return std::make_unique<comm::LinkCommunicator>(std::make_unique<comm::MpiLink>(group, deadline),
-                                                  algorithm);
+                                                  std::chrono::nanoseconds deadline,
+                                                  std::vector<int> names = {}) {
+  return std::make_unique<comm::LinkCommunicator>(
+      std::make_unique<comm::MpiLink>(group, deadline, std::move(names)), algorithm);
 }
 
 class Borrowed final : public Backend {
@@ -72,9 +73,9 @@ class InWindow final : public Backend {
 // The ranks of one machine taken for two hosts, the first with one rank more when they are odd.
 class TwoLevel final : public Backend {
  public:
-  explicit TwoLevel(Algorithm algorithm)
+  explicit TwoLevel(Algorithm algorithm, std::chrono::nanoseconds deadline = kDeadline)
       : Backend(fmt::format("two_level_{}", to_string(algorithm))),
-        world_(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline)) {
+        world_(link_over(MPI_COMM_WORLD, Algorithm::kDirect, deadline)) {
     const int first_half = (world_->size() + 1) / 2;
     groups_ = {first_half, world_->size() - first_half};
     const int host = world_->rank() < first_half ? 0 : 1;
@@ -84,8 +85,9 @@ class TwoLevel final : public Backend {
     MPI_Comm_split(MPI_COMM_WORLD, world_->rank() == first_rank ? 0 : MPI_UNDEFINED, world_->rank(),
                    &leaders);
     host_ = std::make_unique<comm::HostCommunicator>(link_over(neighbours, Algorithm::kDirect, kDeadline),
-                                                     kDeadline, first_rank);
-    if (leaders != MPI_COMM_NULL) leaders_ = link_over(leaders, algorithm, kDeadline);
+                                                     deadline, first_rank);
+    if (leaders != MPI_COMM_NULL)
+      leaders_ = link_over(leaders, algorithm, comm::host_deadline(deadline, first_half), {0, first_half});
     communicator_ = std::make_unique<comm::TwoLevelCommunicator>(
         comm::TwoLevelCommunicator::Options{.first_rank = first_rank,
                                             .ranks_per_host = groups_,
@@ -95,6 +97,7 @@ class TwoLevel final : public Backend {
   }
   Communicator& communicator() override { return *communicator_; }
   std::vector<int> tree_groups() override { return groups_; }  // a ring of two adds as the tree does
+  void tell(const Error& error) override { host_->domain().abort().set(world_->rank(), error.what()); }
 
  private:
   std::vector<int> groups_;
@@ -107,11 +110,12 @@ class TwoLevel final : public Backend {
 // The same between hosts that are some, which a world finds by itself.
 class OnHosts final : public Backend {
  public:
-  explicit OnHosts(Algorithm algorithm)
+  explicit OnHosts(Algorithm algorithm, std::chrono::nanoseconds deadline = kDeadline)
       : Backend(fmt::format("two_level_{}", to_string(algorithm))),
-        world_(world_from(MPI_COMM_WORLD, {.algorithm = algorithm, .deadline = kDeadline})) {}
+        world_(world_from(MPI_COMM_WORLD, {.algorithm = algorithm, .deadline = deadline})) {}
   Communicator& communicator() override { return world_.communicator(); }
   std::vector<int> tree_groups() override { return world_.workers_per_host(); }
+  void tell(const Error& error) override { world_.abort(error.what()); }
 
  private:
   World world_;
@@ -205,11 +209,16 @@ std::vector<std::unique_ptr<Backend>> make_backends(World& world) {
   return backends;
 }
 
-std::unique_ptr<Communicator> make_impatient_link(std::chrono::nanoseconds deadline) {
-  return link_over(MPI_COMM_WORLD, Algorithm::kDirect, deadline);
+std::unique_ptr<Communicator> make_impatient_link(Algorithm algorithm, std::chrono::nanoseconds deadline) {
+  return link_over(MPI_COMM_WORLD, algorithm, deadline);
 }
 
-std::unique_ptr<Communicator> make_impatient_host(std::chrono::nanoseconds deadline) {
+std::unique_ptr<Backend> make_impatient_hosts(int hosts, std::chrono::nanoseconds deadline) {
+  if (hosts > 1) return std::make_unique<OnHosts>(Algorithm::kDirect, deadline);
+  return std::make_unique<TwoLevel>(Algorithm::kDirect, deadline);
+}
+
+std::unique_ptr<comm::HostCommunicator> make_impatient_host(std::chrono::nanoseconds deadline) {
   return std::make_unique<comm::HostCommunicator>(link_over(MPI_COMM_WORLD, Algorithm::kDirect, kDeadline),
                                                   deadline);
 }

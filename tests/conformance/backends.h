@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "distbelief/base/error.h"
 #include "distbelief/comm/communicator.h"
+#include "distbelief/comm/host/communicator.h"
 #include "distbelief/comm/world.h"
 
 // Every way in which ranks can talk, under one roof. All of it is collective over all ranks.
@@ -27,6 +29,9 @@ class Backend {
   // the sums of such groups are, in the tree over groups. One group on one host or over a link, else one for
   // each host. None: round a ring, part by part.
   virtual std::vector<int> tree_groups() = 0;
+  // Tells the other ranks of the host of a failure, as a worker does that ends with it; where there are
+  // hosts.
+  virtual void tell(const Error&) {}
 
  private:
   std::string name_;
@@ -40,7 +45,10 @@ inline constexpr std::size_t kLargestBytes = std::size_t{3'000'000} * sizeof(flo
 std::vector<std::unique_ptr<Backend>> make_backends(World& world);
 
 // One rank group whose waits end after `deadline`, for tests in which a rank is silent. Each is new.
-std::unique_ptr<comm::Communicator> make_impatient_link(std::chrono::nanoseconds deadline);
-std::unique_ptr<comm::Communicator> make_impatient_host(std::chrono::nanoseconds deadline);
+std::unique_ptr<comm::Communicator> make_impatient_link(comm::Algorithm algorithm,
+                                                        std::chrono::nanoseconds deadline);
+std::unique_ptr<comm::HostCommunicator> make_impatient_host(std::chrono::nanoseconds deadline);
+// Over `hosts`; of one machine the halves.
+std::unique_ptr<Backend> make_impatient_hosts(int hosts, std::chrono::nanoseconds deadline);
 
 }  // namespace distbelief::conformance

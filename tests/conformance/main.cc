@@ -57,7 +57,7 @@ int run(World& world) {
     for (const BackendTest& test : backend_tests())
       add_test(backend->name(), test.name, [&backend, &test] { test.body(*backend); });
   for (const SilentRankTest& test : silent_rank_tests())
-    if (test.applies(world)) add_test("silent_rank", test.name, [&test] { test.body(); });
+    if (test.applies(world)) add_test("silent_rank", test.name, [&test, &world] { test.body(world); });
   if (world.rank() != 0) {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());

@@ -17,7 +17,7 @@ const std::vector<BackendTest>& backend_tests();
 // Tests with communicators of their own; only where `applies`.
 struct SilentRankTest {
   const char* name;
-  void (*body)();
+  void (*body)(const World& world);
   bool (*applies)(const World& world);
 };
 const std::vector<SilentRankTest>& silent_rank_tests();

@@ -37,8 +37,9 @@ bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t tot
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("{} has no whole checkpoint to resume from: the run ended before its first; train "
-                    "again, with another --run-dir",
-                    run_dir.string()));
+                    "again{}",
+                    run_dir.string(),
+                    former_run(run_dir) == FormerRun::kNothing ? "" : ", with another --run-dir"));
   const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
   const std::string reason = train::stop_reason(config.train, progress);
   if (reason.empty() && progress.step < total_steps) return false;

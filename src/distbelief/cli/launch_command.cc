@@ -122,7 +122,8 @@ int launch(LaunchFlags flags, const Invocation& invocation) {
                                                          {"set", flags.sets}});
   };
   const std::string name = fs::path(flags.program[0]).filename().string();
-  flags.run_dir = make_run_dir(flags.run_dir, name, fill).string();
+  const auto judge = [](const fs::path&) { return FormerRun::kGoesOn; };  // if need be from the beginning
+  flags.run_dir = make_run_dir(flags.run_dir, name, {.fill = fill, .judge = judge}).string();
   return supervise(flags, Beginning::kNew, invocation);
 }
 

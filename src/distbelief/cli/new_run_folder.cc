@@ -41,12 +41,32 @@ class MadeFolders {
   std::vector<fs::path> made_;  // the newest first
 };
 
-void refuse_used(const fs::path& folder) {
+// What a run writes: there may be files of the user's too.
+void remove_run(const fs::path& folder) {
+  for (const char* name :
+       {"job.toml", "network.pt", "blocks.json", "events.jsonl", "metrics.jsonl", "summary.json",
+        "report.html", "fence", "logs", "checkpoints", "servers", "replicas"}) {
+    std::error_code ignored;  // what stays is written over
+    fs::remove_all(folder / name, ignored);
+  }
+}
+
+void refuse_used(const fs::path& folder, const RunDirMaker& maker) {
   if (!fs::exists(folder / "job.toml") && !fs::exists(folder / kLaunchFile)) return;
-  throw Error(
-      ErrorCode::kBadInput,
-      fmt::format("{} holds a run already; name another --run-dir, or go on with it: distbelief resume {}",
-                  folder.string(), folder.string()));
+  switch (maker.judge(folder)) {
+    case FormerRun::kNothing: return remove_run(folder);
+    case FormerRun::kNoSave:
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{} holds a run already, which saved nothing to go on from; remove it, or name "
+                              "another --run-dir",
+                              folder.string()));
+    case FormerRun::kGoesOn:
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format(
+              "{0} holds a run already; name another --run-dir, or go on with it: distbelief resume {0}",
+              folder.string()));
+  }
 }
 
 // Runs that begin in the same second have names of their own.
@@ -58,23 +78,22 @@ fs::path make_default(MadeFolders& made, const std::string& name) {
   return free;
 }
 
-fs::path make_wanted(MadeFolders& made, const fs::path& folder) {
-  refuse_used(folder);
+fs::path make_wanted(MadeFolders& made, const fs::path& folder, const RunDirMaker& maker) {
+  refuse_used(folder, maker);
   made.make(folder);
   return folder;
 }
 
 }  // namespace
 
-fs::path make_run_dir(const std::string& wanted, const std::string& name,
-                      const std::function<void(const fs::path&)>& fill) {
+fs::path make_run_dir(const std::string& wanted, const std::string& name, const RunDirMaker& maker) {
   MadeFolders made;
   fs::path folder;
   try {
-    folder =
-        wanted.empty() ? make_default(made, name) : make_wanted(made, fs::path(wanted + "/").parent_path());
+    folder = wanted.empty() ? make_default(made, name)
+                            : make_wanted(made, fs::path(wanted + "/").parent_path(), maker);
     made.make(folder / "logs");
-    fill(folder);
+    maker.fill(folder);
   } catch (...) {
     made.remove(folder);
     throw;

@@ -10,8 +10,8 @@
 #include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/job_file.h"
-#include "distbelief/cli/new_run_folder.h"
 #include "distbelief/cluster/run_place.h"
+#include "distbelief/report/json_lines.h"
 
 namespace distbelief::cli {
 
@@ -54,10 +54,24 @@ void keep_network_file(const fs::path& run_dir, Config& config) {
 }  // namespace
 
 fs::path begin_run_dir(const std::string& wanted, Config& config) {
-  return make_run_dir(wanted, run_name(config), [&](const fs::path& folder) {
+  const auto fill = [&](const fs::path& folder) {
     keep_network_file(folder, config);
     write_job(folder, config);
+  };
+  return make_run_dir(wanted, run_name(config), {.fill = fill, .judge = former_run});
+}
+
+// A run that only begins has measured nothing either: its supervisor says when it has ended.
+FormerRun former_run(const fs::path& run_dir) {
+  if (is_launched(run_dir) || newest_checkpoint(run_dir) >= 0 || has_snapshots(run_dir) ||
+      cluster::has_supervisor(cluster::place_of(run_dir)))
+    return FormerRun::kGoesOn;
+  bool has_ended = false, has_steps = false;
+  report::JsonLines(run_dir / "events.jsonl").read_new([&](const nlohmann::json& event) {
+    has_ended = event.value("event", "") == "ended";
   });
+  report::JsonLines(run_dir / "metrics.jsonl").read_new([&](const nlohmann::json&) { has_steps = true; });
+  return has_ended && !has_steps ? FormerRun::kNothing : FormerRun::kNoSave;
 }
 
 void require_run_dir(const fs::path& run_dir) {

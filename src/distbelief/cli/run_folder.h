@@ -7,6 +7,7 @@
 #include <string>
 
 #include "distbelief/base/config.h"
+#include "distbelief/cli/new_run_folder.h"
 
 // The folder that a run writes to. What it was started with is in its job.toml, or its launch.json when it is
 // a program of the user's.
@@ -15,6 +16,8 @@ namespace distbelief::cli {
 // Makes one with what the run is started with: the job and the network's file, which the job names from then
 // on.
 std::filesystem::path begin_run_dir(const std::string& wanted, Config& config);
+// What the run in that folder has come to.
+FormerRun former_run(const std::filesystem::path& run_dir);
 std::string run_name(const Config& config);  // MODEL-DATA
 // Writes the resolved job.
 void write_job(const std::filesystem::path& run_dir, const Config& config);

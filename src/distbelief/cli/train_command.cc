@@ -403,7 +403,8 @@ void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
       "  distbelief train job.toml --init resnet18.safetensors --init-partial\n"
       "  distbelief train job.toml --hosts a:2,b:2 --set train.lr=0.1 --set train.epochs=3\n"
       "  mpirun -n 4 distbelief train job.toml --run-dir runs/four\n"
-      "Exit codes: 0 done, 1 failed, 2 bad usage or job file, 130 interrupted.");
+      "Exit codes: 0 done, 1 failed, 2 bad usage or job file, 130 interrupted; under mpirun and srun the\n"
+      "launcher's own (Open MPI's mpirun: 1 after Ctrl-C).");
   command->callback([=, &invocation, &run] { run = [=, &invocation] { return train(*flags, invocation); }; });
 }
 

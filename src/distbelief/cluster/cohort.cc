@@ -177,15 +177,25 @@ std::vector<std::string> Cohort::silent_hosts(Clock::time_point now, Clock::dura
 }
 
 std::optional<int> Cohort::stuck(Clock::time_point now, Clock::duration deadline) const {
+  // Who exchanges waits for others, unless nothing is heard of him at all.
+  const auto suspicion = [&](int rank) {
+    if (now - times_.at(rank).heard > deadline / 2) return 2;
+    return reports_.at(rank).phase == "exchange" ? 0 : 1;
+  };
   std::optional<int> found;
   for (const auto& [rank, report] : reports_) {
     const Times& times = times_.at(rank);
     const bool over = report.state == "ended" || report.state == "failed";
     const bool still = report.state == "training" && now - times.moved >= deadline;
     if (over || (!still && now - times.heard < deadline)) continue;
-    if (!found || reports_.at(*found).phase == "exchange") found = rank;
+    if (!found || suspicion(rank) > suspicion(*found)) found = rank;
   }
   return found;
+}
+
+Cohort::Clock::duration Cohort::unheard(int rank, Clock::time_point now) const {
+  const auto times = times_.find(rank);
+  return times == times_.end() ? Clock::duration{} : now - times->second.heard;
 }
 
 std::optional<Cohort::Silence> Cohort::silent(Clock::time_point now, const Patience& patience) const {

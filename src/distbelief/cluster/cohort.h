@@ -62,8 +62,10 @@ class Cohort {
   // Hosts all of whose workers were there and have been silent for so long.
   std::vector<std::string> silent_hosts(Clock::time_point now, Clock::duration silence) const;
   // The worker that has shown neither a new step nor a new phase for so long while it trains, or nothing at
-  // all in any state, if one has: of those the one that is not waiting for others.
+  // all in any state, if one has: of those one that is not heard of, else one that is not waiting for others.
   std::optional<int> stuck(Clock::time_point now, Clock::duration deadline) const;
+  // How long nothing was heard of a worker; of one that never was: 0.
+  Clock::duration unheard(int rank, Clock::time_point now) const;
   // How long a worker may say nothing at all.
   struct Patience {
     Clock::duration silence;     // of one that was heard of

@@ -69,6 +69,24 @@ TEST(Cohort, MissesWorkersThatWereHeardOfSoonerThanThoseThatWereNot) {
   await_end(cohort);
 }
 
+TEST(Cohort, OfThoseWithoutProgressTheOneThatIsNotHeardOfIsStuck) {
+  Cohort cohort(1, {{}, 3}, 1, std::make_unique<Child>(Child::Options{.command = {"true"}}));
+  const Cohort::Clock::time_point begin = cohort.since();
+  const auto hear = [&](int rank, const char* phase, seconds at) {
+    cohort.hear({.rank = rank, .state = "training", .phase = phase}, begin + at);
+  };
+  hear(0, "exchange", seconds(1));
+  hear(1, "backward", seconds(1));
+  hear(2, "exchange", seconds(1));
+  hear(0, "exchange", seconds(4));
+  hear(1, "backward", seconds(4));
+  EXPECT_FALSE(cohort.stuck(begin + seconds(3), seconds(3)));
+  EXPECT_EQ(cohort.stuck(begin + seconds(4), seconds(3)), 2);
+  hear(2, "exchange", seconds(4));
+  EXPECT_EQ(cohort.stuck(begin + seconds(4), seconds(3)), 1) << "the others wait for it";
+  await_end(cohort);
+}
+
 TEST(CohortLoss, NamesTheLauncherThatWasKilled) {
   Cohort cohort = cohort_of({"sleep", "60"});
   kill(cohort.child().pid(), SIGKILL);

@@ -96,9 +96,17 @@ void Supervisor::lost(int id, int rank) {
   if (Cohort* cohort = find(id)) {
     cohort->part_with(rank);
     note_own_absence();
-    // gRPC has noticed a silence before we did: was it all of the host?
+    // gRPC has noticed a silence before we did: was it all of the host, or this one alone?
     look_for_silence(*cohort, options_.silence / 2);
-    cohort->lose(rank, Clock::now());
+    const auto now = Clock::now();
+    const Clock::duration unheard = cohort->unheard(rank, now);
+    if (unheard > options_.silence / 2)
+      cohort->give_up(
+          rank,
+          fmt::format("silent for {:.1f} s, in phase {}", std::chrono::duration<double>(unheard).count(),
+                      cohort->reports().at(rank).phase),
+          now);
+    cohort->lose(rank, now);
   }
   changed_.notify_one();
 }

@@ -18,38 +18,36 @@ void TwoLevelCommunicator::allreduce(View values, ReduceOp op) {
   require_reducible(values, op);
   options_.host->allreduce(values, ReduceOp::kSum);
   if (options_.leaders != nullptr) options_.leaders->allreduce(values, ReduceOp::kSum);
-  options_.host->broadcast(values, 0);
+  options_.host->broadcast_after_first(values);
   finish_mean(values, op, size());
 }
 
 void TwoLevelCommunicator::allgather(View values) {
-  int rank = 0;
-  const int own_host = host_of(this->rank());
-  for (int host = 0; host < int(options_.ranks_per_host.size()); ++host) {
+  for (int local = 0; local < options_.host->size(); ++local) {
+    const Part part = part_of(values.count, size(), options_.first_rank + local);
+    options_.host->broadcast(values.part(part.begin, part.end), local);
+  }
+  for (int host = 0, rank = 0; host < int(options_.ranks_per_host.size()); ++host) {
     const int end = rank + options_.ranks_per_host[std::size_t(host)];
     const View block =
         values.part(part_of(values.count, size(), rank).begin, part_of(values.count, size(), end - 1).end);
-    for (int r = rank; r < end && host == own_host; ++r) {
-      const Part part = part_of(values.count, size(), r);
-      options_.host->broadcast(values.part(part.begin, part.end), r - rank);
-    }
     if (options_.leaders != nullptr) options_.leaders->broadcast(block, host);
     rank = end;
   }
-  options_.host->broadcast(values, 0);
+  options_.host->broadcast_after_first(values);
 }
 
 void TwoLevelCommunicator::broadcast(View values, int root) {
   const int root_host = host_of(root);
   if (root_host == host_of(rank())) options_.host->broadcast(values, root - options_.first_rank);
   if (options_.leaders != nullptr) options_.leaders->broadcast(values, root_host);
-  if (root_host != host_of(rank())) options_.host->broadcast(values, 0);
+  if (root_host != host_of(rank())) options_.host->broadcast_after_first(values);
 }
 
 void TwoLevelCommunicator::barrier() {
   options_.host->barrier();
   if (options_.leaders != nullptr) options_.leaders->barrier();
-  options_.host->barrier();
+  options_.host->barrier_after_first();
 }
 
 }  // namespace distbelief::comm

@@ -46,7 +46,8 @@ AllreduceSharing::AllreduceSharing(Options options)
       share_(slice_share(*options_.plan, options_.host, options_.domain->member())),
       // No deadline of its own: it begins to wait when forward begins, and a step may take any time. Those
       // who compute watch each other, and the abort record ends this.
-      resting_waiter_(options_.domain->abort(), std::chrono::hours(24 * 365), std::chrono::nanoseconds(0)) {
+      resting_waiter_(options_.domain->abort(), std::chrono::hours(24 * 365), std::chrono::nanoseconds(0),
+                      options_.domain->rank_of(options_.domain->member())) {
   seen_.resize(options_.layout->entries().size());
   mean_buffers_.resize(options_.buffers);
   lane_samples_.resize(std::size_t(options_.plan->lanes));
@@ -254,7 +255,7 @@ bool AllreduceSharing::enter_host(comm::Signal HostSignals::*signal, std::uint32
   if (awaited.reached(wanted)) return true;
   if (mode == Mode::kPoll) return false;
   const Timed timed(times_.waiting, options_.observer, what, -1);
-  // The exchange has a deadline of its own and knows which host is silent.
+  // The exchange has deadlines of its own and knows who is silent.
   const comm::Waiter& waiter = has_lanes() ? options_.domain->patient_waiter() : resting_waiter_;
   waiter.wait(awaited, wanted, {.rank = options_.domain->rank_of(0), .operation = what, .step = step_.step});
   return true;

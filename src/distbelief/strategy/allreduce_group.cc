@@ -79,10 +79,16 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
   if (shape.states_apart)
     states = comm::SharedSegment::map_file_together(world.host_group().transport(),
                                                     SharedState::state_bytes(shape), options_.state_dir);
-  state_ = std::make_unique<SharedState>(
-      shape,
-      comm::SharedSegment::map_together(world.host_group().transport(), SharedState::bytes_needed(shape)),
-      std::move(states));
+  std::vector<comm::ByteRange> used;  // empty: all
+  if (world.hosts() > 1)
+    used = SharedState::bytes_used(
+        shape, host_spans(),
+        gathers_between_hosts() ? SharedState::Parameters::kOwn : SharedState::Parameters::kWhole);
+  state_ =
+      std::make_unique<SharedState>(shape,
+                                    comm::SharedSegment::map_together(world.host_group().transport(),
+                                                                      SharedState::bytes_needed(shape), used),
+                                    std::move(states));
   const int members = world.local_size() * options_.threads;
   const int first_rank = world.name(world.rank() - world.local_rank());
   const bool several_hosts = world.hosts() > 1;
@@ -124,7 +130,9 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
         .buffers = options_.lane_values,
         .early_update = options_.overlap == Overlap::kUpdate &&
                         AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm) == 0,
+        .windowed = options_.zero > 1,
         .norm_rounds = AllreduceSharing::norm_rounds(*optimizer_, options_.clip_norm),
+        .deadline = world.options().deadline,
         .observer = observer_at(options_, options_.threads)});
   for (int t = 0; t < options_.threads; ++t) {
     AllreduceSharing::Options sharing = common;

@@ -49,9 +49,7 @@ HostExchange::HostExchange(const Options& options)
       hosts_(options.leaders->size()),
       stops_(
           exchange_stops(int(options.layout->buckets().size()), options.early_update, options.norm_rounds)),
-      // No deadline of its own: it begins to wait when forward begins, and a step may take any time. The
-      // carriers watch each other, the hosts watch each other's messages, and the abort record ends this.
-      waiter_(*options.abort, std::chrono::hours(24 * 365), std::chrono::nanoseconds(0)) {
+      waiter_(*options.abort, options.deadline, std::chrono::nanoseconds(0)) {
   segments_of_host_.resize(std::size_t(hosts_));
   for (int h = 0; h < hosts_; ++h)
     for (int b = 0; b < int(options_.layout->buckets().size()); ++b) {
@@ -117,10 +115,10 @@ void HostExchange::run(const std::stop_token& stop) {
       // A link knows who is silent and in what, but not the step.
       const Error placed = error.at_step(step_);
       failure = std::make_exception_ptr(placed);
-      options_.abort->set(options_.first_rank, placed.what());
+      options_.abort->set(options_.first_rank, placed);
     } catch (const std::exception& error) {
       failure = std::current_exception();
-      options_.abort->set(options_.first_rank, error.what());
+      options_.abort->set(options_.first_rank, Error(ErrorCode::kInternal, error.what()));
     }
     lock.lock();
     work_ = nullptr;
@@ -132,6 +130,7 @@ void HostExchange::run(const std::stop_token& stop) {
 
 void HostExchange::run_step(std::int64_t round) {
   using Kind = ExchangeStop::Kind;
+  round_ = round;
   std::memset(options_.state->host_touched(round), 0, options_.layout->entries().size());
   for (const ExchangeStop& stop : stops_) {
     const auto begin = std::chrono::steady_clock::now();
@@ -164,13 +163,27 @@ void HostExchange::run_step(std::int64_t round) {
   if (!blocks_.empty()) end_course(course_);
 }
 
+// It begins to wait when forward begins, and a step may take any time: the deadline counts from when the
+// leader's own carrier, which watches the others until then, is as far.
 void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted,
                                      const char* what) {
   for (int c = 0; c < own().carriers; ++c)
     waiter_.wait(options_.state->carrier(c).*signal, wanted,
                  {.rank = options_.first_rank + c / options_.threads * options_.rank_stride,
                   .operation = what,
-                  .step = step_});
+                  .step = step_},
+                 [&] { return is_leader_done(signal, wanted); });
+}
+
+bool HostExchange::is_leader_done(comm::Signal CarrierSignals::*signal, std::uint32_t wanted) const {
+  const CarrierSignals& leader = options_.state->carrier(0);
+  if (!(leader.*signal).reached(wanted)) return false;
+  // A carrier without lanes has used all parameters before the others begin.
+  const bool rests = options_.plan->carriers[std::size_t(own().first_carrier)].lanes.empty();
+  if (signal == &CarrierSignals::used) return !rests;
+  // Others may sum up early buckets when their backward ends. Through a window they do at once.
+  return options_.windowed ||
+         leader.reduced.reached(std::uint32_t(std::size_t(round_ + 1) * options_.layout->buckets().size()));
 }
 
 void HostExchange::sum_bucket(int bucket, std::int64_t round) {

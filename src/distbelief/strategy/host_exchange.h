@@ -55,7 +55,9 @@ class HostExchange {
     int threads = 1;  // carriers per worker
     std::size_t buffers = 0;
     bool early_update = false;
+    bool windowed = false;  // gradients pass through a window: carriers wait for sums while backward runs
     int norm_rounds = 0;
+    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // for carriers of this host
     Observer* observer = nullptr;
   };
   explicit HostExchange(const Options& options);
@@ -96,6 +98,7 @@ class HostExchange {
   void publish(int bucket, std::int64_t round);
   void exchange_buffers(std::int64_t round);
   void wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted, const char* what);
+  bool is_leader_done(comm::Signal CarrierSignals::*signal, std::uint32_t wanted) const;
   compute::Span chunk(int bucket, int host) const;
   comm::Parts parts(int bucket) const;
   const Host& own() const { return options_.plan->hosts[std::size_t(host_)]; }
@@ -118,6 +121,7 @@ class HostExchange {
   std::condition_variable_any changed_;
   std::function<void()> work_;  // under way
   std::int64_t step_ = 0;
+  std::int64_t round_ = 0;
   std::exception_ptr failure_;
   std::jthread thread_;
 };

@@ -131,6 +131,86 @@ TEST(HostExchange, AHostThatGoesSilentIsNamedByTheOthers) {
   }
 }
 
+// The exchange of the first of two hosts, with two carriers here whose signals a test raises by hand; nothing
+// ever comes from the other host.
+class LoneExchange {
+ public:
+  explicit LoneExchange(std::chrono::milliseconds deadline)
+      : state_(shape(), comm::SharedSegment::map_private(SharedState::bytes_needed(shape()))),
+        domain_(state_.domain(), {.member = 0, .members = 2, .first_rank = 10, .deadline = deadline}),
+        leaders_(std::make_unique<comm::ThreadLink>(hub_, 0, 2, comm::host_deadline(deadline, 2)),
+                 Algorithm::kDirect),
+        exchange_({.layout = &layout_,
+                   .plan = &plan_,
+                   .state = &state_,
+                   .abort = &domain_.abort(),
+                   .leaders = &leaders_,
+                   .first_rank = 10,
+                   .deadline = deadline}) {}
+
+  HostExchange& exchange() { return exchange_; }
+  comm::HostDomain& domain() { return domain_; }
+  HostSignals& host() { return state_.host(); }
+  void reduce(int carrier, int buckets) { state_.carrier(carrier).reduced.raise(std::uint32_t(buckets)); }
+  int buckets() const { return int(layout_.buckets().size()); }
+
+ private:
+  SharedState::Shape shape() const {
+    return {.layout = &layout_, .plan = &plan_, .host = 0, .states = 0, .keeps_sums = true};
+  }
+
+  compute::Layout layout_{training_parameters(), 4096};
+  LanePlan plan_ = plan_lanes(3, {2, 1}, 1);
+  SharedState state_;
+  comm::HostDomain domain_;
+  comm::ThreadHub hub_;
+  comm::LinkCommunicator leaders_;
+  HostExchange exchange_;
+};
+
+Error failure_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {ErrorCode::kInternal, "it did not fail"};
+}
+
+// Stopped between its last gradient and its part of the sum: the other hosts would blame its leader, and its
+// leader itself.
+TEST(HostExchange, ACarrierThatDoesNotSumUpIsNamedToTheLeaderWhoThrowsThat) {
+  LoneExchange lone(std::chrono::milliseconds(100));
+  lone.exchange().start_step(0, 7);
+  lone.reduce(0, lone.buckets());
+  const Error found = failure_of([&] {
+    lone.domain().patient_waiter().wait(lone.host().exchanged, 1, {.rank = 10, .operation = "exchange"});
+  });
+  EXPECT_EQ(found.code(), ErrorCode::kTimeout) << found.what();
+  EXPECT_EQ(found.where().rank, 11) << found.what();
+  EXPECT_EQ(found.where().operation, "reduce gradients");
+  EXPECT_EQ(found.where().step, 7);
+  EXPECT_STREQ(failure_of([&] { lone.exchange().finish_step(); }).what(), found.what());
+  const comm::Waiter others(lone.domain().abort(), std::chrono::seconds(60), {}, 11);
+  const Error consequence =
+      failure_of([&] { others.wait(lone.host().exchanged, 1, {.rank = 10, .operation = "exchange"}); });
+  EXPECT_EQ(consequence.code(), ErrorCode::kAborted);
+  EXPECT_EQ(consequence.message(), "stopped because worker 10 failed: " + std::string(found.what()));
+}
+
+TEST(HostExchange, WaitsForItsCarriersAsLongAsTheLeaderComputes) {
+  constexpr std::chrono::milliseconds kDeadline(100);
+  LoneExchange lone(kDeadline);
+  lone.exchange().start_step(0, 7);
+  lone.reduce(0, 1);  // its backward goes on
+  const comm::Waiter patient(lone.domain().abort(), 3 * kDeadline, {}, 10);
+  const Error none =
+      failure_of([&] { patient.wait(lone.host().exchanged, 1, {.rank = 99, .operation = "exchange"}); });
+  EXPECT_EQ(none.where().rank, 99) << "the exchange gave up before: " << none.what();
+  lone.reduce(0, lone.buckets());
+  EXPECT_EQ(failure_of([&] { lone.exchange().finish_step(); }).where().rank, 11);
+}
+
 TEST(HostExchange, StopsPublishTwoSumsLateWithEarlyUpdate) {
   using Kind = ExchangeStop::Kind;
   const auto kinds = [](const std::vector<ExchangeStop>& stops) {

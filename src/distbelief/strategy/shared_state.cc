@@ -68,6 +68,27 @@ SharedState::Places SharedState::places(const Shape& shape) {
 
 std::size_t SharedState::bytes_needed(const Shape& shape) { return places(shape).end; }
 
+std::vector<comm::ByteRange> SharedState::bytes_used(const Shape& shape,
+                                                     const std::vector<compute::Span>& own,
+                                                     Parameters parameters) {
+  const Places p = places(shape);
+  const std::size_t array = round_up(shape.layout->size() * sizeof(float));
+  std::vector<std::size_t> shared_out;  // where these arrays begin, in order
+  if (parameters == Parameters::kOwn) shared_out.push_back(p.parameters);
+  for (std::size_t at = p.states; at < p.sums; at += array) shared_out.push_back(at);
+  if (p.world_sum < p.partials) shared_out.push_back(p.world_sum);
+  std::vector<comm::ByteRange> used;
+  std::size_t from = 0;
+  for (const std::size_t begin : shared_out) {
+    used.push_back({from, begin});
+    for (const compute::Span& span : own)
+      used.push_back({begin + span.begin * sizeof(float), begin + span.end * sizeof(float)});
+    from = begin + array;
+  }
+  used.push_back({from, p.end});
+  return used;
+}
+
 int SharedState::partial_sums(const Shape& shape) {
   int most = 0;
   const std::vector<Round>& rounds = shape.plan->hosts[std::size_t(shape.host)].rounds;

@@ -45,12 +45,16 @@ class SharedState {
     bool states_apart = false;  // the optimizer's arrays are a segment of their own
     bool windowed = false;      // gradients pass through a window; the plan deals lanes in rounds
   };
+  enum class Parameters { kWhole, kOwn };  // that a host keeps
   // Slots of the window of a carrier, and of the sums that wait for the exchange between hosts: one is
   // filled while others are read.
   static constexpr int kWindowSlots = 2;
   static constexpr int kSumSlots = 3;
 
   static std::size_t bytes_needed(const Shape& shape);
+  // What of these is used where hosts share the work: `own` of the arrays that others keep too, and all else.
+  static std::vector<comm::ByteRange> bytes_used(const Shape& shape, const std::vector<compute::Span>& own,
+                                                 Parameters parameters);
   // Partial sums that the owners of slices keep from round to round.
   static int partial_sums(const Shape& shape);
   // `states`: the optimizer's arrays, where they are apart.

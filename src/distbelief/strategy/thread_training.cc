@@ -137,10 +137,17 @@ class TrainingHost {
     return comm::SharedSegment::map_private(SharedState::bytes_needed(shape()));
   }
 
+  int largest_host() const {
+    int largest = 0;
+    for (const Host& host : world_.plan.hosts) largest = std::max(largest, host.carriers);
+    return largest;
+  }
+
   void make_exchange() {
     const int hosts = int(world_.plan.hosts.size());
     leaders_ = std::make_unique<comm::LinkCommunicator>(
-        std::make_unique<comm::ThreadLink>(world_.hub, index_, hosts, world_.job.deadline),
+        std::make_unique<comm::ThreadLink>(world_.hub, index_, hosts,
+                                           comm::host_deadline(world_.job.deadline, largest_host())),
         world_.job.algorithm);
     const int norm_rounds = AllreduceSharing::norm_rounds(*world_.optimizer, world_.job.clip_norm);
     exchange_ = std::make_unique<HostExchange>(
@@ -153,7 +160,9 @@ class TrainingHost {
                               .threads = 1,
                               .buffers = world_.job.buffers,
                               .early_update = world_.job.overlap == Overlap::kUpdate && norm_rounds == 0,
+                              .windowed = world_.job.zero > 1,
                               .norm_rounds = norm_rounds,
+                              .deadline = world_.job.deadline,
                               .observer = nullptr});
   }
 

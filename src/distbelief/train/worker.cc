@@ -206,6 +206,10 @@ void forget_snapshots(World& world, const WorkerOptions& options, Vitals& vitals
   vitals.forgotten = true;
 }
 
+// What another has met ends this one too. It may take that one a moment to say why, and the first process
+// that ends makes the launcher kill the rest.
+void give_way() { std::this_thread::sleep_for(std::chrono::seconds(1)); }
+
 void show(const World& world, const char* text) {
   std::fprintf(stderr, "distbelief: worker %d: %s\n", world.rank(), text);
   std::fflush(stderr);
@@ -243,7 +247,9 @@ int run_worker(World& world, const WorkerOptions& options) {
       clear_after_supervisor(options, fence);
     return status == "interrupted" ? 130 : 0;
   } catch (const Error& error) {
-    if (attendance && error.code() != ErrorCode::kAborted) attendance->fail(error.what(), error.where().rank);
+    const bool is_consequence = error.code() == ErrorCode::kAborted;
+    if (attendance && is_consequence) give_way();
+    if (attendance && !is_consequence) attendance->fail(error.what(), error.where().rank);
     throw;
   } catch (
       const c10::Error& error) {  // a backtrace differs from time to time: the same fault would not be seen

@@ -154,15 +154,27 @@ void HostCommunicator::allgather(View values) {
 }
 
 void HostCommunicator::broadcast(View values, int root) {
+  spread(values, root, HostDomain::Arrival::kTogether);
+}
+
+void HostCommunicator::broadcast_after_first(View values) {
+  spread(values, 0, HostDomain::Arrival::kAfterFirst);
+}
+
+void HostCommunicator::spread(View values, int root, HostDomain::Arrival arrival) {
   if (size() == 1) return;
   for_each_chunk(values, [&](View chunk) {
     half_ ^= 1;
     if (rank() == root) std::memcpy(result(half_), chunk.data, chunk.bytes());
-    domain_->barrier("broadcast");
+    domain_->barrier("broadcast", -1, arrival);
     if (rank() != root) std::memcpy(chunk.data, result(half_), chunk.bytes());
   });
 }
 
 void HostCommunicator::barrier() { domain_->barrier("barrier"); }
+
+void HostCommunicator::barrier_after_first() {
+  domain_->barrier("barrier", -1, HostDomain::Arrival::kAfterFirst);
+}
 
 }  // namespace distbelief::comm

@@ -56,6 +56,11 @@ class HostCommunicator final : public Communicator {
   void barrier() override;
   Link& messages() override { return transport_->messages(); }
 
+  // The same when the first rank comes from other hosts, for which it may have waited: the others give it
+  // time.
+  void broadcast_after_first(View values);
+  void barrier_after_first();
+
   HostDomain& domain() { return *domain_; }
   Communicator& transport() { return *transport_; }
 
@@ -64,6 +69,7 @@ class HostCommunicator final : public Communicator {
   std::byte* staging(int rank, int half) const;
   std::byte* result(int half) const { return staging(size(), half); }
   void reduce_staged(View chunk, ReduceOp op, int half);
+  void spread(View values, int root, HostDomain::Arrival arrival);
 
   std::unique_ptr<Communicator> transport_;
   SharedSegment segment_;

@@ -31,10 +31,14 @@ class HostDomain {
     return options_.first_rank + member / options_.members_per_rank * options_.rank_stride;
   }
 
-  void barrier(const char* operation, std::int64_t step = -1);
+  // How members come to a barrier: together, or all after the first, who talks to other hosts meanwhile and
+  // has time for that.
+  enum class Arrival { kTogether, kAfterFirst };
+  void barrier(const char* operation, std::int64_t step = -1, Arrival arrival = Arrival::kTogether);
   AbortRecord& abort() { return *abort_; }
   const Waiter& waiter() const { return waiter_; }
-  // For work that somebody else waits for with the same deadline: lets him say first who is late.
+  // For what the host's first member gets from other hosts: those wait once the deadline for each other
+  // inside a host, he twice that for other hosts. Whoever knows best who is late speaks first.
   const Waiter& patient_waiter() const { return patient_waiter_; }
 
  private:
@@ -45,6 +49,9 @@ class HostDomain {
   Waiter waiter_;
   Waiter patient_waiter_;
 };
+
+// How long a host waits for another one: where a host has several members its own speak first.
+std::chrono::nanoseconds host_deadline(std::chrono::nanoseconds deadline, int largest_host);
 
 // How long it pays to spin before sleeping, for `members` on this machine.
 std::chrono::nanoseconds spin_time(int members);

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <utility>
 
@@ -40,7 +41,32 @@ std::byte* map(int file, std::size_t bytes) {
 // A hint: refused where the system does not have them for this.
 void want_huge_pages(const SharedSegment& segment) { madvise(segment.data(), segment.size(), MADV_HUGEPAGE); }
 
-Name create_named(std::size_t bytes, int& file) {
+[[noreturn]] void refuse_for_room(const std::string& host, std::size_t free_bytes, std::size_t bytes,
+                                  const std::string& purpose) {
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("/dev/shm{} has {:.1f} MB free, {} needs {:.1f} MB; give it more room "
+                          "(mount -o remount,size=...; containers: --shm-size={}m) or use fewer workers",
+                          host.empty() ? "" : " of " + host, double(free_bytes) / 1e6, purpose,
+                          double(bytes) / 1e6, bytes / 1'000'000 + 1));
+}
+
+// A sparse file would end a worker with SIGBUS when the memory runs out later. Gives the error.
+int take_memory(int file, ByteRange range) {
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(file, off_t(range.begin), off_t(range.end - range.begin));
+  return error;
+}
+
+// The file's size, and memory for what will be used of it. Gives the error.
+int make_room(int file, std::size_t bytes, const std::vector<ByteRange>& used) {
+  if (ftruncate(file, off_t(bytes)) != 0) return errno;
+  if (used.empty()) return take_memory(file, {0, bytes});
+  for (const ByteRange& range : used)
+    if (const int error = range.begin < range.end ? take_memory(file, range) : 0; error != 0) return error;
+  return 0;
+}
+
+Name create_named(std::size_t bytes, const std::vector<ByteRange>& used, int& file) {
   std::random_device random;
   for (int attempt = 0; attempt < 16; ++attempt) {
     Name name{};
@@ -49,10 +75,11 @@ Name create_named(std::size_t bytes, int& file) {
     file = shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0 && errno == EEXIST) continue;
     if (file < 0) fail("cannot create shared memory in /dev/shm", errno);
-    if (ftruncate(file, static_cast<off_t>(bytes)) == 0) return name;
-    const int error = errno;
+    const int error = make_room(file, bytes, used);
+    if (error == 0) return name;
     close(file);
     shm_unlink(name.data());
+    if (error == ENOSPC) refuse_for_room("", shared_memory_free(), bytes, "this job");
     fail(fmt::format("cannot make a shared-memory segment of {} bytes", bytes), error);
   }
   fail("cannot find a free name in /dev/shm", EEXIST);
@@ -70,11 +97,11 @@ int create_unnamed(const std::string& folder, std::size_t bytes) {
 }
 
 // The same in the host's shared memory; -1: there is no room, or the system does not have that.
-int create_in_shared_memory(std::size_t bytes) {
+int create_in_shared_memory(std::size_t bytes, const std::vector<ByteRange>& used) {
   struct statvfs room {};
   const bool fits = statvfs(kSharedMemoryFolder, &room) == 0 && room.f_bavail * room.f_frsize >= bytes;
   const int file = fits ? open(kSharedMemoryFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
-  if (file < 0 || ftruncate(file, off_t(bytes)) == 0) return file;
+  if (file < 0 || make_room(file, bytes, used) == 0) return file;
   close(file);
   return -1;
 }
@@ -114,8 +141,8 @@ int open_same(const OpenFile& wanted) {
 
 // Every process's descriptor of a file without a name that the first one has made, with `make`; -1 for all
 // when one of them cannot have it.
-int open_nameless_together(Communicator& host, std::size_t bytes, int (*make)(std::size_t)) {
-  const int first = host.rank() == 0 ? make(bytes) : -1;
+int open_nameless_together(Communicator& host, const std::function<int()>& make) {
+  const int first = host.rank() == 0 ? make() : -1;
   OpenFile shared = describe(first);
   host.broadcast(view(reinterpret_cast<std::byte*>(&shared), sizeof(shared)), 0);
   if (shared.name[0] == '\0') return -1;
@@ -137,13 +164,13 @@ struct Invitation {
 // The others open the first one's by its name in /dev/shm, which then goes: where they do not see each
 // other's files in /proc, as in containers of their own. A process that is killed just then leaves the name
 // behind.
-int open_named_together(Communicator& host, std::size_t bytes) {
+int open_named_together(Communicator& host, std::size_t bytes, const std::vector<ByteRange>& used) {
   Invitation invitation;
   int file = -1;
   if (host.rank() == 0) {
     try {
       require_shared_memory(bytes, "this job");
-      invitation.file.name = create_named(bytes, file);
+      invitation.file.name = create_named(bytes, used, file);
     } catch (const Error& error) {
       std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
     }
@@ -183,19 +210,17 @@ void require_shared_memory(std::size_t bytes, const std::string& purpose) {
 
 void require_shared_memory_of(const std::string& host, std::size_t free_bytes, std::size_t bytes,
                               const std::string& purpose) {
-  if (free_bytes >= bytes) return;
-  throw Error(ErrorCode::kUnavailable,
-              fmt::format("/dev/shm{} has {:.1f} MB free, {} needs {:.1f} MB; give it more room "
-                          "(mount -o remount,size=...; containers: --shm-size={}m) or use fewer workers",
-                          host.empty() ? "" : " of " + host, double(free_bytes) / 1e6, purpose,
-                          double(bytes) / 1e6, bytes / 1'000'000 + 1));
+  if (free_bytes < bytes) refuse_for_room(host, free_bytes, bytes, purpose);
 }
 
-SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes) {
+// A huge file's memory is of a file system of its own that is as large: nobody else can fill it.
+SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes,
+                                          const std::vector<ByteRange>& used) {
   if (host.size() == 1) return map_private(bytes);
-  int file = wants_huge_pages(bytes) ? open_nameless_together(host, bytes, open_huge_file) : -1;
-  if (file < 0) file = open_nameless_together(host, bytes, create_in_shared_memory);
-  if (file < 0) file = open_named_together(host, bytes);
+  int file = -1;
+  if (wants_huge_pages(bytes)) file = open_nameless_together(host, [&] { return open_huge_file(bytes); });
+  if (file < 0) file = open_nameless_together(host, [&] { return create_in_shared_memory(bytes, used); });
+  if (file < 0) file = open_named_together(host, bytes, used);
   SharedSegment segment(file, bytes);
   want_huge_pages(segment);
   return segment;

@@ -2,10 +2,16 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "distbelief/comm/communicator.h"
 
 namespace distbelief::comm {
+
+struct ByteRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
 
 // A shared-memory mapping, in huge pages where there are any to be had (huge_file.h). Its name, if it needs
 // one, exists only while the processes of a host find each other: once all have mapped it the name is
@@ -18,8 +24,11 @@ class SharedSegment {
   SharedSegment& operator=(SharedSegment&& other) noexcept;
 
   // Collective over the processes of one host: every one of them maps the same zeroed `bytes`.
-  // Throws Error(kUnavailable) when the host's shared memory has no room, saying how much is needed.
-  static SharedSegment map_together(Communicator& host, std::size_t bytes);
+  // Memory is taken at once for what will be `used`, or if that is empty for all: nobody who starts later can
+  // take it away. Throws Error(kUnavailable), to all of them, when the host's shared memory has no room,
+  // saying how much is needed.
+  static SharedSegment map_together(Communicator& host, std::size_t bytes,
+                                    const std::vector<ByteRange>& used = {});
   // The same in a file of `folder` that has no name once all have mapped it: the kernel can write it back
   // when memory is short. Throws Error(kUnavailable) when the folder is missing or has no room.
   static SharedSegment map_file_together(Communicator& host, std::size_t bytes, const std::string& folder);

@@ -56,28 +56,40 @@ void Signal::raise(std::uint32_t new_value) {
   if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake(value);
 }
 
-bool AbortRecord::set(int failed_rank, const std::string& text) {
+bool AbortRecord::set(int failed_rank, const Error& error) {
   std::int32_t expected = 0;
   if (!state.compare_exchange_strong(expected, 1)) return false;
   rank = failed_rank;
-  std::strncpy(message, text.c_str(), sizeof(message) - 1);
+  code = error.code();
+  error_rank = error.where().rank;
+  error_step = error.where().step;
+  std::strncpy(operation, error.where().operation.c_str(), sizeof(operation) - 1);
+  std::strncpy(message, error.message().c_str(), sizeof(message) - 1);
   state.store(2, std::memory_order_release);
   return true;
 }
 
-void AbortRecord::check() const {
-  if (is_set())
-    throw Error(ErrorCode::kAborted, fmt::format("stopped because worker {} failed: {}", rank, message));
+void AbortRecord::check(int own_rank) const {
+  if (!is_set()) return;
+  const Error error(code, message, {.rank = error_rank, .operation = operation, .step = error_step});
+  if (rank == own_rank && code != ErrorCode::kAborted) throw error;
+  throw Error(ErrorCode::kAborted, fmt::format("stopped because worker {} failed: {}", rank, error.what()));
 }
 
-void Waiter::wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason& reason) const {
+void Waiter::wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason& reason,
+                         const Begun& begun) const {
   constexpr std::chrono::milliseconds kLook{50};       // how often a sleeper looks for an abort and the time
   constexpr std::chrono::microseconds kIdleLook{100};  // and for work that others may wait for
   if (spin_until(signal, wanted, spin_)) return;
-  const auto start = Clock::now();
+  auto start = Clock::now();
+  bool counts = !begun;
   while (!signal.reached(wanted)) {
-    abort_->check();
+    abort_->check(own_rank_);
     if (IdleWork::do_some()) continue;
+    if (!counts) {
+      start = Clock::now();
+      counts = begun();
+    }
     if (Clock::now() - start > deadline_)
       throw Error(
           ErrorCode::kTimeout,

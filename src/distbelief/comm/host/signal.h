@@ -3,7 +3,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+
+#include "distbelief/base/error.h"
 
 namespace distbelief::comm {
 
@@ -22,14 +25,22 @@ struct alignas(64) Signal {
 // Set once by the first member that fails, seen by all who wait.
 struct alignas(64) AbortRecord {
   std::atomic<std::int32_t> state{0};  // 0 free, 1 being written, 2 readable
-  std::int32_t rank = -1;
+  std::int32_t rank = -1;              // who failed; the others are of its error
+  ErrorCode code = ErrorCode::kAborted;
+  std::int32_t error_rank = -1;
+  std::int64_t error_step = -1;
+  char operation[64] = {};
   char message[496] = {};
 
-  // Whether this was the first failure.
-  bool set(int failed_rank, const std::string& text);
+  // Whether this was the first failure. `text`: of one that the worker throws by itself.
+  bool set(int failed_rank, const std::string& text) {
+    return set(failed_rank, Error(ErrorCode::kAborted, text));
+  }
+  // Of one that a thread behind the worker's back has met: a wait of that worker throws it as it is.
+  bool set(int failed_rank, const Error& error);
   bool is_set() const { return state.load(std::memory_order_acquire) == 2; }
-  // Throws Error(kAborted) with the rank and its message when set.
-  void check() const;
+  // When set, throws what `own_rank` has to throw, or else Error(kAborted) with the rank and its message.
+  void check(int own_rank) const;
 };
 
 // What a wait is for; a timeout says it.
@@ -43,20 +54,32 @@ struct WaitReason {
 // in the kernel. Throws Error(kTimeout) at the deadline, Error(kAborted) when another member failed.
 class Waiter {
  public:
-  Waiter(const AbortRecord& abort, std::chrono::nanoseconds deadline, std::chrono::nanoseconds spin)
+  // `own_rank`: of the worker that waits.
+  Waiter(const AbortRecord& abort, std::chrono::nanoseconds deadline, std::chrono::nanoseconds spin,
+         int own_rank = -1)
       : abort_(&abort),
         deadline_(deadline),
-        spin_(spin) {}
+        spin_(spin),
+        own_rank_(own_rank) {}
 
+  // Whether the time that counts has begun; looked at now and then.
+  using Begun = std::function<bool()>;
+
+  // The deadline counts from now.
   void wait(Signal& signal, std::uint32_t wanted, const WaitReason& reason) const {
-    if (!signal.reached(wanted)) wait_slowly(signal, wanted, reason);
+    if (!signal.reached(wanted)) wait_slowly(signal, wanted, reason, {});
+  }
+  // From when `begun` says so.
+  void wait(Signal& signal, std::uint32_t wanted, const WaitReason& reason, const Begun& begun) const {
+    if (!signal.reached(wanted)) wait_slowly(signal, wanted, reason, begun);
   }
 
  private:
-  void wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason& reason) const;
+  void wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason& reason, const Begun& begun) const;
   const AbortRecord* abort_;
   std::chrono::nanoseconds deadline_;
   std::chrono::nanoseconds spin_;
+  int own_rank_;
 };
 
 }  // namespace distbelief::comm

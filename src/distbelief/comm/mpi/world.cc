@@ -45,10 +45,15 @@ struct World::State {
     return comm;
   }
   // Over a copy of `comm`.
-  std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, std::vector<int> names) {
-    auto link = std::make_unique<comm::MpiLink>(comm, options.deadline, std::move(names));
+  std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, std::vector<int> names,
+                                               std::chrono::nanoseconds deadline) {
+    auto link = std::make_unique<comm::MpiLink>(comm, deadline, std::move(names));
     keep(link->comm());
     return std::make_unique<comm::LinkCommunicator>(std::move(link), options.algorithm);
+  }
+  std::unique_ptr<comm::LinkCommunicator> between_hosts(MPI_Comm comm) {
+    const int largest_host = *std::max_element(workers_per_host.begin(), workers_per_host.end());
+    return over(comm, leader_names, comm::host_deadline(options.deadline, largest_host));
   }
 };
 
@@ -149,11 +154,12 @@ World make_world(MPI_Comm comm, comm::StartWatch& watch, std::unique_ptr<World::
   const std::vector<int> neighbours(all.begin() + first,
                                     all.begin() + first + counts[static_cast<std::size_t>(state->host)]);
   state->comm = ordered;
-  state->world = state->over(ordered, names_of(all));
-  state->host_group = std::make_unique<comm::HostCommunicator>(state->over(same_host, names_of(neighbours)),
-                                                               options.deadline, name(first), name_stride);
+  state->world = state->over(ordered, names_of(all), options.deadline);
+  state->host_group =
+      std::make_unique<comm::HostCommunicator>(state->over(same_host, names_of(neighbours), options.deadline),
+                                               options.deadline, name(first), name_stride);
   state->leader_names = names_of(firsts);
-  if (leaders != MPI_COMM_NULL) state->leaders = state->over(leaders, state->leader_names);
+  if (leaders != MPI_COMM_NULL) state->leaders = state->between_hosts(leaders);
   if (state->workers_per_host.size() > 1) {
     state->two_level = std::make_unique<comm::TwoLevelCommunicator>(
         comm::TwoLevelCommunicator::Options{.first_rank = first,
@@ -228,7 +234,7 @@ World::Leaders World::borrow_leaders() {
     watch.set_rank(name(rank()));
     watch.enter("making a link between hosts");
     const auto& link = static_cast<const comm::MpiLink&>(state->leaders->link());
-    state->lent.push_back(state->over(link.comm(), state->leader_names));
+    state->lent.push_back(state->between_hosts(link.comm()));
     state->idle.push_back(state->lent.back().get());
   }
   comm::LinkCommunicator* const chosen = state->idle.back();
