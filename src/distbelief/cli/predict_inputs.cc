@@ -11,6 +11,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/inspect.h"
+#include "distbelief/data/memory_fault.h"
 #include "distbelief/data/random_access_file.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/s_expressions.h"
@@ -182,7 +183,7 @@ void InputReader::add(const std::string& input, GivenSamples& samples) const {
   if (input.starts_with(kTree))
     return add_tree(input, data::parse_s_expression(std::string_view(input).substr(kTree.size())), samples);
   require_file(input);
-  add_file(input, samples);
+  data::within_memory(input, [&] { add_file(input, samples); });
 }
 
 void InputReader::add_file(const std::string& input, GivenSamples& samples) const {

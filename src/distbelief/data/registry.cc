@@ -13,6 +13,7 @@
 #include "distbelief/data/generated_sets.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image_folder.h"
+#include "distbelief/data/memory_fault.h"
 #include "distbelief/data/s_expressions.h"
 #include "distbelief/data/slices/packed_source.h"
 #include "distbelief/data/slices/sample_cache.h"
@@ -177,7 +178,7 @@ DataSet open_data_set(const DataConfig& given) {
   const DataSetEntry& entry = find_data_set(config.name);
   if (config.path.empty()) config.path = usual_folder(config.name);
   const OptionMap options = data_set_options(config.name, config.options);
-  DataSet set = entry.open(config, options);
+  DataSet set = within_memory(config.path, [&] { return entry.open(config, options); });
   if (!config.augment.empty()) require_augmentable(set.train->spec());
   set.train = limited(std::move(set.train), "train_limit", config.train_limit);
   set.test = limited(std::move(set.test), "test_limit", config.test_limit);
