@@ -8,6 +8,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/data/held_out.h"
 #include "distbelief/data/input_file.h"
+#include "distbelief/data/known_set.h"
 
 namespace distbelief::data {
 namespace {
@@ -138,14 +139,18 @@ TokenArray tokens_of(const std::string& text, const std::string& file, std::uint
   return tokens;
 }
 
-DataSet open_text(const DataConfig& config, const OptionMap& options) {
+// Tokens are those of `known`, or are learnt where it is null.
+DataSet open_text_as(const DataConfig& config, const OptionMap& options,
+                     std::shared_ptr<const Learnt> known) {
   const TextLevel level = level_of(options);
   const std::int64_t length = ranged(options, "length", 1), stride = ranged(options, "stride", 0);
   TextParts parts = open_parts(config, options, level);
-  const Vocabulary vocabulary = vocabulary_of(parts, options, level);
+  if (!known)
+    known = std::make_shared<const Learnt>(Learnt{.vocabulary = vocabulary_of(parts, options, level)});
+  const Vocabulary& vocabulary = *known->vocabulary;
   if (level == TextLevel::kSentences)
     return {sentences(parts.train, parts.train_file, vocabulary, length),
-            sentences(parts.test, parts.test_file, vocabulary, length)};
+            sentences(parts.test, parts.test_file, vocabulary, length), std::move(known)};
   const auto windows = [&](std::string& text, const std::string& file, std::uint64_t offset) {
     TokenArray tokens = tokens_of(text, file, offset, vocabulary);
     std::string().swap(text);  // its memory goes
@@ -155,7 +160,16 @@ DataSet open_text(const DataConfig& config, const OptionMap& options) {
   };
   auto train = windows(parts.train, parts.train_file, 0);
   auto test = windows(parts.test, parts.test_file, parts.test_offset);
-  return {std::move(train), std::move(test)};
+  return {std::move(train), std::move(test), std::move(known)};
+}
+
+DataSet open_text(const DataConfig& config, const OptionMap& options) {
+  return open_text_as(config, options, nullptr);
+}
+
+DataSet reopen_text(const DataConfig& config, const OptionMap& options, const KnownSet& known) {
+  const bool knows = known.learnt && known.learnt->vocabulary;
+  return open_text_as(config, options, knows ? known.learnt : nullptr);
 }
 
 SampleSpec token_spec(std::int64_t length, std::uint32_t vocabulary) {
@@ -271,7 +285,7 @@ Vocabulary learn_vocabulary(const DataConfig& config) {
 }
 
 DataSetEntry text_entry() {
-  return {"text", "a text file of your own, for language models", text_options(), open_text};
+  return {"text", "a text file of your own, for language models", text_options(), open_text, reopen_text};
 }
 
 }  // namespace distbelief::data

@@ -104,6 +104,11 @@ Vocabulary::Vocabulary(TextLevel level, std::string_view training_text, const st
                                             : static_cast<std::uint32_t>(words_.size()) + kReservedWords;
 }
 
+Vocabulary::Vocabulary(std::vector<std::string> words)
+    : level_(TextLevel::kSentences),
+      size_(static_cast<std::uint32_t>(words.size()) + kReservedWords),
+      words_(std::move(words)) {}
+
 std::uint32_t Vocabulary::token_of(char32_t character) const {
   const auto found = std::lower_bound(characters_.begin(), characters_.end(), character);
   return found == characters_.end() || *found != character
@@ -123,6 +128,12 @@ std::vector<std::uint32_t> Vocabulary::encode(std::string_view text, const std::
   std::vector<std::uint32_t> tokens;
   for_each_token(text, file, offset, [&tokens](std::uint32_t token) { tokens.push_back(token); });
   return tokens;
+}
+
+std::string Vocabulary::characters() const {
+  std::string text;
+  for (const char32_t character : characters_) append_utf8(character, text);
+  return text;
 }
 
 std::string Vocabulary::decode(std::uint32_t token) const {

@@ -22,6 +22,8 @@ class Vocabulary {
   // that is not UTF-8 (characters).
   Vocabulary(TextLevel level, std::string_view training_text, const std::string& file,
              std::size_t most_words);
+  // Of words that were learnt before, sorted.
+  explicit Vocabulary(std::vector<std::string> words);
 
   static constexpr std::uint32_t kSentenceEnd = 0;
   static constexpr std::uint32_t kUnknownWord = 1;
@@ -35,6 +37,8 @@ class Vocabulary {
   template <typename Take>
   void for_each_token(std::string_view text, const std::string& file, std::uint64_t offset, Take take) const;
   std::string decode(std::uint32_t token) const;  // of a sentence's word with a space before it
+  std::string characters() const;                 // that have tokens of their own, as UTF-8
+  const std::vector<std::string>& words() const { return words_; }
 
  private:
   std::uint32_t token_of(char32_t character) const;
