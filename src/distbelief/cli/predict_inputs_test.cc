@@ -148,6 +148,9 @@ TEST_F(PredictInputs, RowsOfATableAreReadAsTheTrainingFileWas) {
   const InputReader packed_reader(packed);
   EXPECT_EQ(packed_reader.value(0), reader.value(0)) << "also from slices";
   EXPECT_EQ(packed_reader.value(1), reader.value(1));
+  GivenSamples of_packed(packed.test->spec());
+  packed_reader.add(file("asked.csv", "town,age\nUlm,40\n,20\n"), of_packed);
+  EXPECT_EQ(samples_of<float>(of_packed), samples_of<float>(samples)) << "and rows are read as they were";
   data::DataSet unknowing = data::open_data_set(packed_job);
   unknowing.learnt.reset();  // as an earlier version packed it
   const InputReader without(unknowing);

@@ -122,6 +122,9 @@ SliceIndex index_from(const std::string& name, const json& from) {
   SliceIndex index;
   index.origin = from.at("origin").get<std::string>();
   index.spec = read_of_index(name, [&] { return spec_from_json(from.at("spec")); });
+  if (from.contains("learnt"))
+    index.learnt = std::make_shared<const Learnt>(
+        read_of_index(name, [&] { return learnt_from_json(from.at("learnt"), index.spec); }));
   index.slice_samples = number_in(from.at("slice_samples"));
   const std::uint64_t each = sample_bytes(index.spec).sum();
   if (index.slice_samples == 0 || index.slice_samples > kMostSliceBytes / each)
@@ -151,11 +154,12 @@ SliceIndex parsed(const std::string& name, const Parse& parse) try {
 }  // namespace
 
 std::string to_text(const SliceIndex& index) {
-  const json set = {{"origin", index.origin},
-                    {"spec", to_json(index.spec)},
-                    {"slice_samples", index.slice_samples},
-                    {"train", part_json(index.train)},
-                    {"test", part_json(index.test)}};
+  json set = {{"origin", index.origin},
+              {"spec", to_json(index.spec)},
+              {"slice_samples", index.slice_samples},
+              {"train", part_json(index.train)},
+              {"test", part_json(index.test)}};
+  if (index.learnt) set["learnt"] = to_json(*index.learnt);
   const std::string text = set.dump();
   return json{{"format", kIndexFormat}, {"xxh3", hex_of(xxh3(text.data(), text.size()))}, {"set", set}}
              .dump() +
