@@ -7,6 +7,7 @@
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image/decoder.h"
 #include "distbelief/data/inspect.h"
+#include "distbelief/data/known_set.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/s_expressions.h"
 #include "distbelief/data/table_query.h"
@@ -86,8 +87,14 @@ void jpeg(std::span<const std::uint8_t> input) { decode(input); }
 void png(std::span<const std::uint8_t> input) { decode(input); }
 void pnm(std::span<const std::uint8_t> input) { decode(input); }
 
-void csv(std::span<const std::uint8_t> input) {
+// What comes after a byte 0 is the value of the options that list columns or words.
+void csv(std::span<const std::uint8_t> whole) {
+  const Halves parts = halves(whole);
+  const std::span<const std::uint8_t> input = parts.first, listed = parts.second;
   const MemoryFile file(input);
+  for (const char* option : {"ignore", "category", "numeric", "missing", "target"})
+    if (!listed.empty())
+      parse_or_refuse([&] { open_and_read("csv", file.path(), {{option, std::string(text_of(listed))}}); });
   parse_or_refuse([&] {
     DataConfig config;
     config.path = file.path();
@@ -101,6 +108,34 @@ void csv(std::span<const std::uint8_t> input) {
     open_and_read("csv", file.path(), {{"header", false}, {"task", std::string("regression")}});
   });
   look_at("table.csv", input);
+}
+
+// Without the checksum around it. What is accepted comes back as the same, and reads rows, text and trees:
+// what comes after a byte 0.
+void known_set(std::span<const std::uint8_t> whole) {
+  const Halves parts = halves(whole);
+  const std::span<const std::uint8_t> input = parts.first, asked = parts.second;
+  parse_or_refuse([&] { data::parse_known_set(text_of(input), "data.json"); });
+  parse_or_refuse([&] {
+    const data::KnownSet known = data::parse_known_body(text_of(input), "data.json");
+    const std::string text = data::to_text(known);
+    DISTBELIEF_INVARIANT(data::to_text(data::parse_known_set(text, "data.json")) == text);
+    if (!known.learnt) return;
+    const MemoryFile file(asked);
+    if (const auto& table = known.learnt->table) {
+      std::vector<float> features(static_cast<std::size_t>(table->features));
+      data::TableQuery query(file.path(), *table);
+      while (query.next(features.data())) continue;
+    }
+    if (const auto& vocabulary = known.learnt->vocabulary)
+      for (const std::uint32_t token : vocabulary->encode(text_of(asked), "text", 0))
+        vocabulary->decode(token);
+    if (!known.learnt->tree_tokens.empty()) {
+      const std::vector<data::TreeNode> nodes = data::parse_s_expression(text_of(asked));
+      std::vector<std::int64_t> numbers(2 * nodes.size());
+      data::write_tree(nodes, known.learnt->tree_tokens, std::int64_t(nodes.size()), numbers.data());
+    }
+  });
 }
 
 void text(std::span<const std::uint8_t> input) {

@@ -22,6 +22,7 @@ void tree(std::span<const std::uint8_t> input);
 void slice(std::span<const std::uint8_t> input);
 void slice_index(std::span<const std::uint8_t> input);
 void packed(std::span<const std::uint8_t> input);
+void known_set(std::span<const std::uint8_t> input);
 void tables(std::span<const std::uint8_t> input);
 void manifest(std::span<const std::uint8_t> input);
 void pieces(std::span<const std::uint8_t> input);

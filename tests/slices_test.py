@@ -300,6 +300,30 @@ class MoreTrainTest(SlicesTest):
         self.distbelief("predict", "text", "text:the c")
 
 
+class AskedTest(SlicesTest):
+    """A packed table and a packed text say what their columns and tokens mean."""
+
+    def test_rows_and_prompts(self):
+        (self.scratch / "people.csv").write_text("age,town,risk\n" + "".join(
+            f"{i % 60},{'Ulm' if i % 2 else 'Bonn'},{'low' if i % 3 else 'high'}\n" for i in range(80)))
+        (self.scratch / "story.txt").write_text("the cat sat on the mat. " * 40)
+        short = {"train.batch_size": 8, "train.epochs": 0, "train.max_steps": 2}
+        for name, path, *more in (("csv", "people.csv"), ("text", "story.txt", "--set", "data.length=8")):
+            self.distbelief("data", "pack", name, f"packed-{name}", "--set", f"data.path={path}", *more)
+            (self.scratch / path).unlink()
+        packed = {**short, "data.name": "packed"}
+        self.train("table", {**packed, "data.path": "packed-csv", "model.name": "mlp", "model.hidden": [4]}, "--workers", 1)
+        (self.scratch / "asked.csv").write_text("town,age\nUlm,3\nRome,\n")
+        answers = json.loads(self.distbelief("predict", "table", "asked.csv", "test:0", "--json").out)
+        self.assertEqual([answer["input"] for answer in answers], ["asked.csv:2", "asked.csv:3", "test:0"])
+        self.assertEqual({found["name"] for found in answers[0]["classes"]}, {"low", "high"})
+        self.train("text", {**packed, "data.path": "packed-text", "model.name": "gpt", "model.layers": 1, "model.width": 8,
+                            "model.heads": 2}, "--workers", 1)
+        self.assertTrue(self.distbelief("generate", "text", "--prompt", "the ", "--count", 3).out.startswith("the "))
+        self.distbelief("predict", "text", "text:the c")
+        self.distbelief("data", "verify", "packed-csv")
+
+
 class GetTest(SlicesTest):
     def setUp(self):
         super().setUp()

@@ -333,6 +333,40 @@ class HostileTest(ProgramTest):
         self.assertEqual(shown.code, 0, "who counts images does not decode them")
         self.assertRegex(shown.out, r"  b +\d+  █+\n")
 
+    def test_long_files(self):
+        """Plain ones, which are as long as they say, though no disk holds their zeros."""
+        folder = self.scratch / "idx"
+        folder.mkdir()
+        images = folder / "train-images-idx3-ubyte"
+        with images.open("wb") as file:
+            file.write(struct.pack(">4I", 0x803, 1 << 20, 64, 64))
+            file.truncate(16 + (1 << 32))
+        for name in ("train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+            (folder / name).write_bytes(struct.pack(">2I", 0x801, 1) + bytes(1))
+        says = ["not memory enough", f"'{images}'", str(16 + (1 << 32))]
+        self.info_refused("mnist", folder, says=says)
+        self.refused("init", folder, "--out", self.scratch / "job.toml", says=says)
+        self.distbelief("train", "--run-dir", "run", *settings(
+            {"model.name": "mlp", "model.hidden": [4], "data.name": "synthetic", "data.samples": 8, "data.channels": 1,
+             "data.height": 64, "data.width": 64, "train.batch_size": 4, "train.epochs": 1}), "--workers", 1)
+        self.refused("predict", "run", images, says=says)
+
+    def test_text(self):
+        """Memory for what is kept of it, and once for the file while it is read; not for every different word."""
+        text = self.scratch / "long.txt"
+        with text.open("wb") as file:
+            file.truncate(256 << 20)
+        self.CAP = 1 << 30  # 4 bytes a token, grown by doubling, would not fit
+        for level in ("bytes", "characters"):
+            shown = self.capped("data", "info", "text", "--set", f"data.path={text}", "--set", f"data.level={level}")
+            self.assertEqual(shown.code, 0, shown)
+        self.CAP = HostileTest.CAP
+        words = self.scratch / "words.txt"
+        with words.open("w") as file:
+            for start in range(0, 2_000_000, 50_000):
+                file.write(" ".join(f"{i:x}" for i in range(start, start + 50_000)) + "\n")
+        self.info_refused("text", words, "--set", "data.level=sentences", says=[f"'{words}'", "different words", "128 MiB"])
+
     def test_a_tar_with_a_way_out(self):
         path = self.scratch / "s.tar"
         with tarfile.open(path, "w") as tar:

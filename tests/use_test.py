@@ -3,6 +3,7 @@ import gzip
 import json
 import pathlib
 import random
+import shutil
 import struct
 import sys
 import textwrap
@@ -386,6 +387,96 @@ class MorePredictTest(UseTest):
         filled = json.loads(self.distbelief("predict", "hidden", "text:ab[MASK]d", "--json").out)
         self.assertEqual(len(filled[0]["classes"]), 3)
         self.assertIn("write [MASK]", self.distbelief("predict", "hidden", "text:abcd", code=2).err)
+
+
+class ChangedDataTest(UseTest):
+    """What a run learnt from its files is kept with it: they may change, or go."""
+
+    def table(self, rows):
+        (self.scratch / "prices.csv").write_text("rooms,town,price\n" + "".join(
+            f"{rooms},{town},{1000 * rooms + 900 * (town == 'Bonn')}.5\n" for rooms, town in rows))
+
+    def test_a_table(self):
+        noise = random.Random(2)
+        rows = [(noise.randrange(1, 7), noise.choice(["Ulm", "Bonn"])) for _ in range(200)]
+        self.table(rows)
+        job = {"model.name": "mlp", "model.hidden": [16], "data.name": "csv", "data.path": "prices.csv",
+               "data.standardize_target": True, "train.batch_size": 10, "train.epochs": 10, "train.optimizer": "adamw",
+               "train.lr": 0.01, "parallel.lanes": 2}
+        self.train("run", job, "--workers", 1)
+        shutil.copytree(self.scratch / "run", self.scratch / "run2")
+        (self.scratch / "asked.csv").write_text("rooms,town\n5,Bonn\n1,Ulm\n")
+        answers = self.distbelief("predict", "run", "asked.csv").out
+        unchanged = self.distbelief("eval", "run", "--json")
+        self.assertEqual(unchanged.err, "")
+        self.assertEqual(json.loads(unchanged.out)["test_loss"], self.summary("run")["test_loss"])
+        self.assertNotIn("has changed", self.distbelief("resume", "run", "--set", "train.epochs=11").err)
+        self.assertTrue(self.summary("run")["reproducible"])
+        self.table(rows + [(noise.randrange(100, 200), "Aachen") for _ in range(300)])
+        self.assertEqual(self.distbelief("predict", "run2", "asked.csv").out, answers)
+        changed = self.distbelief("eval", "run2")
+        self.assertIn("has changed since it was trained", changed.err)
+        self.assertIn("test:0", self.distbelief("predict", "run2", "test:0").out)
+        refused = self.distbelief("resume", "run2", "--set", "train.epochs=11", "--set", "data.ignore=town", code=2)
+        self.assertIn("cannot change data.ignore", refused.err)
+        went_on = self.distbelief("resume", "run2", "--set", "train.epochs=11")
+        self.assertIn("has changed since it was last trained", went_on.err)
+        self.assertFalse(self.summary("run2")["reproducible"])
+        self.assertIn("data files were changed", self.summary("run2")["reproducible_note"])
+        self.assertEqual(len(json.loads((self.scratch / "run2" / "data.json").read_text())["set"]["fingerprints"]), 2)
+        self.without_files()
+
+    def without_files(self):
+        (self.scratch / "prices.csv").unlink()
+        self.distbelief("predict", "run", "asked.csv")
+        self.distbelief("export", "run", "--to", "torchscript", "net.pt")
+        self.assertIn("prices.csv", self.distbelief("eval", "run", code=1).err)
+        self.assertIn("prices.csv", self.distbelief("predict", "run", "test:0", code=1).err)
+        data = self.scratch / "run" / "data.json"
+        text = data.read_text()
+        data.write_text(text.replace("Bonn", "Rome"))
+        self.assertIn("data.json': its checksum is wrong", self.distbelief("predict", "run", "asked.csv", code=2).err)
+        data.unlink()  # as an earlier version left it
+        self.assertIn("prices.csv", self.distbelief("predict", "run", "asked.csv", code=1).err)
+
+    def test_photographs(self):
+        for name, level in (("dark", 30), ("light", 200)):
+            (self.scratch / "photos" / name).mkdir(parents=True)
+            for i in range(10):
+                (self.scratch / "photos" / name / f"{i}.png").write_bytes(png(24, 18, bytes([level + i]) * 24 * 18))
+        self.train("run", {"model.name": "mlp", "model.hidden": [8], "data.name": "image_folder", "data.path": "photos",
+                           "data.resize": 16, "data.crop": 12, "train.batch_size": 4, "train.epochs": 4}, "--workers", 1)
+        (self.scratch / "photos" / "dark" / "3.png").rename(self.scratch / "asked.png")
+        answers = self.distbelief("predict", "run", "asked.png").out
+        self.assertIn("dark", answers)
+        (self.scratch / "photos" / "a-new-class").mkdir()
+        (self.scratch / "photos" / "a-new-class" / "1.png").write_bytes((self.scratch / "asked.png").read_bytes())
+        self.assertIn("has a class 'a-new-class'", self.distbelief("eval", "run", code=2).err)
+        (self.scratch / "photos").rename(self.scratch / "elsewhere")
+        self.assertEqual(self.distbelief("predict", "run", "asked.png").out, answers)
+        self.distbelief("export", "run", "--to", "torchscript", "net.pt")
+
+    def test_trees_and_text(self):
+        (self.scratch / "trees").mkdir()
+        lines = ["0 (and true false)", "0 (not true)", "1 (or true false)", "1 (not false)"]
+        for part, times in (("train", 24), ("test", 1)):
+            (self.scratch / "trees" / f"{part}.sexp").write_text("\n".join(times * lines) + "\n")
+        self.train("trees-run", {"model.name": "tree_lstm", "model.width": 16, "data.name": "s_expressions",
+                                 "data.path": "trees", "train.batch_size": 16, "train.epochs": 16,
+                                 "train.optimizer": "adamw", "train.lr": 0.02}, "--workers", 1)
+        score = self.distbelief("eval", "trees-run").out
+        self.assertIn("100.00 %", score)
+        with (self.scratch / "trees" / "train.sexp").open("a") as file:
+            file.write("0 (a true false)\n")  # a name before all others
+        self.assertEqual(self.distbelief("eval", "trees-run").out, score)
+        (self.scratch / "abc.txt").write_text("bcdebcdebcde" * 40)
+        self.train("text-run", {"data.name": "text", "data.path": "abc.txt", "data.length": 8, "train.batch_size": 16,
+                                "train.epochs": 2, "model.name": "gpt", "model.layers": 1, "model.width": 16,
+                                "model.heads": 2}, "--workers", 1)
+        said = self.distbelief("generate", "text-run", "--prompt", "bcd", "--count", 8).out
+        for change in ("abcde" * 90, None):
+            (self.scratch / "abc.txt").write_text(change) if change else (self.scratch / "abc.txt").unlink()
+            self.assertEqual(self.distbelief("generate", "text-run", "--prompt", "bcd", "--count", 8).out, said)
 
 
 class TorchScriptTest(UseTest):

@@ -58,7 +58,8 @@ void require_no_tables(const train::PreparedJob& job) {
 
 void export_script(const ExportFlags& flags) {
   torch::set_num_threads(1);
-  const RunModel run = load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best});
+  const RunModel run =
+      load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best, .data = RunData::kWhenAsked});
   require_no_tables(run.job);
   model::Network& network = *run.job.network;
   model::TraceOptions options = model::trace_options(run.job.config.model, run.job.shape);

@@ -34,9 +34,11 @@ std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const train:
   if (!flags.prompt.empty() && !text.knows_text())
     throw Error(
         ErrorCode::kBadInput,
-        fmt::format("--prompt wants a model that was trained on data set 'text', or on bytes; this one "
-                    "knows {} tokens; give --tokens 1,2,3 instead",
-                    vocabulary));
+        fmt::format(
+            "--prompt wants a model that was trained on data set 'text', or on bytes; this one "
+            "knows {} tokens (text that an earlier version packed does not say what they stand for); give "
+            "--tokens 1,2,3 instead",
+            vocabulary));
   if (!flags.prompt.empty()) {
     const std::vector<std::int64_t> words = text.encode(flags.prompt, "--prompt");
     tokens.insert(tokens.end(), words.begin(), words.end());
@@ -51,7 +53,7 @@ std::vector<std::int64_t> prompt_tokens(const GenerateFlags& flags, const train:
 }
 
 int continue_text(const GenerateFlags& flags, const train::PreparedJob& job) {
-  const train::TokenText text(job.config.data, job.shape.classes);
+  const train::TokenText text(job.data, job.shape.classes);
   const std::vector<std::int64_t> prompt = prompt_tokens(flags, text, job.shape.classes);
   train::SampleOptions options = flags.sample;
   options.count = flags.count > 0 ? flags.count : 200;
@@ -87,7 +89,7 @@ int draw_sheet(const GenerateFlags& flags, const train::PreparedJob& job) {
 int generate(const GenerateFlags& flags, const Invocation& invocation) {
   pin_or_restart(invocation);
   torch::set_num_threads(1);
-  const train::PreparedJob job = load_run(flags.run_dir, {}).job;
+  const train::PreparedJob job = load_run(flags.run_dir, {.data = RunData::kWhenAsked}).job;
   job.network->eval();
   const std::string task = train::task_name(job.config, job.data.train->spec());
   return task == "classification" && job.shape.tokens ? continue_text(flags, job) : draw_sheet(flags, job);

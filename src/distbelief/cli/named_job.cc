@@ -22,9 +22,10 @@ void check_named(const Job& job) {
       check_options(job, "data", "data set '" + entry.name + "'", entry.options);
 }
 
-train::PreparedJob prepare_placed(const Job& job) {
+train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) {
   try {
-    return train::prepare_job(job.config);
+    return train::prepare_job(job.config, known != nullptr ? data::open_data_set(job.config.data, *known)
+                                                           : data::open_data_set(job.config.data));
   } catch (const Error& error) {
     for (const auto& [key, place] : job.places)
       if (error.message().starts_with(key + " ")) rethrow_at(job, key, error);

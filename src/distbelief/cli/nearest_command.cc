@@ -8,7 +8,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/run_model.h"
-#include "distbelief/data/text.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/train/saved_tables.h"
 #include "distbelief/train/task.h"
 
@@ -70,14 +70,22 @@ std::vector<Neighbour> nearest_to(std::uint32_t token, const train::SavedTables&
 
 int nearest_words(const NearestFlags& flags, const Invocation& invocation) {
   pin_or_restart(invocation);
+  const RunModelOptions options{.data_dir = flags.data_dir, .data = RunData::kWhenAsked};
+  const Config config = config_of_run(flags.run_dir, options);
   const train::PreparedJob job =
-      train::prepare_blueprint(config_of_run(flags.run_dir, {.data_dir = flags.data_dir}));
+      train::prepare_blueprint(config, data_of_run(flags.run_dir, config, options));
   if (train::task_name(job.config, job.data.train->spec()) != "skip_gram")
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is a run of model {}; nearest words are those of word2vec", flags.run_dir,
                             job.config.model.name));
   const std::unique_ptr<train::SavedTables> rows = rows_of_run(flags.run_dir, job);
-  const data::Vocabulary vocabulary = data::learn_vocabulary(job.config.data);
+  if (!job.data.learnt || !job.data.learnt->vocabulary)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("{} was trained on text that an earlier version packed, which does not say what its "
+                    "tokens stand for; pack it again and train on that",
+                    flags.run_dir));
+  const data::Vocabulary& vocabulary = *job.data.learnt->vocabulary;
   const std::size_t width = train::make_task(job.config, job.data.train->spec())->tables()[0].width;
   nlohmann::json all = nlohmann::json::array();
   for (const std::string& word : flags.words) {

@@ -44,7 +44,7 @@ class MadeFolders {
 // What a run writes: there may be files of the user's too.
 void remove_run(const fs::path& folder) {
   for (const char* name :
-       {"job.toml", "network.pt", "blocks.json", "events.jsonl", "metrics.jsonl", "summary.json",
+       {"job.toml", "data.json", "network.pt", "blocks.json", "events.jsonl", "metrics.jsonl", "summary.json",
         "report.html", "fence", "logs", "checkpoints", "servers", "replicas"}) {
     std::error_code ignored;  // what stays is written over
     fs::remove_all(folder / name, ignored);

@@ -56,7 +56,8 @@ void show_answer(const Json& answer, bool tokens) {
 int predict(const PredictFlags& flags, const Invocation& invocation) {
   pin_or_restart(invocation);
   torch::set_num_threads(1);
-  const RunModel run = load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best});
+  const RunModel run =
+      load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best, .data = RunData::kWhenAsked});
   const data::Source& test = *run.job.data.test;
   const std::string task = train::task_name(run.job.config, test.spec());
   if (task == "skip_gram")
@@ -65,7 +66,7 @@ int predict(const PredictFlags& flags, const Invocation& invocation) {
         "vectors of words predict nothing; distbelief nearest RUN WORD... shows what they have learnt");
   const bool hidden = task == "masked_tokens";
   const std::unique_ptr<train::SavedTables> rows = rows_of_run(flags.run_dir, run.job);
-  const InputReader reader(run.job.config.data, test, hidden ? TokenQuestion::kHidden : TokenQuestion::kNext);
+  const InputReader reader(run.job.data, hidden ? TokenQuestion::kHidden : TokenQuestion::kNext);
   GivenSamples samples(test.spec());
   for (const std::string& input : flags.inputs) reader.add(input, samples);
   report::PictureFolder pictures(flags.out.empty() ? fs::path(flags.run_dir) / "predicted"

@@ -11,12 +11,11 @@
 #include "distbelief/base/error.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/inspect.h"
+#include "distbelief/data/memory_fault.h"
 #include "distbelief/data/random_access_file.h"
-#include "distbelief/data/registry.h"
 #include "distbelief/data/s_expressions.h"
 #include "distbelief/data/table_field.h"
 #include "distbelief/data/table_query.h"
-#include "distbelief/data/table_source.h"
 #include "distbelief/data/text.h"
 
 namespace distbelief::cli {
@@ -45,12 +44,12 @@ void require_images(const data::SampleSpec& spec, const std::string& input) {
   if (!takes) refuse(fmt::format("{}: this network takes {}, not images", input, wanted_by(spec)));
 }
 
-// Of packed slices of a table the features are there, but not how they were made of its columns.
+// A table that an earlier version packed: the features are there, but not how they were made of its columns.
 void require_plain_numbers(const data::SampleSpec& spec, const std::string& input) {
   if (spec.table_features)
     refuse(fmt::format(
-        "{}: this network was trained on a packed table, of which means and categories are not kept; "
-        "train on data set 'csv' itself ([data] cache is as fast), or ask about test:N",
+        "{}: this network was trained on a packed table, of which means and categories were not kept (by an "
+        "earlier version, or as there were too many); pack it again and train on that, or ask about test:N",
         input));
 }
 
@@ -164,17 +163,14 @@ void add_numbers(const std::string& input, GivenSamples& samples) {
   }
 }
 
-InputReader::InputReader(const DataConfig& config, const data::Source& test, TokenQuestion question)
-    : test_(test),
+InputReader::InputReader(const data::DataSet& data, TokenQuestion question)
+    : test_(*data.test),
       question_(question),
-      tree_tokens_(data::tree_tokens(config)) {
-  if (config.name == "csv") table_ = data::learn_table(config);
-  if (config.name == "text") vocabulary_ = data::learn_vocabulary(config);
-  if (config.name == "image_folder" || config.name == "webdataset") {
-    const std::string owner = fmt::format("data set '{}'", config.name);
-    images_ = data::image_settings(owner, data::data_set_options(config.name, config.options));
-  }
-}
+      learnt_(data.learnt ? data.learnt : std::make_shared<const data::Learnt>()),
+      images_(learnt_->images),
+      table_(learnt_->table),
+      vocabulary_(learnt_->vocabulary),
+      tree_tokens_(learnt_->tree_tokens) {}
 
 void InputReader::add(const std::string& input, GivenSamples& samples) const {
   if (input.starts_with(kTest)) return add_test_samples(input, test_, samples);
@@ -182,7 +178,7 @@ void InputReader::add(const std::string& input, GivenSamples& samples) const {
   if (input.starts_with(kTree))
     return add_tree(input, data::parse_s_expression(std::string_view(input).substr(kTree.size())), samples);
   require_file(input);
-  add_file(input, samples);
+  data::within_memory(input, [&] { add_file(input, samples); });
 }
 
 void InputReader::add_file(const std::string& input, GivenSamples& samples) const {
@@ -245,8 +241,8 @@ void InputReader::add_text(const std::string& name, const std::string& text, Giv
   const data::SampleSpec& spec = samples.spec();
   if (!vocabulary_)
     refuse(
-        fmt::format("{}: this network takes {}, and was not trained on data set 'text' itself (packed text "
-                    "has its tokens, but not what they stand for)",
+        fmt::format("{}: this network takes {}, and was not trained on text (what an earlier version "
+                    "packed has tokens, but not what they stand for)",
                     name, wanted_by(spec)));
   std::vector<std::int64_t> tokens = tokens_of(name, text);
   const auto length = static_cast<std::size_t>(spec.input_shape[0]);
@@ -273,10 +269,8 @@ void InputReader::add_tree(const std::string& name, const std::vector<data::Tree
                            GivenSamples& samples) const {
   const data::SampleSpec& spec = samples.spec();
   if (tree_tokens_.empty())
-    refuse(
-        fmt::format("{}: this network takes {}, and was not trained on data set 's_expressions' or "
-                    "'synthetic_logic'",
-                    name, wanted_by(spec)));
+    refuse(fmt::format("{}: this network takes {}, and was not trained on trees whose names are known", name,
+                       wanted_by(spec)));
   std::vector<std::int64_t> numbers(std::size_t(element_count(spec.input_shape)));
   try {
     data::write_tree(tree, tree_tokens_, spec.input_shape[0], numbers.data());

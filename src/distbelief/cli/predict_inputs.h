@@ -1,16 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "distbelief/data/image/decoder.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/data/source.h"
-#include "distbelief/data/table.h"
-#include "distbelief/data/tree.h"
-#include "distbelief/data/vocabulary.h"
 
 // What `distbelief predict` is given, as samples like those that the network was trained on.
 namespace distbelief::cli {
@@ -49,14 +47,12 @@ std::pair<std::uint64_t, std::uint64_t> parse_test_range(const std::string& inpu
 // What a model of tokens is asked: what comes next, or what is hidden behind the word [MASK].
 enum class TokenQuestion { kNext, kHidden };
 
-// The way from files to samples that a run's data set takes, and back from numbers to what they stand for. Of
-// tables, texts and trees it is learnt from the training file, which is read. Immutable; any thread may use
-// it.
+// The way from files to samples that a run's data set takes, and back from numbers to what they stand for, as
+// far as the set knows it (data/learnt.h). Immutable; any thread may use it.
 class InputReader {
  public:
-  // `test` outlives it.
-  InputReader(const DataConfig& config, const data::Source& test,
-              TokenQuestion question = TokenQuestion::kNext);
+  // `data` outlives it.
+  explicit InputReader(const data::DataSet& data, TokenQuestion question = TokenQuestion::kNext);
 
   // Adds what `input` names: an image (JPEG, PNG, PNM), a table (.csv, .tsv), a text (.txt, of a run on text
   // any file that looks like one, or text:WORDS), trees (.sexp, or tree:EXPRESSION), an IDX file of images,
@@ -82,10 +78,11 @@ class InputReader {
 
   const data::Source& test_;
   TokenQuestion question_;
-  std::optional<data::ImageSettings> images_;  // of data sets of image files
-  std::optional<data::TableSchema> table_;
-  std::optional<data::Vocabulary> vocabulary_;
-  data::TreeTokens tree_tokens_;  // none: no data set of trees
+  std::shared_ptr<const data::Learnt> learnt_;
+  const std::optional<data::ImageSettings>& images_;  // of data sets of image files
+  const std::optional<data::TableSchema>& table_;
+  const std::optional<data::Vocabulary>& vocabulary_;
+  const data::TreeTokens& tree_tokens_;  // none: no data set of trees
 };
 
 }  // namespace distbelief::cli

@@ -48,7 +48,7 @@ TEST_F(PredictInputs, ImagesAreFittedWhateverTheirKind) {
                                  {"samples", std::int64_t{8}},
                                  {"test_samples", std::int64_t{3}}});
   const data::DataSet set = data::open_data_set(job);
-  const InputReader reader(job, *set.test);
+  const InputReader reader(set);
   GivenSamples samples(set.test->spec());
   const data::Drawing plain = data::draw(60, 90, [](auto, auto, auto) { return 80U; });
   reader.add(file("a.png", data::to_png(plain)), samples);
@@ -75,7 +75,7 @@ TEST_F(PredictInputs, TestSamplesAndRowsOfNumbersAreTaken) {
                                  {"samples", std::int64_t{8}},
                                  {"test_samples", std::int64_t{3}}});
   const data::DataSet set = data::open_data_set(job);
-  const InputReader reader(job, *set.test);
+  const InputReader reader(set);
   GivenSamples samples(set.test->spec());
   reader.add("test:1-2", samples);
   reader.add(file("rows.csv", "a;b;c\n1;2;255\n"), samples);
@@ -96,7 +96,7 @@ TEST_F(PredictInputs, TestSamplesAndRowsOfNumbersAreTaken) {
 TEST_F(PredictInputs, AMissingFileIsUnavailableAndAFolderBadInput) {
   const DataConfig job = config("synthetic_tokens", "", {});
   const data::DataSet set = data::open_data_set(job);
-  const InputReader reader(job, *set.test);
+  const InputReader reader(set);
   GivenSamples samples(set.test->spec());
   try {
     reader.add("nowhere.csv", samples);
@@ -113,7 +113,7 @@ TEST_F(PredictInputs, TokensAndIdsAreWholeNumbersThatThereAre) {
   const DataConfig tokens =
       config("synthetic_tokens", "", {{"length", std::int64_t{3}}, {"vocabulary", std::int64_t{9}}});
   const data::DataSet token_set = data::open_data_set(tokens);
-  const InputReader reader(tokens, *token_set.test);
+  const InputReader reader(token_set);
   GivenSamples samples(token_set.test->spec());
   reader.add(file("T.CSV", "1,2,8\n"), samples);
   EXPECT_EQ(samples_of<std::int64_t>(samples)[0], (std::vector<std::int64_t>{1, 2, 8}));
@@ -123,7 +123,7 @@ TEST_F(PredictInputs, TokensAndIdsAreWholeNumbersThatThereAre) {
   const DataConfig ids = config("synthetic_clicks", "", {{"fields", std::int64_t{2}}});
   const data::DataSet id_set = data::open_data_set(ids);
   GivenSamples shown(id_set.test->spec());
-  InputReader(ids, *id_set.test).add(file("ids.csv", "77,99000000\n"), shown);
+  InputReader(id_set).add(file("ids.csv", "77,99000000\n"), shown);
   EXPECT_EQ(samples_of<std::int64_t>(shown)[0], (std::vector<std::int64_t>{77, 99'000'000}))
       << "there are more ids than classes";
 }
@@ -133,7 +133,7 @@ TEST_F(PredictInputs, RowsOfATableAreReadAsTheTrainingFileWas) {
       file("t.csv", "age,town,price\n10,Ulm,100\n30,Bonn,300\n10,Ulm,100.5\n30,Bonn,299.5\n");
   const DataConfig job = config("csv", table, {{"test", table}, {"standardize_target", true}});
   const data::DataSet set = data::open_data_set(job);
-  const InputReader reader(job, *set.test);
+  const InputReader reader(set);
   GivenSamples samples(set.test->spec());
   reader.add(file("asked.csv", "town,age\nUlm,40\n,20\n"), samples);
   EXPECT_EQ(samples_of<float>(samples), (std::vector<std::vector<float>>{{2, 0, 1}, {0, 0, 0}}));
@@ -145,18 +145,25 @@ TEST_F(PredictInputs, RowsOfATableAreReadAsTheTrainingFileWas) {
   data::pack(set, {.folder = slices, .origin = "csv", .progress = {}});
   const DataConfig packed_job = config("packed", slices, {});
   const data::DataSet packed = data::open_data_set(packed_job);
-  const InputReader packed_reader(packed_job, *packed.test);
+  const InputReader packed_reader(packed);
   EXPECT_EQ(packed_reader.value(0), reader.value(0)) << "also from slices";
   EXPECT_EQ(packed_reader.value(1), reader.value(1));
+  GivenSamples of_packed(packed.test->spec());
+  packed_reader.add(file("asked.csv", "town,age\nUlm,40\n,20\n"), of_packed);
+  EXPECT_EQ(samples_of<float>(of_packed), samples_of<float>(samples)) << "and rows are read as they were";
+  data::DataSet unknowing = data::open_data_set(packed_job);
+  unknowing.learnt.reset();  // as an earlier version packed it
+  const InputReader without(unknowing);
+  EXPECT_EQ(without.value(1), reader.value(1));
   EXPECT_PRED_FORMAT2(IsSubstring, "trained on a packed table",
-                      refusal([&] { packed_reader.add(file("rows.csv", "1,2,3\n"), samples); }));
+                      refusal([&] { without.add(file("rows.csv", "1,2,3\n"), samples); }));
 }
 
 TEST_F(PredictInputs, TextBecomesTheTokensThatTheModelKnows) {
   const std::string text = file("t.txt", "abcabcabcabcabcabcab cabcabc");
   const DataConfig job = config("text", text, {{"length", std::int64_t{4}}, {"test", text}});
   const data::DataSet set = data::open_data_set(job);
-  const InputReader reader(job, *set.test);
+  const InputReader reader(set);
   GivenSamples samples(set.test->spec());
   reader.add("text:cab", samples);
   reader.add(file("long.txt", "aaaaaabca"), samples);
@@ -184,7 +191,7 @@ TEST_F(PredictInputs, AHiddenTokenIsAskedAbout) {
   const DataConfig job = config(
       "text", text, {{"length", std::int64_t{5}}, {"test", text}, {"level", std::string("sentences")}});
   const data::DataSet set = data::open_data_set(job);
-  const InputReader reader(job, *set.test, TokenQuestion::kHidden);
+  const InputReader reader(set, TokenQuestion::kHidden);
   GivenSamples samples(set.test->spec());
   reader.add("text:the [MASK] sat", samples);
   const std::int64_t mask = set.test->spec().classes;

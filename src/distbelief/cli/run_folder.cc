@@ -53,9 +53,14 @@ void keep_network_file(const fs::path& run_dir, Config& config) {
 
 }  // namespace
 
-fs::path begin_run_dir(const std::string& wanted, Config& config) {
+fs::path begin_run_dir(const std::string& wanted, Config& config, const data::KnownSet& data) {
   const auto fill = [&](const fs::path& folder) {
     keep_network_file(folder, config);
+    if (!data::write_known_set(folder, data))
+      fmt::print(
+          stderr,
+          "distbelief: the categories or words of the data are too many to be kept with the run: whoever "
+          "uses it needs the data as it is now\n");
     write_job(folder, config);
   };
   return make_run_dir(wanted, run_name(config), {.fill = fill, .judge = former_run});
@@ -72,6 +77,18 @@ FormerRun former_run(const fs::path& run_dir) {
   });
   report::JsonLines(run_dir / "metrics.jsonl").read_new([&](const nlohmann::json&) { has_steps = true; });
   return has_ended && !has_steps ? FormerRun::kNothing : FormerRun::kNoSave;
+}
+
+void note_data(const fs::path& run_dir, const data::KnownSet* known, const data::KnownSet& now) {
+  if (known == nullptr || known->fingerprints.back() == now.fingerprints.front()) return;
+  fmt::print(
+      stderr,
+      "distbelief: the data of {} has changed since it was last trained; columns, tokens and classes mean "
+      "what they meant, but the result is not that of a run on either data alone (reproducible: false)\n",
+      run_dir.string());
+  data::KnownSet noted = *known;
+  noted.fingerprints.push_back(now.fingerprints.front());
+  data::write_known_set(run_dir, noted);
 }
 
 void require_run_dir(const fs::path& run_dir) {

@@ -8,14 +8,18 @@
 
 #include "distbelief/base/config.h"
 #include "distbelief/cli/new_run_folder.h"
+#include "distbelief/data/known_set.h"
 
 // The folder that a run writes to. What it was started with is in its job.toml, or its launch.json when it is
 // a program of the user's.
 namespace distbelief::cli {
 
-// Makes one with what the run is started with: the job and the network's file, which the job names from then
-// on.
-std::filesystem::path begin_run_dir(const std::string& wanted, Config& config);
+// Makes one with what the run is started with: the job, what it knows of its data, and the network's file,
+// which the job names from then on.
+std::filesystem::path begin_run_dir(const std::string& wanted, Config& config, const data::KnownSet& data);
+// Of a run that goes on: notes files that are others than they were, says so on stderr, and asks for no more.
+// `known` is what it began with; null: a folder of an earlier version, which has no such notes.
+void note_data(const std::filesystem::path& run_dir, const data::KnownSet* known, const data::KnownSet& now);
 // What the run in that folder has come to.
 FormerRun former_run(const std::filesystem::path& run_dir);
 std::string run_name(const Config& config);  // MODEL-DATA

@@ -5,6 +5,8 @@
 #include "distbelief/base/error.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
+#include "distbelief/data/deferred_source.h"
+#include "distbelief/data/registry.h"
 #include "distbelief/train/state_file.h"
 #include "distbelief/train/task.h"
 
@@ -96,8 +98,25 @@ std::unique_ptr<train::SavedTables> rows_of_run(const fs::path& run_dir, const t
   return std::make_unique<train::SavedTables>(*folder, tables);
 }
 
+data::DataSet data_of_run(const fs::path& run_dir, const Config& config, const RunModelOptions& options) {
+  const std::optional<data::KnownSet> known = data::read_known_set(run_dir);
+  if (!known) return data::open_data_set(config.data);
+  const auto open = [known = *known, data = config.data, run_dir, is_named = !options.data_dir.empty()] {
+    data::DataSet set = data::open_data_set(data, known);
+    if (!is_named && data::data_fingerprint(data, set) != known.fingerprints.back())
+      fmt::print(
+          stderr,
+          "distbelief: the data of {} has changed since it was trained; columns, tokens and classes are "
+          "read as they were then, but samples to test on may be others, also such that were trained on\n",
+          run_dir.string());
+    return set;
+  };
+  return options.data == RunData::kAtOnce ? open() : data::deferred_data_set(*known, open);
+}
+
 RunModel load_run(const fs::path& run_dir, const RunModelOptions& options) {
-  RunModel run{train::prepare_job(config_of_run(run_dir, options))};
+  const Config config = config_of_run(run_dir, options);
+  RunModel run{train::prepare_trained(config, data_of_run(run_dir, config, options))};
   const RunWeights weights = weights_of_run(run_dir, options);
   train::load_tensors(*run.job.network, weights.tensors(), weights.prefix);
   return run;

@@ -10,9 +10,13 @@
 // The model of a run folder, for commands that use it in one process.
 namespace distbelief::cli {
 
+// When the data of a run is opened: at once, or when a sample is asked for, if ever.
+enum class RunData { kAtOnce, kWhenAsked };
+
 struct RunModelOptions {
-  std::string data_dir;  // where the data is; empty: where the run had it
-  bool best = false;     // the best checkpoint instead of the last weights
+  std::string data_dir{};  // where the data is; empty: where the run had it
+  bool best = false;       // the best checkpoint instead of the last weights
+  RunData data = RunData::kAtOnce;
 };
 
 // The job of a run folder, for one process that holds all of the network. Throws Error(kBadInput) when it is
@@ -31,6 +35,11 @@ struct RunWeights {
   }
 };
 RunWeights weights_of_run(const std::filesystem::path& run_dir, const RunModelOptions& options);
+
+// The data of that job, as the run knows it (data.json), and a word on stderr when its files are others now.
+// What an earlier version left knows nothing: its data is opened at once, and learnt from.
+data::DataSet data_of_run(const std::filesystem::path& run_dir, const Config& config,
+                          const RunModelOptions& options);
 
 // Data, network and weights together.
 struct RunModel {

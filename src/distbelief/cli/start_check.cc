@@ -15,6 +15,7 @@
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/comm/host/communicator.h"
+#include "distbelief/data/registry.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/initial_weights.h"
 #include "distbelief/train/memory_need.h"
@@ -78,29 +79,33 @@ void show_init(const train::PreparedJob& job) {
 
 }  // namespace
 
-StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts) {
+StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts,
+                              const data::KnownSet* known) {
   check_named(job);
   cluster::require_short_place();
-  const train::PreparedJob prepared = prepare_placed(job);
-  StartNeeds needs{.total_steps = prepared.total_steps(), .rooms = rooms_of(prepared, hosts)};
+  const train::PreparedJob prepared = prepare_placed(job, known);
+  StartNeeds needs{.total_steps = prepared.total_steps(),
+                   .rooms = rooms_of(prepared, hosts),
+                   .data = data::describe_data(job.config.data, prepared.data)};
   if (hosts.empty()) comm::require_shared_memory(needs.rooms[0].bytes, needs.rooms[0].purpose);
   train::require_state_room(prepared);
   show_init(prepared);
   return needs;
 }
 
-std::int64_t check_launched(const Job& job, World& world) {
+StartNeeds check_launched(const Job& job, World& world, const data::KnownSet* known) {
   train::require_workers(world, job.config);
   train::require_same_build(world, std::string(cluster::to_string(cluster::pinned_isa())));
   Job unsupervised = job;
   unsupervised.config.elastic.standby = false;
   unsupervised.config.checkpoint.snapshots = false;
-  const train::PreparedJob prepared = prepare_placed(unsupervised);
+  const train::PreparedJob prepared = prepare_placed(unsupervised, known);
   comm::require_shared_memory(train::shared_memory_needed(prepared, world.workers_per_host(), world.host()),
                               fmt::format("{} with {} workers", job.config.model.name, world.local_size()));
   train::require_state_room(prepared);
-  if (world.rank() == 0) show_init(prepared);
-  return prepared.total_steps();
+  if (world.rank() != 0) return {.total_steps = prepared.total_steps()};
+  show_init(prepared);
+  return {.total_steps = prepared.total_steps(), .data = data::describe_data(job.config.data, prepared.data)};
 }
 
 int act_together(World& world, const std::function<void()>& act) {

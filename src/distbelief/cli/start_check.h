@@ -8,6 +8,7 @@
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cluster/hosts.h"
 #include "distbelief/comm/world.h"
+#include "distbelief/data/known_set.h"
 
 // Everything that can be known to fail is found before there is a run folder: what is corrected is then
 // started with the same command.
@@ -22,15 +23,17 @@ struct StartNeeds {
   };
   // In /dev/shm of each host, in their order, then of each spare; of this machine when none is named.
   std::vector<Room> rooms{};
+  data::KnownSet data{};  // as it is now
 };
 
 // By the supervisor, before a process starts. Opens the data. Other hosts are not asked here: this machine
-// stands for all but for the room in /dev/shm.
-StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts);
+// stands for all but for the room in /dev/shm. `known`: of a run that goes on.
+StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts,
+                              const data::KnownSet* known = nullptr);
 
 // By each worker that mpirun or srun has started, for its own machine. Opens the data; collective.
-// Gives the job's steps.
-std::int64_t check_launched(const Job& job, World& world);
+// Gives the job's steps and data.
+StartNeeds check_launched(const Job& job, World& world, const data::KnownSet* known = nullptr);
 
 // What workers do together or not at all: `act` on each, and when one throws, none goes on. Each complaint is
 // shown once. Collective; gives the exit code of the first that complains, 0 when none does.

@@ -312,17 +312,24 @@ int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const 
   std::optional<report::PageWriter> page;                       // of the first worker
   spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs
   const int code = train::run_in_world(train::world_options(job.config), [&](World& world) {
-    std::int64_t total_steps = 0, is_over = 0;
-    const auto check = [&] { total_steps = check_launched(job, world); };
+    std::int64_t is_over = 0;
+    StartNeeds needs;
+    std::optional<data::KnownSet> known;
+    const auto check = [&] {
+      if (resume) known = data::read_known_set(run_dir);
+      needs = check_launched(job, world, known ? &*known : nullptr);
+    };
     if (const int refused = act_together(world, check); refused != 0) return refused;
     const auto begin = [&] {
       if (world.rank() != 0) return;
       if (!resume)
-        begin_run_dir(run_dir.string(), job.config);
-      else if (is_finished(run_dir, job.config, total_steps, Saved::kCheckpoints))
+        begin_run_dir(run_dir.string(), job.config, needs.data);
+      else if (is_finished(run_dir, job.config, needs.total_steps, Saved::kCheckpoints))
         is_over = 1;
-      else
+      else {
         write_job(run_dir, kept);
+        note_data(run_dir, known ? &*known : nullptr, needs.data);
+      }
     };
     if (const int refused = act_together(world, begin); refused != 0) return refused;
     world.communicator().broadcast(comm::view(&is_over, 1), 0);

@@ -25,6 +25,8 @@
 #include "distbelief/cluster/host_watch.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
+#include "distbelief/data/known_set.h"
+#include "distbelief/data/registry.h"
 #include "distbelief/train/block_costs.h"
 
 namespace distbelief::cli {
@@ -155,6 +157,20 @@ void require_same_arithmetic(const Config& before, const Config& after) {
                   fmt::format("a resumed run cannot change {}: start a new one with distbelief train", key));
 }
 
+// Files are read as they were when the run began, so options that decide it cannot change.
+void require_same_reading(const data::KnownSet& known, const DataConfig& before, const DataConfig& after) {
+  if (!known.learnt || data::find_data_set(after.name).reopen == nullptr) return;
+  constexpr std::string_view kFree[] = {"cache", "test", "held_out", "split_seed", "stride"};
+  for (const auto& [key, value] : data::data_set_options(after.name, after.options))
+    if (std::ranges::find(kFree, key) == std::end(kFree) &&
+        value != data::data_set_options(before.name, before.options).at(key))
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("a resumed run cannot change data.{}: how its files become samples was settled when "
+                      "it began; start a new one with distbelief train",
+                      key));
+}
+
 // A trace is written at the end: a place that takes none is found out now.
 void require_writable(const fs::path& trace) {
   if (trace.empty()) return;
@@ -274,7 +290,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
   if (invocation.interrupted->load()) return 130;
   const StandingServers standing = standing_servers(flags, job.config);
-  const fs::path run_dir = begin_run_dir(flags.run_dir, job.config);
+  const fs::path run_dir = begin_run_dir(flags.run_dir, job.config, needs.data);
   keep_measured(run_dir, job.config, measured);
   return supervise(job.config, hosts, isa,
                    {.run_dir = run_dir,
@@ -333,6 +349,8 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
   require_same_arithmetic(before, job.config);
+  const std::optional<data::KnownSet> known = data::read_known_set(run_dir);
+  if (known) require_same_reading(*known, before.data, job.config.data);
   require_kept_state_read(run_dir, job.config);
   if (cluster::launcher_place().launched) {
     refuse_under_launcher(flags, job.config);
@@ -347,7 +365,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
-  const StartNeeds needs = check_before_start(job, hosts);
+  const StartNeeds needs = check_before_start(job, hosts, known ? &*known : nullptr);
   if (is_finished(run_dir, job.config, needs.total_steps, Saved::kSnapshotsToo)) return 0;
   const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
   if (invocation.interrupted->load()) return 130;
@@ -355,6 +373,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   Config kept = job.config;
   kept.train.init = init;
   write_job(run_dir, kept);
+  note_data(run_dir, known ? &*known : nullptr, needs.data);
   keep_measured(run_dir, job.config, measured);
   return supervise(job.config, hosts, isa,
                    {.run_dir = run_dir,

@@ -4,6 +4,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/environment.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/data/synthetic.h"
 #include "distbelief/data/synthetic_clicks.h"
 #include "distbelief/data/synthetic_shapes.h"
@@ -74,7 +75,9 @@ DataSet open_synthetic_speech(const DataConfig&, const OptionMap& options) {
 
 DataSet open_synthetic_logic(const DataConfig&, const OptionMap& options) {
   const SyntheticLogic::Options wanted{.nodes = option<std::int64_t>(options, "nodes")};
-  return both_parts<SyntheticLogic>(wanted, options);
+  DataSet set = both_parts<SyntheticLogic>(wanted, options);
+  set.learnt = std::make_shared<const Learnt>(Learnt{.tree_tokens = SyntheticLogic::tokens()});
+  return set;
 }
 
 template <const char* kName>

@@ -78,6 +78,7 @@ std::uint64_t claimed_elements(const InputFile& file, const Shape& shape) {
 std::vector<std::uint8_t> read_elements(InputFile& file, const Shape& shape) {
   const std::uint64_t claimed = claimed_elements(file, shape);
   std::vector<std::uint8_t> elements;
+  if (file.stored_bytes() >= claimed) elements.reserve(claimed);  // they are there; else they may not be
   while (elements.size() < claimed) {
     const std::size_t have = elements.size();
     const std::uint64_t grown = std::min(claimed, std::max<std::uint64_t>(kFirstGrowth, have * 2));

@@ -7,6 +7,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/held_out.h"
+#include "distbelief/data/known_set.h"
 #include "distbelief/data/random_access_file.h"
 
 namespace distbelief::data {
@@ -42,20 +43,31 @@ void require_known(const std::filesystem::path& root, const std::vector<std::str
                               root.string(), name, fmt::join(classes, ", ")));
 }
 
-DataSet open_image_folder(const DataConfig& config, const OptionMap& options) {
+// Without classes those of the folder to train on.
+DataSet open_images_as(const DataConfig& config, const OptionMap& options,
+                       const std::vector<std::string>& classes) {
   if (config.path.empty())
     throw Error(ErrorCode::kUnavailable, "set data.path to a folder with a folder of images for each class");
   const ImageSettings settings = image_settings("data set 'image_folder'", options);
+  const auto learnt = std::make_shared<const Learnt>(Learnt{.images = settings});
   const ImageParts parts = find_image_parts(config.path);
-  ImageList train(parts.train);
+  ImageList train(parts.train, classes);
   if (!parts.test.empty()) {
     ImageList test(parts.test, train.classes());
     return {std::make_unique<ImageFolderSource>(std::move(train), settings),
-            std::make_unique<ImageFolderSource>(std::move(test), settings)};
+            std::make_unique<ImageFolderSource>(std::move(test), settings), learnt};
   }
   const std::vector<bool> held = hold_out(train.size(), options);
   return {std::make_unique<ImageFolderSource>(train.part(held, ImageList::Keep::kOthers), settings),
-          std::make_unique<ImageFolderSource>(train.part(held, ImageList::Keep::kHeldOut), settings)};
+          std::make_unique<ImageFolderSource>(train.part(held, ImageList::Keep::kHeldOut), settings), learnt};
+}
+
+DataSet open_image_folder(const DataConfig& config, const OptionMap& options) {
+  return open_images_as(config, options, {});
+}
+
+DataSet reopen_image_folder(const DataConfig& config, const OptionMap& options, const KnownSet& known) {
+  return open_images_as(config, options, known.spec.class_names);
 }
 
 std::vector<OptionSpec> image_folder_options() {
@@ -148,7 +160,7 @@ ImageParts find_image_parts(const std::filesystem::path& root) {
 
 DataSetEntry image_folder_entry() {
   return {"image_folder", "images of your own, JPEG or PNG, in a folder for each class",
-          image_folder_options(), open_image_folder};
+          image_folder_options(), open_image_folder, reopen_image_folder};
 }
 
 }  // namespace distbelief::data

@@ -35,7 +35,8 @@ class InputFile {
   std::uint64_t offset() const { return offset_; }  // in the content, of the next byte
   // No content of this file may be longer: its size, or what so many compressed bytes are believed to hold.
   std::uint64_t content_limit() const;
-  std::string at(std::uint64_t offset) const;  // "'file', byte 16": how messages name a place
+  std::uint64_t stored_bytes() const { return file_bytes_; }  // of the file itself, compressed or not
+  std::string at(std::uint64_t offset) const;                 // "'file', byte 16": how messages name a place
 
  private:
   struct CloseFile {

@@ -9,6 +9,7 @@
 #include "distbelief/data/cifar.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image_folder.h"
+#include "distbelief/data/memory_fault.h"
 #include "distbelief/data/random_access_file.h"
 #include "distbelief/data/s_expressions.h"
 #include "distbelief/data/slices/packed_source.h"
@@ -337,6 +338,22 @@ Finding inspect_folder(const fs::path& path) {
   return inspect_images(path);
 }
 
+Finding look_into(const fs::path& path) {
+  std::error_code failure;
+  if (!fs::exists(path, failure))
+    throw Error(ErrorCode::kUnavailable, fmt::format("there is no file or folder '{}'", path.string()));
+  if (fs::is_directory(path, failure)) return inspect_folder(path);
+  const std::string ending = kind_ending(path);
+  if (ending == ".tar") return inspect_shards(path);
+  if (ending == ".csv" || ending == ".tsv") return inspect_table(path);
+  if (looks_like_text(path)) return inspect_text(path);
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("'{}' is no table (.csv, .tsv), no text and no .tar; of images give the folder that has a "
+                  "folder for each class",
+                  path.string()));
+}
+
 }  // namespace
 
 std::string kind_ending(const fs::path& path) {
@@ -352,19 +369,7 @@ bool looks_like_text(const fs::path& path) {
 }
 
 Finding inspect(const fs::path& path) {
-  std::error_code failure;
-  if (!fs::exists(path, failure))
-    throw Error(ErrorCode::kUnavailable, fmt::format("there is no file or folder '{}'", path.string()));
-  if (fs::is_directory(path, failure)) return inspect_folder(path);
-  const std::string ending = kind_ending(path);
-  if (ending == ".tar") return inspect_shards(path);
-  if (ending == ".csv" || ending == ".tsv") return inspect_table(path);
-  if (looks_like_text(path)) return inspect_text(path);
-  throw Error(
-      ErrorCode::kBadInput,
-      fmt::format("'{}' is no table (.csv, .tsv), no text and no .tar; of images give the folder that has a "
-                  "folder for each class",
-                  path.string()));
+  return within_memory(path.string(), [&path] { return look_into(path); });
 }
 
 }  // namespace distbelief::data

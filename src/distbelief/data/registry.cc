@@ -5,14 +5,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/hash.h"
 #include "distbelief/data/batch.h"
 #include "distbelief/data/cifar.h"
 #include "distbelief/data/fetch.h"
+#include "distbelief/data/file_list.h"
 #include "distbelief/data/generated_sets.h"
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image_folder.h"
+#include "distbelief/data/known_set.h"
+#include "distbelief/data/memory_fault.h"
 #include "distbelief/data/s_expressions.h"
 #include "distbelief/data/slices/packed_source.h"
 #include "distbelief/data/slices/sample_cache.h"
@@ -22,6 +27,9 @@
 
 namespace distbelief::data {
 namespace {
+
+constexpr std::size_t kMostFilesLookedAt = 10'000;  // looking at each takes its time on a file server
+constexpr std::size_t kDigits = 24;
 
 // The first `limit` samples of another source.
 class LimitedSource : public Source {
@@ -134,10 +142,57 @@ std::vector<DataSetEntry> make_table() {
       {"s_expressions",
        "trees of text files: lines of a label and an s-expression, in train.sexp and test.sexp of data.path",
        {},
-       open_s_expressions},
+       open_s_expressions,
+       reopen_s_expressions},
   };
   for (DataSetEntry& entry : generated_entries()) table.push_back(std::move(entry));
   return table;
+}
+
+DataConfig with_path(DataConfig config) {
+  if (config.path.empty()) config.path = usual_folder(config.name);
+  return config;
+}
+
+std::vector<std::string> places_of(const DataConfig& config, const OptionMap& options) {
+  std::vector<std::string> places = {config.path};
+  if (const auto other = options.find("test"); other != options.end())
+    if (const auto* file = std::get_if<std::string>(&other->second)) places.push_back(*file);
+  return places;
+}
+
+// A network whose data changed may meet what it cannot take; which file it is in, nobody can tell.
+void require_known_samples(const KnownSet& known, const DataSet& set, const DataConfig& config) {
+  try {
+    require_same_samples(known.spec, set.train->spec());
+    require_same_samples(known.spec, set.test->spec());
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("'{}' is not what the run was trained on: {}", config.path, error.message()));
+  }
+}
+
+DataSet open_as(const DataConfig& given, const KnownSet* known) {
+  const DataConfig config = with_path(given);
+  const DataSetEntry& entry = find_data_set(config.name);
+  const OptionMap options = data_set_options(config.name, config.options);
+  DataSet set = within_memory(config.path, [&] {
+    return known != nullptr && entry.reopen != nullptr ? entry.reopen(config, options, *known)
+                                                       : entry.open(config, options);
+  });
+  if (known != nullptr) require_known_samples(*known, set, config);
+  if (!config.augment.empty()) require_augmentable(set.train->spec());
+  set.train = limited(std::move(set.train), "train_limit", config.train_limit);
+  set.test = limited(std::move(set.test), "test_limit", config.test_limit);
+  if (!options.contains("cache") || option<std::string>(options, "cache").empty()) return set;
+  // Of files that have changed, samples as the run knows them are others than those of a run that begins now.
+  const bool is_other =
+      known != nullptr && known->learnt && data_fingerprint(config, set) != known->fingerprints.front();
+  return cached(std::move(set), {.folder = option<std::string>(options, "cache"),
+                                 .name = config.name,
+                                 .places = places_of(config, options),
+                                 .options = options,
+                                 .learnt = is_other ? to_json(*known->learnt).dump() : ""});
 }
 
 // What every data set understands.
@@ -172,23 +227,26 @@ OptionMap data_set_options(const std::string& name, const OptionMap& given) {
   return resolve_options(fmt::format("data set '{}'", name), find_data_set(name).options, given);
 }
 
-DataSet open_data_set(const DataConfig& given) {
-  DataConfig config = given;
-  const DataSetEntry& entry = find_data_set(config.name);
-  if (config.path.empty()) config.path = usual_folder(config.name);
-  const OptionMap options = data_set_options(config.name, config.options);
-  DataSet set = entry.open(config, options);
-  if (!config.augment.empty()) require_augmentable(set.train->spec());
-  set.train = limited(std::move(set.train), "train_limit", config.train_limit);
-  set.test = limited(std::move(set.test), "test_limit", config.test_limit);
-  if (!options.contains("cache") || option<std::string>(options, "cache").empty()) return set;
-  std::vector<std::string> places = {config.path};
-  if (const auto other = options.find("test"); other != options.end())
-    if (const auto* file = std::get_if<std::string>(&other->second)) places.push_back(*file);
-  return cached(std::move(set), {.folder = option<std::string>(options, "cache"),
-                                 .name = config.name,
-                                 .places = std::move(places),
-                                 .options = options});
+DataSet open_data_set(const DataConfig& config) { return open_as(config, nullptr); }
+
+DataSet open_data_set(const DataConfig& config, const KnownSet& known) { return open_as(config, &known); }
+
+std::string data_fingerprint(const DataConfig& given, const DataSet& set) {
+  const DataConfig config = with_path(given);
+  std::string text = fmt::format("{} {}\n", set.train->size(), set.test->size());
+  for (const std::string& place : places_of(config, data_set_options(config.name, config.options)))
+    for (const FoundFile& file : list_files(place, kMostFilesLookedAt))
+      text += fmt::format("{} {} {}\n", file.name, file.bytes, file.time);
+  Sha256 hash;
+  hash.update(text.data(), text.size());
+  return hash.hex().substr(0, kDigits);
+}
+
+KnownSet describe_data(const DataConfig& config, const DataSet& set) {
+  return {.name = config.name,
+          .spec = set.train->spec(),
+          .learnt = set.learnt,
+          .fingerprints = {data_fingerprint(config, set)}};
 }
 
 }  // namespace distbelief::data

@@ -9,6 +9,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/text_lines.h"
+#include "distbelief/data/known_set.h"
 
 namespace distbelief::data {
 namespace {
@@ -25,7 +26,7 @@ struct LabelledTree {
 
 // How trees become numbers, as the training trees say.
 struct TreeReading {
-  TreeTokens tokens;
+  std::shared_ptr<const Learnt> learnt;  // the tokens
   std::int64_t nodes = 1;
   std::int64_t labels = 2;
 };
@@ -77,13 +78,15 @@ std::vector<LabelledTree> read_trees(const std::string& file) {
 
 TreeReading learn_reading(const std::vector<LabelledTree>& trees) {
   TreeReading reading;
+  Learnt learnt;
   for (const LabelledTree& each : trees) {
     reading.nodes = std::max(reading.nodes, std::int64_t(each.tree.size()));
     reading.labels = std::max(reading.labels, each.label + 1);
-    for (const TreeNode& node : each.tree) reading.tokens.emplace(node.name, 0);
+    for (const TreeNode& node : each.tree) learnt.tree_tokens.emplace(node.name, 0);
   }
   std::int64_t token = 1;
-  for (auto& [name, number] : reading.tokens) number = token++;
+  for (auto& [name, number] : learnt.tree_tokens) number = token++;
+  reading.learnt = std::make_shared<const Learnt>(std::move(learnt));
   return reading;
 }
 
@@ -95,11 +98,12 @@ class TreeSource final : public Source {
     spec_.input_type = ElementType::kInt64;
     spec_.input_shape = {reading.nodes, 2};
     spec_.classes = reading.labels;
-    spec_.input_tokens = tokens_for(reading.tokens);
+    spec_.input_tokens = tokens_for(reading.learnt->tree_tokens);
   }
   std::uint64_t size() const override { return trees_.size(); }
   void read(std::uint64_t index, void* input, void* target) const override {
-    write_tree(trees_[index].tree, reading_.tokens, reading_.nodes, static_cast<std::int64_t*>(input));
+    write_tree(trees_[index].tree, reading_.learnt->tree_tokens, reading_.nodes,
+               static_cast<std::int64_t*>(input));
     *static_cast<std::int64_t*>(target) = trees_[index].label;
   }
 
@@ -108,27 +112,47 @@ class TreeSource final : public Source {
   TreeReading reading_;
 };
 
-}  // namespace
-
-DataSet open_s_expressions(const DataConfig& config, const OptionMap&) {
-  std::vector<LabelledTree> train = read_trees(config.path + "/train.sexp");
-  std::vector<LabelledTree> test = read_trees(config.path + "/test.sexp");
-  const TreeReading reading = learn_reading(train);
-  for (const LabelledTree& each : test)
+// Refuses what is beyond the reading, of the file of that name.
+void require_readable(const std::vector<LabelledTree>& trees, const TreeReading& reading,
+                      const std::string& file) {
+  for (const LabelledTree& each : trees)
     if (each.label >= reading.labels || std::int64_t(each.tree.size()) > reading.nodes)
       throw Error(
           ErrorCode::kBadInput,
-          fmt::format("'{}/test.sexp', line {}: label {} with a tree of {} nodes; labels of train.sexp "
-                      "end at {}, its trees have {} nodes at most",
-                      config.path, each.line, each.label, each.tree.size(), reading.labels - 1,
-                      reading.nodes));
+          fmt::format("'{}', line {}: label {} with a tree of {} nodes; labels of what was trained on end at "
+                      "{}, its trees have {} nodes at most",
+                      file, each.line, each.label, each.tree.size(), reading.labels - 1, reading.nodes));
+}
+
+DataSet read_parts(const DataConfig& config,
+                   const std::function<TreeReading(const std::vector<LabelledTree>&)>& reading_of) {
+  std::vector<LabelledTree> train = read_trees(config.path + "/train.sexp");
+  std::vector<LabelledTree> test = read_trees(config.path + "/test.sexp");
+  const TreeReading reading = reading_of(train);
+  require_readable(train, reading, config.path + "/train.sexp");
+  require_readable(test, reading, config.path + "/test.sexp");
   return {std::make_unique<TreeSource>(std::move(train), reading),
-          std::make_unique<TreeSource>(std::move(test), reading)};
+          std::make_unique<TreeSource>(std::move(test), reading), reading.learnt};
+}
+
+}  // namespace
+
+DataSet open_s_expressions(const DataConfig& config, const OptionMap&) {
+  return read_parts(config, learn_reading);
+}
+
+DataSet reopen_s_expressions(const DataConfig& config, const OptionMap&, const KnownSet& known) {
+  if (!known.learnt || !has_trees(known.spec)) return read_parts(config, learn_reading);
+  return read_parts(config, [&known](const auto&) {
+    return TreeReading{
+        .learnt = known.learnt, .nodes = known.spec.input_shape[0], .labels = known.spec.classes};
+  });
 }
 
 TreeTokens tree_tokens(const DataConfig& config) {
   if (config.name == "synthetic_logic") return SyntheticLogic::tokens();
-  if (config.name == "s_expressions") return learn_reading(read_trees(config.path + "/train.sexp")).tokens;
+  if (config.name == "s_expressions")
+    return learn_reading(read_trees(config.path + "/train.sexp")).learnt->tree_tokens;
   return {};
 }
 

@@ -12,6 +12,9 @@ namespace distbelief::data {
 // of config.path. Tokens and the number of nodes and classes are those of the training file. Throws
 // Error(kBadInput) with file and line.
 DataSet open_s_expressions(const DataConfig& config, const OptionMap& options);
+// The same with tokens, nodes and classes that were learnt before.
+struct KnownSet;
+DataSet reopen_s_expressions(const DataConfig& config, const OptionMap& options, const KnownSet& known);
 
 // The numbers that a run's data set gives to names of nodes: of s_expressions the training file is read;
 // empty for a set that has no trees, or whose names are not kept.

@@ -92,9 +92,13 @@ class Source {
   SampleSpec spec_;
 };
 
+struct Learnt;
+
 struct DataSet {
   std::unique_ptr<Source> train;
   std::unique_ptr<Source> test;
+  // How files become samples (learnt.h), shared with who keeps it; null where nothing is known.
+  std::shared_ptr<const Learnt> learnt{};
 };
 
 }  // namespace distbelief::data

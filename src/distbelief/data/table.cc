@@ -113,4 +113,12 @@ CsvReader open_rows(const std::filesystem::path& path, const TableSchema& schema
   return reader;
 }
 
+std::uint64_t count_rows(const std::filesystem::path& path, const TableSchema& schema) {
+  CsvReader reader = open_rows(path, schema);
+  std::uint64_t rows = 0;
+  while (reader.next()) ++rows;
+  if (rows == 0) throw reader.fault("the table has no rows");
+  return rows;
+}
+
 }  // namespace distbelief::data

@@ -78,6 +78,12 @@ TableSchema decide_roles(const TableSurvey& survey, const OptionMap& options);
 // Means, deviations and categories, from the rows that are not held out. Reads the file once.
 void learn_columns(const std::filesystem::path& path, const std::vector<bool>& held_out, TableSchema& schema);
 
+// Where the features of each input stand, once categories are known. Throws Error(kBadInput) for none or too
+// many.
+void place_features(TableSchema& schema);
+// Rows of the file after its header, which must be the schema's. Reads the file once.
+std::uint64_t count_rows(const std::filesystem::path& path, const TableSchema& schema);
+
 // Opens a table at its first row after the header, which must be the schema's.
 CsvReader open_rows(const std::filesystem::path& path, const TableSchema& schema);
 

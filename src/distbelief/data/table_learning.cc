@@ -233,19 +233,6 @@ void learn_field(const CsvReader& row, std::string_view field, TableColumn& colu
   }
 }
 
-void place_features(TableSchema& schema) {
-  for (const std::size_t index : schema.inputs) {
-    TableColumn& column = schema.columns[index];
-    const auto width = column.role == ColumnRole::kNumeric ? 1 : std::int64_t(column.categories.size());
-    column.first_feature = schema.features;
-    column.features = width + (column.has_missing ? 1 : 0);
-    schema.features += column.features;
-  }
-  if (schema.features == 0 || schema.features > kMostFeatures)
-    throw bad_option(
-        "ignore", fmt::format("must leave 1 to {} features, there are {}", kMostFeatures, schema.features));
-}
-
 }  // namespace
 
 std::vector<OptionSpec> table_options() {
@@ -264,6 +251,19 @@ std::vector<OptionSpec> table_options() {
       {"test", std::string(), "another file to test on; empty: a share of this one"}};
   for (OptionSpec& held : held_out_options()) options.push_back(std::move(held));
   return options;
+}
+
+void place_features(TableSchema& schema) {
+  for (const std::size_t index : schema.inputs) {
+    TableColumn& column = schema.columns[index];
+    const auto width = column.role == ColumnRole::kNumeric ? 1 : std::int64_t(column.categories.size());
+    column.first_feature = schema.features;
+    column.features = width + (column.has_missing ? 1 : 0);
+    schema.features += column.features;
+  }
+  if (schema.features == 0 || schema.features > kMostFeatures)
+    throw bad_option(
+        "ignore", fmt::format("must leave 1 to {} features, there are {}", kMostFeatures, schema.features));
 }
 
 TableSurvey survey_table(const std::filesystem::path& path, const OptionMap& options) {

@@ -2,41 +2,82 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/held_out.h"
+#include "distbelief/data/known_set.h"
 
 namespace distbelief::data {
 namespace {
 
 struct LearntTable {
-  std::shared_ptr<const TableSchema> schema;
-  std::vector<bool> held_out;  // empty: another file is tested on
+  std::shared_ptr<const Learnt> learnt;
+  std::vector<bool> held_out{};  // empty: another file is tested on
 };
 
-LearntTable learn_parts(const DataConfig& config, const OptionMap& options) {
+void require_table_path(const DataConfig& config) {
   if (config.path.empty()) throw Error(ErrorCode::kUnavailable, "set data.path to a CSV or TSV file");
+}
+
+std::vector<bool> held_out_rows(std::uint64_t rows, const OptionMap& options) {
+  if (!option<std::string>(options, "test").empty()) return {};
+  return hold_out(rows, options);
+}
+
+LearntTable learn_parts(const DataConfig& config, const OptionMap& options) {
+  require_table_path(config);
   const TableSurvey survey = survey_table(config.path, options);
   TableSchema schema = decide_roles(survey, options);
-  LearntTable learnt;
-  if (option<std::string>(options, "test").empty()) learnt.held_out = hold_out(survey.rows, options);
-  learn_columns(config.path, learnt.held_out, schema);
-  learnt.schema = std::make_shared<const TableSchema>(std::move(schema));
-  return learnt;
+  LearntTable table{.learnt = {}, .held_out = held_out_rows(survey.rows, options)};
+  learn_columns(config.path, table.held_out, schema);
+  table.learnt = std::make_shared<const Learnt>(Learnt{.table = std::move(schema)});
+  return table;
+}
+
+DataSet read_rows(const DataConfig& config, const OptionMap& options, const LearntTable& table) {
+  const std::shared_ptr<const TableSchema> schema(table.learnt, &*table.learnt->table);
+  auto train = std::make_unique<TableSource>(schema);
+  auto test = std::make_unique<TableSource>(schema);
+  CsvReader rows = open_rows(config.path, *schema);
+  for (std::size_t i = 0; rows.next(); ++i) {
+    const bool held = i < table.held_out.size() && table.held_out[i];
+    (held ? *test : *train).add(rows);
+  }
+  if (const std::string& other = option<std::string>(options, "test"); !other.empty()) {
+    CsvReader more = open_rows(other, *schema);
+    while (more.next()) test->add(more);
+    if (test->size() == 0) throw more.fault("the table to test on has no rows");
+  }
+  return {std::move(train), std::move(test), table.learnt};
+}
+
+// Columns mean what they meant, whatever rows there are now.
+DataSet reopen_table(const DataConfig& config, const OptionMap& options, const KnownSet& known) {
+  require_table_path(config);
+  if (!known.learnt || !known.learnt->table) return open_table(config, options);
+  LearntTable table{.learnt = known.learnt};
+  table.held_out = held_out_rows(count_rows(config.path, *known.learnt->table), options);
+  return read_rows(config, options, table);
 }
 
 }  // namespace
 
-TableSource::TableSource(std::shared_ptr<const TableSchema> schema) : schema_(std::move(schema)) {
-  spec_.input_type = ElementType::kFloat32;
-  spec_.input_shape = {schema_->features};
-  spec_.table_features = true;
-  const bool values = schema_->task == TableTask::kRegression;
-  spec_.target_type = values ? ElementType::kFloat32 : ElementType::kInt64;
+SampleSpec table_spec(const TableSchema& schema) {
+  SampleSpec spec;
+  spec.input_type = ElementType::kFloat32;
+  spec.input_shape = {schema.features};
+  spec.table_features = true;
+  const bool values = schema.task == TableTask::kRegression;
+  spec.target_type = values ? ElementType::kFloat32 : ElementType::kInt64;
   if (values) {
-    spec_.target_unit = schema_->target_column().deviation;
-    spec_.target_mean = schema_->target_column().mean;
-    return;
+    spec.target_unit = schema.target_column().deviation;
+    spec.target_mean = schema.target_column().mean;
+    return spec;
   }
-  spec_.class_names = schema_->target_column().categories;
-  spec_.classes = static_cast<std::int64_t>(spec_.class_names.size());
+  spec.class_names = schema.target_column().categories;
+  spec.classes = static_cast<std::int64_t>(spec.class_names.size());
+  return spec;
+}
+
+TableSource::TableSource(std::shared_ptr<const TableSchema> schema) : schema_(std::move(schema)) {
+  spec_ = table_spec(*schema_);
 }
 
 void TableSource::add(const CsvReader& row) {
@@ -60,29 +101,16 @@ void TableSource::read(std::uint64_t index, void* input, void* target) const {
 }
 
 DataSet open_table(const DataConfig& config, const OptionMap& options) {
-  const LearntTable learnt = learn_parts(config, options);
-  auto train = std::make_unique<TableSource>(learnt.schema);
-  auto test = std::make_unique<TableSource>(learnt.schema);
-  CsvReader rows = open_rows(config.path, *learnt.schema);
-  for (std::size_t i = 0; rows.next(); ++i) {
-    const bool held = i < learnt.held_out.size() && learnt.held_out[i];
-    (held ? *test : *train).add(rows);
-  }
-  if (const std::string& other = option<std::string>(options, "test"); !other.empty()) {
-    CsvReader more = open_rows(other, *learnt.schema);
-    while (more.next()) test->add(more);
-    if (test->size() == 0) throw more.fault("the table to test on has no rows");
-  }
-  return {std::move(train), std::move(test)};
+  return read_rows(config, options, learn_parts(config, options));
 }
 
 TableSchema learn_table(const DataConfig& config) {
-  return *learn_parts(config, data_set_options("csv", config.options)).schema;
+  return learn_parts(config, data_set_options("csv", config.options)).learnt->table.value();
 }
 
 DataSetEntry table_entry() {
   return {"csv", "a table of your own, CSV or TSV: classes or values from columns", table_options(),
-          open_table};
+          open_table, reopen_table};
 }
 
 }  // namespace distbelief::data

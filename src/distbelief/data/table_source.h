@@ -26,6 +26,9 @@ class TableSource : public Source {
   std::vector<std::int32_t> classes_;  // classification
 };
 
+// What its rows are as samples.
+SampleSpec table_spec(const TableSchema& schema);
+
 // Surveys, learns and reads the table that [data] path names, three times through the file.
 DataSet open_table(const DataConfig& config, const OptionMap& options);
 // The first two of these alone: for who has rows of his own.

@@ -8,6 +8,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/data/held_out.h"
 #include "distbelief/data/input_file.h"
+#include "distbelief/data/known_set.h"
 
 namespace distbelief::data {
 namespace {
@@ -35,20 +36,20 @@ TextLevel level_of(const OptionMap& options) {
   throw bad_text_option("level", fmt::format("must be bytes, characters or sentences, found '{}'", level));
 }
 
-// A piece of a file and where it begins there.
-struct TextPiece {
-  std::string_view text;
-  std::uint64_t offset = 0;
-};
-
-std::vector<TextPiece> lines_of(std::string_view text) {
-  std::vector<TextPiece> lines;
+// Calls `take` with every line that has more than spaces, and where it begins.
+template <typename Take>
+void for_each_text_line(std::string_view text, Take take) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, end - at);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) lines.push_back({line, at});
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) take(line, std::uint64_t{at});
     at = end + 1;
   }
+}
+
+std::uint64_t count_lines(std::string_view text) {
+  std::uint64_t lines = 0;
+  for_each_text_line(text, [&lines](std::string_view, std::uint64_t) { ++lines; });
   return lines;
 }
 
@@ -70,12 +71,22 @@ struct TextParts {
   std::uint64_t test_offset = 0;
 };
 
+// Lines to train on move together at the beginning, so that there is no second copy of them.
 void hold_out_lines(const OptionMap& options, TextParts& parts) {
-  const std::vector<TextPiece> lines = lines_of(parts.train);
-  const std::vector<bool> held = hold_out(lines.size(), options);
-  std::string train;
-  for (std::size_t i = 0; i < lines.size(); ++i) (held[i] ? parts.test : train).append(lines[i].text) += '\n';
-  parts.train = std::move(train);
+  if (!parts.train.ends_with('\n')) parts.train += '\n';
+  const std::vector<bool> held = hold_out(count_lines(parts.train), options);
+  std::size_t line_number = 0, kept = 0;
+  char* const text = parts.train.data();
+  for_each_text_line(parts.train, [&](std::string_view line, std::uint64_t) {
+    if (held[line_number++]) {
+      parts.test.append(line) += '\n';
+      return;
+    }
+    std::memmove(text + kept, line.data(), line.size());
+    kept += line.size();
+    text[kept++] = '\n';
+  });
+  parts.train.resize(kept);
 }
 
 TextParts open_parts(const DataConfig& config, const OptionMap& options, TextLevel level) {
@@ -103,33 +114,62 @@ Vocabulary vocabulary_of(const TextParts& parts, const OptionMap& options, TextL
 
 std::unique_ptr<Source> sentences(const std::string& text, const std::string& file,
                                   const Vocabulary& vocabulary, std::int64_t length) {
-  std::vector<std::uint32_t> tokens;
+  TokenArray tokens(vocabulary.size());
   std::vector<std::uint64_t> ends;
-  for (const TextPiece& line : lines_of(text)) {
-    std::vector<std::uint32_t> words = vocabulary.encode(line.text, file, line.offset);
-    words.resize(std::min(words.size(), static_cast<std::size_t>(length)));
-    tokens.insert(tokens.end(), words.begin(), words.end());
+  ends.reserve(count_lines(text));
+  for_each_text_line(text, [&](std::string_view line, std::uint64_t offset) {
+    std::int64_t left = length;
+    vocabulary.for_each_token(line, file, offset, [&](std::uint32_t token) {
+      if (left-- > 0) tokens.push_back(token);
+    });
     ends.push_back(tokens.size());
-  }
+  });
   if (ends.empty()) throw Error(ErrorCode::kBadInput, fmt::format("'{}' has no sentence, a line each", file));
-  return std::make_unique<Sentences>(TokenArray(tokens, vocabulary.size()), std::move(ends),
-                                     vocabulary.size(), length);
+  return std::make_unique<Sentences>(std::move(tokens), std::move(ends), vocabulary.size(), length);
+}
+
+TokenArray tokens_of(const std::string& text, const std::string& file, std::uint64_t offset,
+                     const Vocabulary& vocabulary) {
+  TokenArray tokens(vocabulary.size());
+  const bool bytes = vocabulary.level() == TextLevel::kBytes;
+  tokens.reserve(std::uint64_t(std::count_if(text.begin(), text.end(), [bytes](char c) {
+    return bytes || (static_cast<unsigned char>(c) & 0xC0) != 0x80;  // a character begins
+  })));
+  vocabulary.for_each_token(text, file, offset, [&tokens](std::uint32_t token) { tokens.push_back(token); });
+  return tokens;
+}
+
+// Tokens are those of `known`, or are learnt where it is null.
+DataSet open_text_as(const DataConfig& config, const OptionMap& options,
+                     std::shared_ptr<const Learnt> known) {
+  const TextLevel level = level_of(options);
+  const std::int64_t length = ranged(options, "length", 1), stride = ranged(options, "stride", 0);
+  TextParts parts = open_parts(config, options, level);
+  if (!known)
+    known = std::make_shared<const Learnt>(Learnt{.vocabulary = vocabulary_of(parts, options, level)});
+  const Vocabulary& vocabulary = *known->vocabulary;
+  if (level == TextLevel::kSentences)
+    return {sentences(parts.train, parts.train_file, vocabulary, length),
+            sentences(parts.test, parts.test_file, vocabulary, length), std::move(known)};
+  const auto windows = [&](std::string& text, const std::string& file, std::uint64_t offset) {
+    TokenArray tokens = tokens_of(text, file, offset, vocabulary);
+    std::string().swap(text);  // its memory goes
+    return std::make_unique<TextWindows>(
+        std::move(tokens), vocabulary.size(),
+        TextWindows::Options{.length = length, .stride = stride == 0 ? length : stride});
+  };
+  auto train = windows(parts.train, parts.train_file, 0);
+  auto test = windows(parts.test, parts.test_file, parts.test_offset);
+  return {std::move(train), std::move(test), std::move(known)};
 }
 
 DataSet open_text(const DataConfig& config, const OptionMap& options) {
-  const TextLevel level = level_of(options);
-  const std::int64_t length = ranged(options, "length", 1), stride = ranged(options, "stride", 0);
-  const TextParts parts = open_parts(config, options, level);
-  const Vocabulary vocabulary = vocabulary_of(parts, options, level);
-  if (level == TextLevel::kSentences)
-    return {sentences(parts.train, parts.train_file, vocabulary, length),
-            sentences(parts.test, parts.test_file, vocabulary, length)};
-  const auto windows = [&](const std::string& text, const std::string& file, std::uint64_t offset) {
-    return std::make_unique<TextWindows>(
-        TokenArray(vocabulary.encode(text, file, offset), vocabulary.size()), vocabulary.size(),
-        TextWindows::Options{.length = length, .stride = stride == 0 ? length : stride});
-  };
-  return {windows(parts.train, parts.train_file, 0), windows(parts.test, parts.test_file, parts.test_offset)};
+  return open_text_as(config, options, nullptr);
+}
+
+DataSet reopen_text(const DataConfig& config, const OptionMap& options, const KnownSet& known) {
+  const bool knows = known.learnt && known.learnt->vocabulary;
+  return open_text_as(config, options, knows ? known.learnt : nullptr);
 }
 
 SampleSpec token_spec(std::int64_t length, std::uint32_t vocabulary) {
@@ -158,6 +198,7 @@ std::vector<OptionSpec> text_options() {
 std::string read_text_file(const std::string& path, std::uint64_t most_bytes) {
   InputFile file(path);
   std::string text;
+  text.reserve(std::min(file.stored_bytes(), most_bytes) + kTextChunk);
   for (std::size_t got = kTextChunk; got == kTextChunk;) {
     const std::size_t have = text.size();
     if (have >= most_bytes)
@@ -170,19 +211,17 @@ std::string read_text_file(const std::string& path, std::uint64_t most_bytes) {
   return text;
 }
 
-TokenArray::TokenArray(const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary)
-    : size_(tokens.size()),
-      width_(vocabulary <= 1U << 8    ? 1
+TokenArray::TokenArray(std::uint32_t vocabulary)
+    : width_(vocabulary <= 1U << 8    ? 1
              : vocabulary <= 1U << 16 ? 2
-                                      : 4),
-      bytes_(size_ * width_) {
-  std::uint8_t* to = bytes_.data();
-  for (const std::uint32_t token : tokens)
-    for (std::size_t i = 0; i < width_; ++i) *to++ = static_cast<std::uint8_t>(token >> (8 * i));
+                                      : 4) {}
+
+void TokenArray::push_back(std::uint32_t token) {
+  for (std::size_t i = 0; i < width_; ++i) bytes_.push_back(static_cast<std::uint8_t>(token >> (8 * i)));
 }
 
 void TokenArray::copy(std::uint64_t begin, std::uint64_t count, std::int64_t* to) const {
-  DISTBELIEF_INVARIANT(begin <= size_ && count <= size_ - begin);
+  DISTBELIEF_INVARIANT(begin <= size() && count <= size() - begin);
   const std::uint8_t* from = bytes_.data() + begin * width_;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::int64_t token = 0;
@@ -246,7 +285,7 @@ Vocabulary learn_vocabulary(const DataConfig& config) {
 }
 
 DataSetEntry text_entry() {
-  return {"text", "a text file of your own, for language models", text_options(), open_text};
+  return {"text", "a text file of your own, for language models", text_options(), open_text, reopen_text};
 }
 
 }  // namespace distbelief::data

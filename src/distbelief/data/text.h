@@ -12,16 +12,17 @@
 // Plain text for language models: the target of every token is the one after it.
 namespace distbelief::data {
 
-// Tokens in as few bytes each as the vocabulary needs. Any thread may read.
+// Tokens in as few bytes each as the vocabulary needs. Any thread may read; one fills it before.
 class TokenArray {
  public:
-  TokenArray(const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary);
-  std::uint64_t size() const { return size_; }
+  explicit TokenArray(std::uint32_t vocabulary);
+  void reserve(std::uint64_t tokens) { bytes_.reserve(tokens * width_); }
+  void push_back(std::uint32_t token);
+  std::uint64_t size() const { return bytes_.size() / width_; }
   // Tokens [begin, begin + count) as int64.
   void copy(std::uint64_t begin, std::uint64_t count, std::int64_t* to) const;
 
  private:
-  std::uint64_t size_;
   std::size_t width_;  // bytes: 1, 2 or 4
   std::vector<std::uint8_t> bytes_;
 };

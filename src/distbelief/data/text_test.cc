@@ -123,7 +123,8 @@ TEST_F(Text, KeepsWideVocabulariesExactly) {
     std::vector<std::uint32_t> fitting;
     for (const std::uint32_t token : tokens)
       if (token < vocabulary) fitting.push_back(token);
-    const TokenArray array(fitting, vocabulary);
+    TokenArray array(vocabulary);
+    for (const std::uint32_t token : fitting) array.push_back(token);
     Tokens back(fitting.size());
     array.copy(0, fitting.size(), back.data());
     EXPECT_EQ(back, Tokens(fitting.begin(), fitting.end()));

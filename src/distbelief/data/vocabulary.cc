@@ -10,22 +10,13 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::uint32_t kReservedWords = 2;
+// Of all different words while they are counted, and what each takes besides its characters.
+constexpr std::size_t kMostWordsBytes = std::size_t{128} << 20, kWordBytes = 96;
 
 Error not_utf8(const std::string& file, std::uint64_t offset) {
   return Error(ErrorCode::kBadInput,
                fmt::format("'{}', byte {}: this is not UTF-8; convert the text, or set level = \"bytes\"",
                            file, offset));
-}
-
-// Calls `take` with each word: what stands between spaces and line ends.
-template <typename Take>
-void for_each_word(std::string_view text, Take take) {
-  constexpr std::string_view kSpaces = " \t\r\n";
-  for (std::size_t at = text.find_first_not_of(kSpaces); at != std::string_view::npos;) {
-    const std::size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
-    take(text.substr(at, end - at));
-    at = text.find_first_not_of(kSpaces, end);
-  }
 }
 
 std::vector<char32_t> distinct_characters(std::string_view text, const std::string& file) {
@@ -35,21 +26,33 @@ std::vector<char32_t> distinct_characters(std::string_view text, const std::stri
 }
 
 // The most frequent ones, the earlier in the alphabet of equals, in alphabetical order.
-std::vector<std::string> frequent_words(std::string_view text, std::size_t most) {
+std::vector<std::string> frequent_words(std::string_view text, const std::string& file, std::size_t most) {
   std::map<std::string, std::uint64_t, std::less<>> counts;
+  std::size_t bytes = 0;
   for_each_word(text, [&](std::string_view word) {
-    const auto known = counts.find(word);
-    if (known == counts.end())
-      counts.emplace(word, 1);
-    else
+    if (const auto known = counts.find(word); known != counts.end()) {
       ++known->second;
+      return;
+    }
+    bytes += word.size() + kWordBytes;
+    if (bytes > kMostWordsBytes)
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("'{}': its different words take more than {} MiB; set level = \"characters\" or "
+                      "\"bytes\", or cut the text",
+                      file, kMostWordsBytes >> 20));
+    counts.emplace(word, 1);
   });
-  std::vector<std::pair<std::string, std::uint64_t>> words(counts.begin(), counts.end());
-  std::stable_sort(words.begin(), words.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  if (words.size() > most) words.resize(most);
+  using Count = decltype(counts)::value_type;
+  std::vector<const Count*> words;
+  words.reserve(counts.size());
+  for (const Count& each : counts) words.push_back(&each);
+  const auto end = words.begin() + static_cast<std::ptrdiff_t>(std::min(most, words.size()));
+  std::partial_sort(words.begin(), end, words.end(), [](const Count* a, const Count* b) {
+    return a->second != b->second ? a->second > b->second : a->first < b->first;
+  });
   std::vector<std::string> kept;
-  for (auto& [word, count] : words) kept.push_back(std::move(word));
+  for (auto each = words.begin(); each != end; ++each) kept.push_back((*each)->first);
   std::sort(kept.begin(), kept.end());
   return kept;
 }
@@ -95,11 +98,16 @@ Vocabulary::Vocabulary(TextLevel level, std::string_view training_text, const st
                        std::size_t most_words)
     : level_(level) {
   if (level == TextLevel::kCharacters) characters_ = distinct_characters(training_text, file);
-  if (level == TextLevel::kSentences) words_ = frequent_words(training_text, most_words);
+  if (level == TextLevel::kSentences) words_ = frequent_words(training_text, file, most_words);
   size_ = level == TextLevel::kBytes        ? 256
           : level == TextLevel::kCharacters ? static_cast<std::uint32_t>(characters_.size()) + 1
                                             : static_cast<std::uint32_t>(words_.size()) + kReservedWords;
 }
+
+Vocabulary::Vocabulary(std::vector<std::string> words)
+    : level_(TextLevel::kSentences),
+      size_(static_cast<std::uint32_t>(words.size()) + kReservedWords),
+      words_(std::move(words)) {}
 
 std::uint32_t Vocabulary::token_of(char32_t character) const {
   const auto found = std::lower_bound(characters_.begin(), characters_.end(), character);
@@ -118,14 +126,14 @@ std::uint32_t Vocabulary::token_of(std::string_view word) const {
 std::vector<std::uint32_t> Vocabulary::encode(std::string_view text, const std::string& file,
                                               std::uint64_t offset) const {
   std::vector<std::uint32_t> tokens;
-  if (level_ == TextLevel::kSentences) {
-    for_each_word(text, [&](std::string_view word) { tokens.push_back(token_of(word)); });
-    return tokens;
-  }
-  for (std::size_t at = 0; at < text.size();)
-    tokens.push_back(level_ == TextLevel::kBytes ? static_cast<unsigned char>(text[at++])
-                                                 : token_of(next_character(text, at, file, offset)));
+  for_each_token(text, file, offset, [&tokens](std::uint32_t token) { tokens.push_back(token); });
   return tokens;
+}
+
+std::string Vocabulary::characters() const {
+  std::string text;
+  for (const char32_t character : characters_) append_utf8(character, text);
+  return text;
 }
 
 std::string Vocabulary::decode(std::uint32_t token) const {

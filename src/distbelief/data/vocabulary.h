@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ class Vocabulary {
   // that is not UTF-8 (characters).
   Vocabulary(TextLevel level, std::string_view training_text, const std::string& file,
              std::size_t most_words);
+  // Of words that were learnt before, sorted.
+  explicit Vocabulary(std::vector<std::string> words);
 
   static constexpr std::uint32_t kSentenceEnd = 0;
   static constexpr std::uint32_t kUnknownWord = 1;
@@ -30,7 +33,12 @@ class Vocabulary {
   // `file` and `offset` are for messages: where the text stands.
   std::vector<std::uint32_t> encode(std::string_view text, const std::string& file,
                                     std::uint64_t offset) const;
+  // The same, one token after the other, without memory for them.
+  template <typename Take>
+  void for_each_token(std::string_view text, const std::string& file, std::uint64_t offset, Take take) const;
   std::string decode(std::uint32_t token) const;  // of a sentence's word with a space before it
+  std::string characters() const;                 // that have tokens of their own, as UTF-8
+  const std::vector<std::string>& words() const { return words_; }
 
  private:
   std::uint32_t token_of(char32_t character) const;
@@ -45,5 +53,26 @@ class Vocabulary {
 // Reads one code point at text[at] and goes past it. Throws Error(kBadInput) with file and byte.
 char32_t next_character(std::string_view text, std::size_t& at, const std::string& file,
                         std::uint64_t offset);
+
+// Calls `take` with each word: what stands between spaces and line ends.
+template <typename Take>
+void for_each_word(std::string_view text, Take take) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  for (std::size_t at = text.find_first_not_of(kSpaces); at != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
+    take(text.substr(at, end - at));
+    at = text.find_first_not_of(kSpaces, end);
+  }
+}
+
+template <typename Take>
+void Vocabulary::for_each_token(std::string_view text, const std::string& file, std::uint64_t offset,
+                                Take take) const {
+  if (level_ == TextLevel::kSentences)
+    return for_each_word(text, [&](std::string_view word) { take(token_of(word)); });
+  for (std::size_t at = 0; at < text.size();)
+    take(level_ == TextLevel::kBytes ? std::uint32_t{static_cast<unsigned char>(text[at++])}
+                                     : token_of(next_character(text, at, file, offset)));
+}
 
 }  // namespace distbelief::data

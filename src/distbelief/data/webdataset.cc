@@ -10,6 +10,7 @@
 #include "distbelief/base/json_text.h"
 #include "distbelief/data/held_out.h"
 #include "distbelief/data/image_folder.h"
+#include "distbelief/data/known_set.h"
 #include "distbelief/data/random_access_file.h"
 #include "distbelief/data/table_field.h"
 #include "distbelief/data/tar_index.h"
@@ -146,23 +147,35 @@ std::vector<ShardSample> kept_samples(const ShardIndex& index, const std::vector
   return kept;
 }
 
-DataSet open_webdataset(const DataConfig& config, const OptionMap& options) {
+// With `known_classes` above 0 there are so many, and labels are below it.
+DataSet open_shards_as(const DataConfig& config, const OptionMap& options, std::int64_t known_classes) {
   if (config.path.empty()) throw Error(ErrorCode::kUnavailable, "set data.path to a folder of tar shards");
   const ImageSettings settings = image_settings("data set 'webdataset'", options);
+  const auto learnt = std::make_shared<const Learnt>(Learnt{.images = settings});
   const std::string& json_key = option<std::string>(options, "json_key");
   const ImageParts parts = find_image_parts(config.path);
   const auto train = std::make_shared<const ShardIndex>(index_shards(find_shards(parts.train), json_key));
+  const auto test = parts.test.empty()
+                        ? train
+                        : std::make_shared<const ShardIndex>(index_shards(find_shards(parts.test), json_key));
+  const std::int64_t found = std::max(train->classes, test->classes);
+  const std::int64_t classes = known_classes > 0 && found <= known_classes ? known_classes : found;
   if (parts.test.empty()) {
     const std::vector<bool> held = hold_out(train->samples.size(), options);
-    return {std::make_unique<WebDatasetSource>(train, kept_samples(*train, held, false), settings,
-                                               train->classes),
-            std::make_unique<WebDatasetSource>(train, kept_samples(*train, held, true), settings,
-                                               train->classes)};
+    return {std::make_unique<WebDatasetSource>(train, kept_samples(*train, held, false), settings, classes),
+            std::make_unique<WebDatasetSource>(train, kept_samples(*train, held, true), settings, classes),
+            learnt};
   }
-  const auto test = std::make_shared<const ShardIndex>(index_shards(find_shards(parts.test), json_key));
-  const std::int64_t classes = std::max(train->classes, test->classes);
   return {std::make_unique<WebDatasetSource>(train, train->samples, settings, classes),
-          std::make_unique<WebDatasetSource>(test, test->samples, settings, classes)};
+          std::make_unique<WebDatasetSource>(test, test->samples, settings, classes), learnt};
+}
+
+DataSet open_webdataset(const DataConfig& config, const OptionMap& options) {
+  return open_shards_as(config, options, 0);
+}
+
+DataSet reopen_webdataset(const DataConfig& config, const OptionMap& options, const KnownSet& known) {
+  return open_shards_as(config, options, known.spec.classes);
 }
 
 std::vector<OptionSpec> webdataset_options() {
@@ -234,7 +247,7 @@ std::vector<std::filesystem::path> find_shards(const std::filesystem::path& path
 
 DataSetEntry webdataset_entry() {
   return {"webdataset", "images of your own in tar shards, as WebDataset has them", webdataset_options(),
-          open_webdataset};
+          open_webdataset, reopen_webdataset};
 }
 
 }  // namespace distbelief::data

@@ -33,8 +33,7 @@ class Classification final : public Task {
 
   ScoreShape score_shape() const override {
     if (has_gaps()) return {.sums = 1, .counts = 3, .items = 2};
-    return {.sums = 1,
-            .counts = 2 + (has_f1() ? 3 * std::size_t(classes_) : 0) + (has_auc() ? 2 * kScoreBins : 0)};
+    return {.sums = 1, .counts = dense_counts() + (has_auc() ? 2 * kScoreBins : 0)};
   }
 
   Score score(model::Network& network, const TensorBatch& batch) const override {
@@ -48,7 +47,7 @@ class Classification final : public Task {
       target = wanted.target;
     }
     const torch::Tensor answers = output.argmax(1);
-    Score score{{loss_.sum(output, target, 0.0).item<double>()}, std::vector<double>(score_shape().counts)};
+    Score score{{loss_.sum(output, target, 0.0).item<double>()}, std::vector<double>(dense_counts())};
     score.counts[0] = double(answers.eq(target).sum().item<std::int64_t>());
     if (has_top())
       score.counts[1] =
@@ -58,7 +57,7 @@ class Classification final : public Task {
       return score;
     }
     if (has_f1()) count_classes(answers, target, classes_, score.counts.data() + 2);
-    if (has_auc()) count_scores(output, target, score.counts.data() + 2 + 3 * classes_);
+    if (has_auc()) count_scores(output, target, score);
     return score;
   }
 
@@ -97,11 +96,15 @@ class Classification final : public Task {
   torch::Tensor whole(const torch::Tensor& output) const {
     return model::gather(*group_, output, 1, classes_, model::UsedBy::kWholeLayers);
   }
-  static void count_scores(const torch::Tensor& output, const torch::Tensor& target, double* counts) {
-    const model::HostValues<float> scores(output.softmax(1).select(1, 1));
+  // All but those of the scores' bins, which stand behind them.
+  std::size_t dense_counts() const { return has_gaps() ? 3 : 2 + (has_f1() ? 3 * std::size_t(classes_) : 0); }
+  // Of two classes the softmax's logit is the difference of the outputs.
+  static void count_scores(const torch::Tensor& output, const torch::Tensor& target, Score& score) {
+    const torch::Tensor wide = output.to(torch::kFloat64);
+    const model::HostValues<double> logits(wide.select(1, 1) - wide.select(1, 0));
     const model::HostValues<std::int64_t> classes(target);
-    for (std::size_t i = 0; i < scores.size(); ++i)
-      counts[(classes[i] == 1 ? kScoreBins : 0) + score_bin(scores[i])] += 1;
+    for (std::size_t i = 0; i < logits.size(); ++i)
+      score.ones.push_back(score.counts.size() + (classes[i] == 1 ? kScoreBins : 0) + score_bin(logits[i]));
   }
 
   const model::LossEntry& loss_;

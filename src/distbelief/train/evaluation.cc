@@ -21,6 +21,7 @@ Tally tally_of(const EvaluationShare& share, comm::Communicator& workers,
         score({chunk * kEvaluationChunk, std::min(share.samples, (chunk + 1) * kEvaluationChunk)});
     std::copy(found.sums.begin(), found.sums.end(), sums.begin() + std::ptrdiff_t(chunk * shape.sums));
     for (std::size_t i = 0; i < found.counts.size(); ++i) tally.counts[i] += found.counts[i];
+    for (const std::size_t place : found.ones) tally.counts[place] += 1;
   }
   workers.allreduce(comm::view(sums.data(), sums.size()), comm::ReduceOp::kSum);
   if (shape.counts > 0)

@@ -187,6 +187,11 @@ void require_target(const TrainConfig& train, const Task& task) {
                           train.target_metric, fmt::join(names, ", ")));
 }
 
+data::DataSet with_samples(data::DataSet data) {
+  if (data.train->size() == 0) throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
+  return data;
+}
+
 // What L-BFGS minimises is one loss, the same whenever it is asked for.
 void require_batch_method(const PreparedJob& job) {
   constexpr std::int64_t kMostPortions = 1024;
@@ -216,11 +221,13 @@ void require_batch_method(const PreparedJob& job) {
 }  // namespace
 
 PreparedJob prepare_blueprint(const Config& config) {
+  return prepare_blueprint(config, with_samples(data::open_data_set(config.data)));
+}
+
+PreparedJob prepare_blueprint(const Config& config, data::DataSet data) {
   PreparedJob job;
   job.config = config;
-  job.data = data::open_data_set(config.data);
-  if (job.data.train->size() == 0)
-    throw Error(ErrorCode::kBadInput, "the data set has no samples to train on");
+  job.data = std::move(data);
   job.shape = shape_of(job.data.train->spec());
   job.blueprint = model::model_blueprint(config.model, job.shape);
   if (!config.train.init.empty())
@@ -235,8 +242,18 @@ PreparedJob prepare_blueprint(const Config& config) {
   return job;
 }
 
+PreparedJob prepare_trained(const Config& config, data::DataSet data) {
+  PreparedJob job = prepare_blueprint(config, std::move(data));
+  job.network = whole_network(job);
+  return job;
+}
+
 PreparedJob prepare_job(const Config& config) {
-  PreparedJob job = prepare_blueprint(config);
+  return prepare_job(config, data::open_data_set(config.data));
+}
+
+PreparedJob prepare_job(const Config& config, data::DataSet data) {
+  PreparedJob job = prepare_blueprint(config, with_samples(std::move(data)));
   if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
   if (config.parallel.tensor > 1) sliced_shares(config, job.blueprint);  // refuses what cannot be
   if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero == 3) return job;

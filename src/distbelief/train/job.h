@@ -24,6 +24,7 @@ struct PreparedJob {
   model::DataShape shape;
   model::Blueprint blueprint;
   std::shared_ptr<model::Network> network;  // initial weights; none when no worker is to hold it whole
+  bool data_has_changed = false;            // since the run began (data.json)
   std::vector<SubNetwork> sub_networks{};   // that replicas train apart (decomposition.h); none: all of it
 
   std::int64_t steps_per_epoch() const;
@@ -32,8 +33,12 @@ struct PreparedJob {
 
 // Opens the data and builds the model. Throws Error(kBadInput or kUnavailable).
 PreparedJob prepare_job(const Config& config);
+PreparedJob prepare_job(const Config& config, data::DataSet data);  // that is open already
 // The same without the network: for who makes its blocks one after another.
 PreparedJob prepare_blueprint(const Config& config);
+PreparedJob prepare_blueprint(const Config& config, data::DataSet data);
+// The network of a job that was trained, whose data need not be there: no sample is asked for.
+PreparedJob prepare_trained(const Config& config, data::DataSet data);
 
 model::DataShape shape_of(const data::SampleSpec& spec);
 

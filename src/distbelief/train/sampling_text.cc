@@ -7,7 +7,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
-#include "distbelief/data/text.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/model/device.h"
 
 namespace distbelief::train {
@@ -48,10 +48,10 @@ std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<s
   return added;
 }
 
-TokenText::TokenText(const DataConfig& config, std::int64_t vocabulary) {
+TokenText::TokenText(const data::DataSet& data, std::int64_t vocabulary) {
   constexpr std::int64_t kByteTokens = 256;
-  if (config.name == "text")
-    vocabulary_ = data::learn_vocabulary(config);
+  if (data.learnt && data.learnt->vocabulary)
+    vocabulary_ = data.learnt->vocabulary;
   else if (vocabulary == kByteTokens)
     vocabulary_.emplace(data::TextLevel::kBytes, "", "", 0);
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "distbelief/base/config.h"
+#include "distbelief/data/source.h"
 #include "distbelief/data/vocabulary.h"
 #include "distbelief/model/network.h"
 
@@ -26,11 +26,11 @@ struct SampleOptions {
 std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<std::int64_t> prompt,
                                           const SampleOptions& options);
 
-// What a model's tokens stand for: as data set 'text' has them; other sets of 256 tokens are taken for bytes.
-// Of a text its file is read. Immutable.
+// What a model's tokens stand for, as its data knows; of 256 tokens that it knows nothing of, bytes.
+// Immutable.
 class TokenText {
  public:
-  TokenText(const DataConfig& config, std::int64_t vocabulary);
+  TokenText(const data::DataSet& data, std::int64_t vocabulary);
   bool knows_text() const { return vocabulary_.has_value(); }
   // Wants to know text. Throws Error(kBadInput), naming `origin`, for what has no tokens.
   std::vector<std::int64_t> encode(const std::string& text, const std::string& origin) const;

@@ -1,6 +1,7 @@
 #include "distbelief/train/score.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -122,9 +123,15 @@ double mean_iou(std::span<const double> counts) {
   });
 }
 
-std::size_t score_bin(double score) {
-  const double bin = std::clamp(score, 0.0, 1.0) * double(kScoreBins);
-  return std::min(kScoreBins - 1, std::size_t(bin));
+// By exponent and leading digits of |logit| + 1, without functions whose last bits differ between machines.
+std::size_t score_bin(double logit) {
+  constexpr std::size_t kHalf = kScoreBins / 2, kPerOctave = 8192;
+  if (std::isnan(logit)) return 0;
+  int octave = 0;  // of a fraction in [0.5, 1)
+  const double fraction = std::frexp(std::min(std::abs(logit), 1e6) + 1, &octave);
+  const auto within = std::size_t((2 * fraction - 1) * double(kPerOctave));
+  const std::size_t bin = std::min(kHalf - 1, std::size_t(octave - 1) * kPerOctave + within);
+  return logit < 0 ? kHalf - 1 - bin : kHalf + bin;
 }
 
 double auc(std::span<const double> counts) {

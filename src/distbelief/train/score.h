@@ -16,6 +16,8 @@ inline constexpr std::uint64_t kEvaluationChunk = 64;
 struct Score {
   std::vector<double> sums;    // [0] is the loss; kept apart by chunk and added in the order of chunks
   std::vector<double> counts;  // whole numbers, which add up exactly in any order
+  // Further ones, where most are 0: which of all counts are one more, those after `counts` among them.
+  std::vector<std::size_t> ones{};
 };
 struct ScoreShape {
   std::size_t sums = 1;
@@ -49,11 +51,13 @@ double macro_f1(std::span<const double> counts);
 // Mean over the classes that occur of the share that right answers have in answers and true ones together.
 double mean_iou(std::span<const double> counts);
 
-// The area under the curve of true against false positives, from histograms of a score in [0, 1]: first the
-// bins of the negative samples, then those of the positive ones. Samples of one bin count as ties, so with
-// 1024 bins it is exact to 1/2048 of the pairs that share a bin.
-inline constexpr std::size_t kScoreBins = 1024;
-std::size_t score_bin(double score);
+// The area under the curve of true against false positives, from histograms of a score: first the bins of the
+// negative samples, then those of the positive ones. Samples of one bin count as ties, half right.
+//
+// The score is a logit, ln(p / (1 - p)), so that rare classes, all of whose probabilities are near 0, are
+// told apart. A bin is at most (|logit| + 1) / 8192 wide; beyond 255 and -255 all are alike.
+inline constexpr std::size_t kScoreBins = 1 << 17;
+std::size_t score_bin(double logit);
 double auc(std::span<const double> counts);
 
 // How well groups agree with classes when each group stands for its most frequent class: the share of

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "distbelief/base/random.h"
+
 namespace distbelief::train {
 namespace {
 
@@ -23,10 +29,56 @@ std::vector<double> histogram(const std::vector<double>& negative, const std::ve
 }
 
 TEST(Auc, IsTheShareOfPairsInTheRightOrder) {
-  EXPECT_EQ(auc(histogram({0.1, 0.2}, {0.8, 1.0})), 1);
-  EXPECT_EQ(auc(histogram({0.9}, {0.0})), 0);
-  EXPECT_DOUBLE_EQ(auc(histogram({0.1, 0.5}, {0.3, 0.5})), (1 + 0 + 1 + 0.5) / 4);
+  EXPECT_EQ(auc(histogram({-0.1, 0.2}, {0.8, 1.0})), 1);
+  EXPECT_EQ(auc(histogram({0.9}, {-4.0})), 0);
+  EXPECT_DOUBLE_EQ(auc(histogram({-0.1, 0.5}, {0.3, 0.5})), (1 + 0 + 1 + 0.5) / 4);
   EXPECT_EQ(auc(histogram({}, {0.3})), 0.5);
+}
+
+// By all pairs, for which scores are sorted.
+double auc_by_sorting(std::vector<double> negative, const std::vector<double>& positive) {
+  std::sort(negative.begin(), negative.end());
+  double right = 0;
+  for (const double score : positive) {
+    const auto [below, above] = std::equal_range(negative.begin(), negative.end(), score);
+    right += double(below - negative.begin()) + double(above - below) / 2;
+  }
+  return right / double(negative.size() * positive.size());
+}
+
+// Bits that are spread evenly, and of several of them a bell.
+double bell(SplitMix64& random) {
+  double sum = -6;
+  for (int i = 0; i < 12; ++i) sum += random.uniform();
+  return sum;
+}
+
+TEST(Auc, TellsRareClassesApart) {
+  SplitMix64 random(7);
+  // All probabilities are below 0.001: of equal bins of it they would share one.
+  for (const double width : {0.05, 0.5, 2.0}) {
+    std::vector<double> negative, positive;
+    for (int i = 0; i < 100'000; ++i) negative.push_back(-16 + width * bell(random));
+    for (int i = 0; i < 19; ++i) positive.push_back(-16 + width * (1.2 + bell(random)));
+    const double exact = auc_by_sorting(negative, positive);
+    EXPECT_GT(exact, 0.7);
+    EXPECT_NEAR(auc(histogram(negative, positive)), exact, width < 0.1 ? 0.003 : 0.0005) << width;
+  }
+}
+
+TEST(ScoreBin, KeepsTheOrderOfLogitsToBothEnds) {
+  std::size_t before = 0;
+  for (const double logit : {-1e300, -256.0, -254.9, -100.0, -16.01, -16.0, -3.0, -1.0, -0.001, 0.0, 0.001,
+                             1.0, 3.0, 16.0, 16.01, 100.0, 254.9, 256.0, 1e300}) {
+    const std::size_t bin = score_bin(logit);
+    EXPECT_LT(bin, kScoreBins);
+    if (std::abs(logit) < 256) {
+      EXPECT_GT(bin, before) << logit;
+    }
+    before = bin;
+  }
+  EXPECT_EQ(score_bin(std::nan("")), 0U);
+  EXPECT_EQ(score_bin(std::numeric_limits<double>::infinity()), kScoreBins - 1);
 }
 
 TEST(KMeans, FindsGroupsThatLieApart) {

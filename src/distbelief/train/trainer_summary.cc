@@ -108,7 +108,9 @@ report::Summary Trainer::summarise(double wall_seconds) {
     summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
   for (const auto& worker : summary.per_worker)
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);
-  const Reproducibility same_bits = reproducibility(job_.config, world_.hosts(), progress_.tensor);
+  Reproducibility same_bits = reproducibility(job_.config, world_.hosts(), progress_.tensor);
+  if (job_.data_has_changed)
+    same_bits = {false, "the data files were changed before the run went on (data.json has their marks)"};
   summary.reproducible = same_bits.holds;
   summary.reproducible_note = same_bits.note;
   summary.algorithm = world_.hosts() == 1 ? "shared memory" : job_.config.parallel.algorithm;

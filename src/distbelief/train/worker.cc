@@ -15,6 +15,7 @@
 #include "distbelief/checkpoint/snapshot_memory.h"
 #include "distbelief/cluster/process.h"
 #include "distbelief/cluster/run_place.h"
+#include "distbelief/data/known_set.h"
 #include "distbelief/report/run_log.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
@@ -28,12 +29,14 @@
 namespace distbelief::train {
 namespace {
 
-// Beside the servers' logs, in the run's folder: that of the first replica is the run's, others' are in
-// RUN/replicas.
+// That of the first replica is the run's, others' are in RUN/replicas.
+std::filesystem::path folder_of_run(const WorkerOptions& options) {
+  return options.replica == 0 ? options.run_dir : options.run_dir.parent_path().parent_path();
+}
+
+// Beside the servers' logs.
 std::filesystem::path log_of_pushes(const WorkerOptions& options) {
-  const std::filesystem::path own = options.run_dir;
-  const std::filesystem::path run = options.replica == 0 ? own : own.parent_path().parent_path();
-  return run / "servers" / fmt::format("replica{}.jsonl", options.replica);
+  return folder_of_run(options) / "servers" / fmt::format("replica{}.jsonl", options.replica);
 }
 
 // Ranks in faults count the workers of all replicas.
@@ -47,7 +50,14 @@ std::vector<Fault> own_faults(const WorkerOptions& options, int workers) {
 // Of a decomposed model the leader alone has the whole network.
 PreparedJob prepare_for(const WorkerOptions& options) {
   const bool has_part = is_decomposed(options.config.parallel) && options.replica > 0;
-  return has_part ? prepare_blueprint(options.config) : prepare_job(options.config);
+  // Files may change while a run goes on. A host that does not see the run's folder learns from its own.
+  const std::optional<data::KnownSet> known = data::read_known_set(folder_of_run(options));
+  data::DataSet data =
+      known ? data::open_data_set(options.config.data, *known) : data::open_data_set(options.config.data);
+  PreparedJob job = has_part ? prepare_blueprint(options.config, std::move(data))
+                             : prepare_job(options.config, std::move(data));
+  job.data_has_changed = known && known->has_changed();
+  return job;
 }
 
 // Waits for others end when this one is to stop.

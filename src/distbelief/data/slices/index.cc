@@ -10,6 +10,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/base/json_text.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/data/slices/slice.h"
 
 namespace distbelief::data {
@@ -18,7 +19,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kIndexFormat = "distbelief packed slices 1";
-constexpr std::int64_t kMostDimensions = 8;
 constexpr int kMostDepth = 8;  // json::dump() calls itself
 
 [[noreturn]] void refuse_index(const std::string& name, const std::string& reason) {
@@ -47,74 +47,14 @@ json part_json(const PartIndex& part) {
   return {{"samples", part.samples}, {"files", part.files}, {"balance", part.balance}, {"slices", slices}};
 }
 
-json spec_json(const SampleSpec& spec) {
-  json text = {{"input_type", to_string(spec.input_type)},
-               {"input_shape", spec.input_shape},
-               {"target_type", to_string(spec.target_type)},
-               {"target_shape", spec.target_shape},
-               {"classes", spec.classes},
-               {"mean", spec.mean},
-               {"deviation", spec.deviation}};
-  if (!spec.class_names.empty()) text["class_names"] = spec.class_names;
-  if (spec.target_unit != 1) text["target_unit"] = spec.target_unit;
-  if (spec.target_mean != 0) text["target_mean"] = spec.target_mean;
-  if (spec.table_features) text["table_features"] = true;
-  if (spec.input_tokens > 0) text["input_tokens"] = spec.input_tokens;
-  if (spec.target_share > 0) text["target_share"] = spec.target_share;
-  return text;
-}
-
-ElementType type_of(const std::string& name, const std::string& word) {
-  for (const ElementType type :
-       {ElementType::kUint8, ElementType::kInt64, ElementType::kFloat32, ElementType::kFloat64})
-    if (to_string(type) == word) return type;
-  refuse_index(name, fmt::format("there are no elements of type '{}'", word));
-}
-
-Shape shape_from(const std::string& name, const json& from) {
-  const std::vector<std::uint64_t> numbers = numbers_in(from);
-  const Shape shape(numbers.begin(), numbers.end());
-  std::int64_t count = 1;
-  bool sound = std::int64_t(shape.size()) <= kMostDimensions;
-  for (const std::int64_t dimension : shape) {
-    sound = sound && dimension > 0 && dimension <= std::int64_t(kMostSliceBytes) / count;
-    if (!sound) break;
-    count *= dimension;
+// Reasons get the name of the index.
+template <typename Read>
+auto read_of_index(const std::string& name, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    refuse_index(name, error.message());
   }
-  if (!sound) refuse_index(name, fmt::format("samples cannot have shape {}", to_string(shape)));
-  return shape;
-}
-
-SampleSpec spec_from(const std::string& name, const json& from) {
-  SampleSpec spec;
-  spec.input_type = type_of(name, from.at("input_type").get<std::string>());
-  spec.input_shape = shape_from(name, from.at("input_shape"));
-  spec.target_type = type_of(name, from.at("target_type").get<std::string>());
-  spec.target_shape = shape_from(name, from.at("target_shape"));
-  spec.classes = static_cast<std::int64_t>(number_in(from.at("classes")));
-  spec.mean = from.at("mean").get<std::vector<float>>();
-  spec.deviation = from.at("deviation").get<std::vector<float>>();
-  if (spec.classes < 0 || spec.classes > kMostClasses)
-    refuse_index(name, fmt::format("there cannot be {} classes, {} at most", spec.classes, kMostClasses));
-  if (from.contains("input_tokens"))
-    spec.input_tokens = static_cast<std::int64_t>(number_in(from.at("input_tokens")));
-  spec.target_share = from.value("target_share", 0.0);
-  // Only who predicts a token for each token looks for targets that are none.
-  const bool tokens = spec.input_type == ElementType::kInt64 && spec.target_type == ElementType::kInt64 &&
-                      spec.input_shape == spec.target_shape;
-  if (spec.input_tokens < 0 || spec.input_tokens > kMostClasses || !(spec.target_share >= 0) ||
-      spec.target_share > (tokens ? 1 : 0))
-    refuse_index(name, fmt::format("samples cannot have {} input tokens and a share of {} of their targets",
-                                   spec.input_tokens, spec.target_share));
-  spec.target_unit = from.value("target_unit", 1.0);
-  if (!(spec.target_unit > 0))
-    refuse_index(name, fmt::format("values cannot have a unit of {}", spec.target_unit));
-  spec.target_mean = from.value("target_mean", 0.0);
-  spec.table_features = from.value("table_features", false);
-  spec.class_names = from.value("class_names", std::vector<std::string>{});
-  if (!spec.class_names.empty() && std::int64_t(spec.class_names.size()) != spec.classes)
-    refuse_index(name, fmt::format("{} classes cannot have {} names", spec.classes, spec.class_names.size()));
-  return spec;
 }
 
 // A name in the same folder and nothing else.
@@ -181,7 +121,10 @@ PartIndex part_from(const std::string& name, const SliceIndex& index, const json
 SliceIndex index_from(const std::string& name, const json& from) {
   SliceIndex index;
   index.origin = from.at("origin").get<std::string>();
-  index.spec = spec_from(name, from.at("spec"));
+  index.spec = read_of_index(name, [&] { return spec_from_json(from.at("spec")); });
+  if (from.contains("learnt"))
+    index.learnt = std::make_shared<const Learnt>(
+        read_of_index(name, [&] { return learnt_from_json(from.at("learnt"), index.spec); }));
   index.slice_samples = number_in(from.at("slice_samples"));
   const std::uint64_t each = sample_bytes(index.spec).sum();
   if (index.slice_samples == 0 || index.slice_samples > kMostSliceBytes / each)
@@ -211,11 +154,12 @@ SliceIndex parsed(const std::string& name, const Parse& parse) try {
 }  // namespace
 
 std::string to_text(const SliceIndex& index) {
-  const json set = {{"origin", index.origin},
-                    {"spec", spec_json(index.spec)},
-                    {"slice_samples", index.slice_samples},
-                    {"train", part_json(index.train)},
-                    {"test", part_json(index.test)}};
+  json set = {{"origin", index.origin},
+              {"spec", to_json(index.spec)},
+              {"slice_samples", index.slice_samples},
+              {"train", part_json(index.train)},
+              {"test", part_json(index.test)}};
+  if (index.learnt) set["learnt"] = to_json(*index.learnt);
   const std::string text = set.dump();
   return json{{"format", kIndexFormat}, {"xxh3", hex_of(xxh3(text.data(), text.size()))}, {"set", set}}
              .dump() +

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@ struct PartIndex {
 struct SliceIndex {
   std::string origin;  // what was packed, for people
   SampleSpec spec;
+  std::shared_ptr<const Learnt> learnt{};  // null: nothing, or packed by an earlier version
   std::uint64_t slice_samples = 0;
   PartIndex train;
   PartIndex test;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "distbelief/base/refusal.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/data/slices/slice.h"
 
 namespace distbelief::data {
@@ -61,6 +62,27 @@ TEST(SliceIndexText, KeepsWhatTreesAndSentencesSayOfThemselves) {
   const SampleSpec spec = parse_slice_index(to_text(index), "index.json").spec;
   EXPECT_EQ(spec.input_tokens, 70);
   EXPECT_EQ(spec.target_share, 0.3);
+}
+
+TEST(SliceIndexText, KeepsWhatWasLearntFromFiles) {
+  SliceIndex index = small_index();
+  index.spec.input_type = ElementType::kInt64;
+  index.spec.input_shape = index.spec.target_shape = {4};
+  index.spec.classes = 5;
+  for (PartIndex* part : {&index.train, &index.test}) {
+    part->balance.clear();
+    for (SliceEntry& slice : part->slices) slice.raw_bytes = slice.samples * 64;
+  }
+  EXPECT_EQ(parse_slice_index(to_text(index), "index.json").learnt, nullptr)
+      << "as an earlier version packed it";
+  index.learnt = std::make_shared<const Learnt>(
+      Learnt{.vocabulary = Vocabulary(std::vector<std::string>{"caf\xe9", "cat", "sat"})});
+  const SliceIndex again = parse_slice_index(to_text(index), "index.json");
+  EXPECT_EQ(again.learnt->vocabulary->words(), index.learnt->vocabulary->words());
+  EXPECT_EQ(to_text(again), to_text(index));
+  index.spec.classes = 6;
+  EXPECT_NE(parse_refusal(to_text(index)).find("a vocabulary of 5 tokens is not that of the samples"),
+            std::string::npos);
 }
 
 TEST(SliceIndexText, NoticesAChangedDigit) {

@@ -80,6 +80,7 @@ class Packing {
   Packing(const DataSet& set, const PackOptions& options) : options_(options) {
     index_.origin = options.origin;
     index_.spec = set.train->spec();
+    index_.learnt = set.learnt;
     each_ = sample_bytes(index_.spec);
     index_.slice_samples = std::max<std::uint64_t>(
         1, std::min(options.slice_bytes, kMostSliceBytes) / std::max<std::uint64_t>(1, each_.sum()));
@@ -100,7 +101,11 @@ class Packing {
       for (int i = 0; i < std::max(1, options_.threads); ++i) threads.emplace_back([this] { work(); });
     }
     if (failure_) std::rethrow_exception(failure_);
-    const std::string text = to_text(index_);
+    std::string text = to_text(index_);
+    if (text.size() > kMostIndexBytes && index_.learnt) {  // samples matter more
+      index_.learnt.reset();
+      text = to_text(index_);
+    }
     check_index_bytes(text.size());
     write_durably(options_.folder / kIndexName, text);
     return std::move(index_);

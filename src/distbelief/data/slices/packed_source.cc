@@ -152,7 +152,7 @@ DataSet open_packed(const std::string& place, const PackedOptions& options) {
   const auto set = std::make_shared<PackedSet>(place, options);
   const SliceIndex& index = set->index();
   return {std::make_unique<PackedSource>(set, 0, index.train.samples),
-          std::make_unique<PackedSource>(set, index.train.slices.size(), index.test.samples)};
+          std::make_unique<PackedSource>(set, index.train.slices.size(), index.test.samples), index.learnt};
 }
 
 SliceIndex read_slice_index(const std::string& place, const std::string& ca_file) {

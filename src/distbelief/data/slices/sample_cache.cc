@@ -9,6 +9,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
+#include "distbelief/data/file_list.h"
 #include "distbelief/data/file_lock.h"
 #include "distbelief/data/slices/index.h"
 #include "distbelief/data/slices/pack.h"
@@ -23,26 +24,11 @@ constexpr std::size_t kFingerprintDigits = 24;
 // Raised when a set has other samples than before under the same name and options: old caches are left alone.
 constexpr int kSamplesVersion = 2;
 
-std::string file_text(const fs::directory_entry& file) {
-  std::error_code ignored;  // a file that goes away meanwhile counts as empty
-  const auto bytes = file.file_size(ignored);
-  const auto time = file.last_write_time(ignored).time_since_epoch().count();
-  return fmt::format("{} {} {}\n", file.path().string(), bytes, time);
-}
-
-// Name, size and time of every file that lies at `path`, so that changed data is other data.
-std::string files_text(const std::string& path) {
-  std::error_code failure;
-  const fs::directory_entry place(path, failure);
-  if (path.empty() || failure || !place.exists(failure)) return {};
-  if (place.is_regular_file(failure)) return file_text(place);
-  std::vector<std::string> files;
-  for (auto at = fs::recursive_directory_iterator(path, failure); !failure && at != fs::end(at);
-       at.increment(failure))
-    if (at->is_regular_file(failure)) files.push_back(file_text(*at));
-  std::sort(files.begin(), files.end());
+// Name, size and time of every file that lies there, so that changed data is other data.
+std::string files_text(const std::string& place) {
   std::string text;
-  for (const std::string& file : files) text += file;
+  for (const FoundFile& file : list_files(place))
+    text += fmt::format("{} {} {}\n", file.path.string(), file.bytes, file.time);
   return text;
 }
 
@@ -57,6 +43,7 @@ std::string cache_fingerprint(const DataSet& set, const CacheKey& key) {
   if (spec.table_features) text += fmt::format("{} {}\n", spec.target_unit, spec.target_mean);
   for (const auto& [name, value] : key.options)
     if (name != "cache") text += fmt::format("{} = {}\n", name, to_string(value));
+  text += key.learnt;
   for (const std::string& place : key.places) text += fmt::format("{}\n{}", place, files_text(place));
   Sha256 hash;
   hash.update(text.data(), text.size());
@@ -78,7 +65,9 @@ DataSet cached(DataSet set, const CacheKey& key) {
       pack(set, {.folder = folder, .threads = threads, .origin = key.name, .progress = {}});
     }
   }
-  return open_packed(folder.string(), {});
+  DataSet packed = open_packed(folder.string(), {});
+  packed.learnt = std::move(set.learnt);  // an earlier version packed without it
+  return packed;
 }
 
 }  // namespace distbelief::data

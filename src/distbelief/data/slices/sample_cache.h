@@ -15,6 +15,7 @@ struct CacheKey {
   std::string name;
   std::vector<std::string> places;  // of its files: each a file or a folder; empty ones are nowhere
   OptionMap options;
+  std::string learnt{};  // by which files become samples, where it is not what these files say
 };
 
 // The samples of `set` as packed slices under `key.folder`: written when they are not there yet, and always
