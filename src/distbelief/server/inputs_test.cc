@@ -65,6 +65,7 @@ class InputsTest : public ServiceTest {
     return values[0];
   }
   static std::int64_t take(Client& client, const std::vector<std::int64_t>& done = {}) {
+    for (const std::int64_t ticket : done) do_ticket(client, ticket);
     Client::Asked asked = client.ask_ticket(done);
     return ticket_of(client, asked).value_or(-1);
   }

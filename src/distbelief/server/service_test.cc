@@ -106,12 +106,14 @@ TEST_F(ServiceTest, TicketsOfALostReplicaGoToAnother) {
   const std::int64_t own = *ticket_of(first, a);
   std::vector<std::int64_t> lost{*ticket_of(*second, b), *ticket_of(*second, c)};
   second.reset();
+  do_ticket(first, own);
   auto d = first.ask_ticket({own});
   auto e = first.ask_ticket({});
   std::vector<std::int64_t> got{*ticket_of(first, d), *ticket_of(first, e)};
   std::ranges::sort(lost);
   std::ranges::sort(got);
   EXPECT_EQ(got, lost);
+  for (const std::int64_t ticket : got) do_ticket(first, ticket);
   auto f = first.ask_ticket(got);
   EXPECT_EQ(ticket_of(first, f), std::nullopt);
 }
@@ -321,6 +323,7 @@ TEST_F(ServiceTest, AStepThatWasDoneCountsBeforeTheDealerHearsOfItsTicket) {
   const std::uint64_t space = comm::decode_answer(send({.kind = Kind::kOpen}, text).wait(20s).header).space;
   const std::int64_t ticket =
       comm::decode_answer(send({.kind = Kind::kTake, .space = space}).wait(20s).header).ticket;
+  for (const std::int64_t done : {ticket, held}) do_ticket(other, done);
   // It has done one step, and the message that says which comes later.
   auto begins = send({.kind = Kind::kBegin, .space = space, .clock = 1});
   auto takes = send({.kind = Kind::kTake, .space = space, .done = {ticket}, .clock = 0});
@@ -340,7 +343,9 @@ TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
   const std::int64_t held = *ticket_of(slow, first_of_slow);
   const auto do_one = [&] {
     auto handle = fast.ask_ticket({});
-    fast.begin_step(0, {*ticket_of(fast, handle)});
+    const std::int64_t ticket = *ticket_of(fast, handle);
+    do_ticket(fast, ticket);
+    fast.begin_step(0, {ticket});
   };
   do_one();
   std::atomic<bool> began{false};
@@ -350,6 +355,7 @@ TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
   });
   std::this_thread::sleep_for(100ms);
   EXPECT_FALSE(began);
+  do_ticket(slow, held);
   slow.begin_step(0, {held});
   waiting.join();
   EXPECT_TRUE(began);
@@ -361,6 +367,7 @@ TEST_F(ServiceTest, WhoBeginsIsToldToFetchWhatOthersHaveDoneMeanwhile) {
   bounded.staleness = 0;
   Client one = join(0, bounded), other = join(1, bounded);
   const auto take = [](Client& client, const std::vector<std::int64_t>& done) {
+    for (const std::int64_t ticket : done) do_ticket(client, ticket);
     auto asked = client.ask_ticket(done);
     return *ticket_of(client, asked);
   };

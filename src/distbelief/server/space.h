@@ -106,6 +106,9 @@ class Space : public std::enable_shared_from_this<Space> {
   void count_fixed(std::size_t bytes);
   void require_parameters(const std::vector<std::int32_t>& parameters) const;
   void require_tickets(const std::vector<std::int64_t>& tickets) const;
+  void require_work(const comm::StoreRequest& message);
+  bool has_gradient(std::int64_t ticket);
+  bool is_coordinated(std::int64_t ticket);
   void require_ranges(const std::vector<std::int64_t>& ranges) const;
   Held& held(std::int64_t slice);
   Held* known(std::size_t slice);  // null: it was never here
@@ -158,6 +161,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void take(const comm::StoreRequest& message, Request& request);
   void hear_done(const comm::StoreRequest& message, Request& request);
   void note_done(const comm::StoreRequest& message, const Request& request);
+  std::vector<std::int64_t> count_done(const comm::StoreRequest& message);
   void meet(const comm::StoreRequest& message, Request& request);
   void leave(const comm::StoreRequest& message, Request& request);
   void enter(const comm::StoreRequest& message, const Request& request);

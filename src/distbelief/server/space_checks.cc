@@ -5,6 +5,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/lbfgs.h"
+#include "distbelief/server/portion_deals.h"
 #include "distbelief/server/space.h"
 #include "distbelief/server/space_requests.h"
 
@@ -117,8 +118,10 @@ void Space::require_own_name(const StoreRequest& message, std::uint64_t connecti
   using Kind = StoreRequest::Kind;
   if (message.kind == Kind::kPush) require_parameters(message.untouched);
   if (message.kind == Kind::kTake || message.kind == Kind::kBegin || message.kind == Kind::kTell ||
-      message.kind == Kind::kLeave)
+      message.kind == Kind::kLeave) {
     require_tickets(message.done);
+    require_work(message);
+  }
   if (message.kind == Kind::kBegin) require_tickets({message.ticket});
 }
 
@@ -150,6 +153,36 @@ void Space::require_tickets(const std::vector<std::int64_t>& tickets) const {
     if (ticket < 0 || ticket >= options_.spec.tickets)
       throw Error(ErrorCode::kBadInput, fmt::format("ticket {} of job {}, which has {}", ticket,
                                                     options_.spec.job, options_.spec.tickets));
+}
+
+// Whether the gradient of a ticket has come: to slice 0, which lies in the part of the desk.
+bool Space::has_gradient(std::int64_t ticket) {
+  Held* const first = known(0);
+  if (first == nullptr) return false;
+  if (options_.spec.vectors == 0) return first->slice.has(ticket);
+  const PortionTicket of = portion_ticket(ticket, options_.spec.portions);
+  return first->slice.has_portion(of.evaluation, of.portion);
+}
+
+// The coordinator's ticket has no gradient: it is done when more is known than before it.
+bool Space::is_coordinated(std::int64_t ticket) {
+  const PortionTicket of = portion_ticket(ticket, options_.spec.portions);
+  const std::lock_guard lock(desk_);
+  return of.evaluation < coordinator_.evaluation;
+}
+
+// Who has done a ticket was told by all slices that they have its gradient. Not with the desk's lock: a
+// slice's may last as long as an update.
+void Space::require_work(const StoreRequest& message) {
+  const std::int64_t portions = options_.spec.portions;
+  for (const std::int64_t ticket : message.done) {
+    const bool is_coordinators = portions > 0 && portion_ticket(ticket, portions).portion == portions;
+    if (is_coordinators ? is_coordinated(ticket) : has_gradient(ticket)) continue;
+    require_primary(0);  // it may have been handed over meanwhile, with all that was in it
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} says that it has done ticket {} of job {}, of which nothing has come",
+                            message.replica, ticket, options_.spec.job));
+  }
 }
 
 // begin, end, begin, end ...

@@ -82,17 +82,25 @@ void Space::drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted)
     std::erase_if(*waiting, is_unwanted);
 }
 
+// With the desk's lock. Gives those that are new: a backup is told of them alone, so that it knows the same.
+std::vector<std::int64_t> Space::count_done(const StoreRequest& message) {
+  std::vector<std::int64_t> counted;
+  for (const std::int64_t ticket : message.done)
+    if (dealer_.done(message.replica, ticket)) counted.push_back(ticket);
+  return counted;
+}
+
 // With the desk's lock.
 void Space::note_done(const StoreRequest& message, const Request& request) {
   require_desk();
   enter(message, request);
   const std::int64_t before = dealer_.clock(message.replica);
-  for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
+  const std::vector<std::int64_t> counted = count_done(message);
   // Messages of one connection come in any order: what a replica says of itself counts, or it could begin a
   // step before it is known that it has done the last, one further ahead than it may.
   if (message.clock >= 0)
     dealer_.set_clock(message.replica, std::max(before, message.clock + std::int64_t(message.done.size())));
-  if (!message.done.empty() || options_.spec.mode == "bounded") tell_deals(message.done, message.replica);
+  if (!message.done.empty() || options_.spec.mode == "bounded") tell_deals(counted, message.replica);
 }
 
 void Space::take(const StoreRequest& message, Request& request) {
@@ -298,9 +306,9 @@ void Space::leave(const StoreRequest& message, Request& request) {
   const auto found = seats_.find(message.replica);
   // One that another desk had told of may not have come here.
   if (found == seats_.end() || found->second.incarnation == message.incarnation) {
-    for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
+    const std::vector<std::int64_t> counted = count_done(message);
     let_go(message.replica);
-    tell_deals(message.done, message.replica);
+    tell_deals(counted, message.replica);
     for (std::vector<Waiting>* waiting : {&takers_, &beginners_})
       std::erase_if(*waiting, [&](Waiting& one) {
         if (one.message.replica != message.replica) return false;

@@ -118,14 +118,10 @@ std::optional<std::int64_t> Space::take_portion(int replica) {
   const std::int64_t below = dealer_.done_tickets().below();
   if (!coordinator_.ends) dealer_.extend(dealable(below, portions));
   if (const auto ticket = dealer_.take(replica)) return ticket;
-  // Replicas tell of a portion when they have computed the next; its gradient is here before.
-  Held* const first = known(0);
-  const auto has_come = [&](std::int64_t ticket) {
-    const PortionTicket of = portion_ticket(ticket, portions);
-    return first != nullptr && first->slice.has_portion(of.evaluation, of.portion);
-  };
   const std::int64_t evaluation = portion_ticket(below, portions).evaluation;
-  return dealer_.take_copy(replica, coordinator_ticket(evaluation, portions), has_come);
+  // Replicas tell of a portion when they have computed the next; its gradient is here before.
+  return dealer_.take_copy(replica, coordinator_ticket(evaluation, portions),
+                           [&](std::int64_t ticket) { return has_gradient(ticket); });
 }
 
 void Space::give_coordinator(const StoreRequest&, Request& request) {
