@@ -158,6 +158,9 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
   message.step_samples = 0;
   refuse("a step without samples", message);
   message = other;
+  message.step_samples = std::numeric_limits<std::int64_t>::max();
+  refuse("a step of more samples than there are", message);
+  message = other;
   message.ticket = 3;
   refuse("a step that has not come", message);
   message = other;
@@ -187,6 +190,42 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
   EXPECT_EQ(mallory_->ask(other, bytes(good)).version, 1);
   EXPECT_EQ(comm::decode_answer(kept.wait(20s).header).version, 1);
   EXPECT_EQ(values(), std::vector<float>(kHostileElements, 0)) << "1 - 1 * (0.5 + 0.5): each lane once";
+}
+
+// What is there stands for all: it is scaled by their samples.
+TEST_F(HostileServiceTest, SumsThatNoRuleCanGoBy) {
+  spare_lanes_ = 1;
+  serve("sync");
+  StoreRequest part = push(0);
+  part.end_lane = part.samples = 1;
+  part.step_samples = std::int64_t{1} << 40;
+  expect_refused("few samples that stand for very many",
+                 [&] { mallory_->ask(part, bytes(std::vector<float>(kHostileElements, 1e15F))); });
+  part.step_samples = 2;
+  expect_refused("twice what is just bearable",
+                 [&] { mallory_->ask(part, bytes(std::vector<float>(kHostileElements, 1e15F))); });
+  part.replica = 0;
+  EXPECT_EQ(honest_->ask(part, bytes(std::vector<float>(kHostileElements, 0.25F))).version, 1);
+  EXPECT_EQ(values(), std::vector<float>(kHostileElements, 0.5F)) << "one gradient of two counts twice";
+}
+
+TEST_F(HostileServiceTest, PartsThatAddUpToNoNumber) {
+  serve("sync");
+  const std::vector<float> large(kHostileElements, 1e15F), good(kHostileElements, 0.5F);
+  StoreRequest first = push(0), second = push(0);
+  first.replica = 0;
+  first.end_lane = second.first_lane = 1;
+  second.end_lane = 2;
+  first.samples = second.samples = 1;
+  first.step_samples = second.step_samples = 2;
+  comm::ExchangeClient::Pending waiting = honest_->send(first, bytes(large));
+  values();  // it has come
+  expect_refused("together too large", [&] { mallory_->ask(second, bytes(large)); });
+  EXPECT_THROW(waiting.wait(20s), Error) << "of both";
+  waiting = honest_->send(first, bytes(good));
+  values();
+  EXPECT_EQ(mallory_->ask(second, bytes(good)).version, 1);
+  waiting.wait(20s);
 }
 
 TEST_F(HostileServiceTest, JobsThatNoServerCanKeep) {

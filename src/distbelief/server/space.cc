@@ -342,17 +342,33 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
   held.parts.push_back({.message = message, .request = std::move(request)});
   std::int64_t lanes = 0;
   for (const Waiting& part : held.parts) lanes += part.message.end_lane - part.message.first_lane;
-  if (lanes >= options_.spec.lanes - options_.spec.spare_lanes) finish_step(held);
+  if (lanes < options_.spec.lanes - options_.spec.spare_lanes) return;
+  const float* const sum = sum_of_step(held);
+  if (are_moderate({sum, held.slice.size()})) return finish_step(held, sum);
+  request = std::move(held.parts.back().request);
+  held.parts.pop_back();
+  const std::string why = fmt::format(
+      "the sum over replicas of step {} of job {} has a number that is not finite, or larger than {}, in "
+      "slice {}; lower train.lr",
+      message.ticket, options_.spec.job, kMostMagnitude, message.slice);
+  for (Waiting& part : std::exchange(held.parts, {})) part.request.refuse(ErrorCode::kBadInput, why);
+  throw Error(ErrorCode::kBadInput, why);
 }
 
-void Space::finish_step(Held& held) {
+const float* Space::sum_of_step(Held& held) const {
   std::vector<LanePart> parts;
-  std::vector<std::int32_t> replicas, untouched = held.parts[0].message.untouched;
-  for (const Waiting& part : held.parts) {
-    replicas.push_back(part.message.replica);
+  for (const Waiting& part : held.parts)
     parts.push_back({.lanes = {part.message.first_lane, part.message.end_lane},
                      .values = floats_in(part.request).data(),
                      .samples = part.message.samples});
+  return add_up(options_.spec.lanes, std::move(parts), held.parts[0].message.step_samples, held.slice.size(),
+                held.sum);
+}
+
+void Space::finish_step(Held& held, const float* sum) {
+  std::vector<std::int32_t> replicas, untouched = held.parts[0].message.untouched;
+  for (const Waiting& part : held.parts) {
+    replicas.push_back(part.message.replica);
     // Touched by one is touched.
     std::erase_if(untouched, [&](std::int32_t parameter) {
       return std::ranges::find(part.message.untouched, parameter) == part.message.untouched.end();
@@ -365,8 +381,7 @@ void Space::finish_step(Held& held) {
                           .base = first.ticket,
                           .lr = first.lr,
                           .untouched = untouched,
-                          .values = add_up(options_.spec.lanes, std::move(parts), first.step_samples,
-                                           held.slice.size(), held.sum),
+                          .values = sum,
                           .of = replicas};
   const Slice::Applied applied = held.slice.apply(gradient, nullptr);
   // Nobody takes the next step, which would use `sum` again, before these have their answers; unless others

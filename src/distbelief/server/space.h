@@ -125,7 +125,8 @@ class Space : public std::enable_shared_from_this<Space> {
   void require_base(Held& held, const comm::StoreRequest& message) const;
   void require_fits(const Held& held, const comm::StoreRequest& message) const;
   void require_own_lanes(const comm::StoreRequest& message) const;
-  void finish_step(Held& held);
+  const float* sum_of_step(Held& held) const;
+  void finish_step(Held& held, const float* sum);
   void pull(const comm::StoreRequest& message, Request& request);
 
   // space_vectors.cc: evaluations and commands (sandblaster).

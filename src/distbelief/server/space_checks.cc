@@ -25,6 +25,7 @@ constexpr std::uint32_t kMostWidth = 65536;
 constexpr std::uint64_t kMostInputBytes = std::uint64_t{1} << 32;
 constexpr std::int64_t kMostWindow = 65536;
 constexpr std::int32_t kMostSubNetworks = 65536;
+constexpr std::int64_t kMostStepSamples = std::int64_t{1} << 40;
 constexpr std::size_t kRepeatsAtOnce = 8;     // of a whole push
 constexpr std::int64_t kMostPortions = 1024;  // their losses travel in a message's header
 
@@ -301,9 +302,11 @@ void Space::require_copy(Held& held, std::int32_t replica) const {
 
 // Replicas of a step have lanes of their own, and go by the same settings.
 void Space::require_fits(const Held& held, const StoreRequest& message) const {
-  if (message.samples < 0 || message.step_samples < 1 || message.samples > message.step_samples)
-    throw Error(ErrorCode::kBadInput, fmt::format("replica {} sent the sum over {} of {} samples",
-                                                  message.replica, message.samples, message.step_samples));
+  if (message.samples < 0 || message.step_samples < 1 || message.samples > message.step_samples ||
+      message.step_samples > kMostStepSamples)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} sent the sum over {} of {} samples; a step has 1 to {}",
+                            message.replica, message.samples, message.step_samples, kMostStepSamples));
   for (const Waiting& part : held.parts) {
     const StoreRequest& other = part.message;
     if (other.replica == message.replica) continue;

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cmath>
+#include <limits>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/lbfgs.h"
@@ -30,10 +30,12 @@ StoreAnswer::Outcome outcome_of(bool repeated) {
   return repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone;
 }
 
-// What a message of a portion says, the payload not included.
+// What a message of a portion says, the payload not included. Far away a loss may be infinite, but not below
+// all others.
 compute::VectorSlice::Portion portion_in(const StoreRequest& message, std::int64_t portions,
                                          const float* values) {
-  if (message.samples < 1 || message.samples > message.step_samples || std::isnan(message.loss))
+  const bool is_loss = message.loss > -std::numeric_limits<double>::infinity();  // nor NaN
+  if (message.samples < 1 || message.samples > message.step_samples || !is_loss)
     throw Error(ErrorCode::kBadInput, fmt::format("a portion with {} samples of {} and the loss {}",
                                                   message.samples, message.step_samples, message.loss));
   return {.evaluation = message.ticket / portions,

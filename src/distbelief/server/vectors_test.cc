@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -274,6 +275,8 @@ TEST_F(VectorsTest, WhatCannotBeIsRefusedAndChangesNothing) {
   };
   refused(0, {Op::kCopy, 99, 0, 0});
   refused(0, {Op::kScale, 0, 0, std::nan("")});
+  refused(0, {Op::kScale, 0, 0, 1e300});  // infinite as a float
+  refused(0, {Op::kAxpy, 0, 1, -1e39});
   refused(0, {Op::kCollect, 4, 4, 0});
   refused(5, {Op::kCopy, 1, 0, 0});
   EXPECT_THROW(client.advance({.evaluation = 2, .numbers = {}}), Error);
@@ -282,7 +285,8 @@ TEST_F(VectorsTest, WhatCannotBeIsRefusedAndChangesNothing) {
   const auto push = [&](const Client::Push& push) { client.push_pull(push, gradient, {}); };
   EXPECT_THROW(push({.ticket = kPortionsOfTest, .samples = 1, .step_samples = 2}), Error) << "too early";
   EXPECT_THROW(push({.ticket = 0, .samples = 3, .step_samples = 2}), Error);
-  EXPECT_THROW(push({.ticket = 0, .samples = 1, .step_samples = 2, .loss = std::nan("")}), Error);
+  for (const double loss : {std::nan(""), -std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(push({.ticket = 0, .samples = 1, .step_samples = 2, .loss = loss}), Error) << loss;
   EXPECT_EQ(client.run(0, std::vector<Operation>{{Op::kDot, 0, 0, 0}})[0], double(spec().elements));
   comm::SpaceSpec other = spec();
   other.vectors = 8;
