@@ -228,6 +228,22 @@ TEST_F(HostileServiceTest, PartsThatAddUpToNoNumber) {
   waiting.wait(20s);
 }
 
+// Its job's slices and no more: others need some too.
+TEST_F(HostileServiceTest, MoreSharedMemoryThanItsJobNeeds) {
+  serve("async");
+  comm::ExchangeClient greedy({.address = {.target = exchange_->target()},
+                               .name = "mallory",
+                               .shared_bytes = (std::size_t{1} << 20) + 8});
+  const std::string text = comm::encode(spec());
+  EXPECT_THROW(
+      greedy.send(comm::encode(StoreRequest{.kind = StoreKind::kOpen}), std::as_bytes(std::span(text)), {})
+          .wait(20s),
+      Error);
+  for (int i = 0; i < 2000 && greedy.connected(); ++i) std::this_thread::sleep_for(5ms);
+  EXPECT_FALSE(greedy.connected());
+  EXPECT_EQ(exchange_->counts().dropped, 1U);
+}
+
 TEST_F(HostileServiceTest, JobsThatNoServerCanKeep) {
   serve("async");
   const auto refuse = [&](const char* what, const std::function<void(comm::SpaceSpec&)>& change) {

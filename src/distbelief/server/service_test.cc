@@ -11,6 +11,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/client.h"
+#include "distbelief/server/client_handle.h"
 #include "distbelief/server/close_job.h"
 #include "distbelief/server/map_plan.h"
 #include "distbelief/server/test_servers.h"
@@ -231,6 +232,30 @@ TEST_F(ServiceTest, WithDelayCompensationReplicasTakeUpRoom) {
       ASSERT_LT(i, 499) << error.message();
       std::this_thread::sleep_for(10ms);
     }
+}
+
+TEST_F(ServiceTest, PartsOfAStepThatWaitForOthersTakeUpRoom) {
+  serve(1, 14 << 20);  // three slices with their previous values and sums, 9 MiB, and parts of a bit over 2
+  comm::SpaceSpec three = spec("sync");
+  three.lanes = 4;
+  const std::vector<float> gradient(three.elements, 0.5F);
+  std::vector<Client> clients;
+  for (int replica = 0; replica < 3; ++replica) clients.push_back(join(replica, three));
+  std::vector<Client::Handle> parts;
+  const auto send = [&](Client& client, std::int64_t lane) {
+    return client.start_push(
+        {.ticket = 0, .lr = 1, .first_lane = lane, .end_lane = lane + 1, .samples = 1, .step_samples = 4},
+        gradient);
+  };
+  const std::size_t before = services_[0]->bytes();
+  for (std::size_t replica = 0; replica < 2; ++replica) {
+    const Client::Handle first = send(clients[replica], std::int64_t(replica));
+    parts.push_back(send(clients[replica], std::int64_t(replica)));  // takes the room of the first
+    const std::size_t wanted = before + (replica + 1) * gradient.size() * sizeof(float);
+    for (int i = 0; i < 500 && services_[0]->bytes() != wanted; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_EQ(services_[0]->bytes(), wanted);
+  }
+  EXPECT_THROW(send(clients[2], 2).wait(), Error) << "beyond the quota";
 }
 
 // One server is not spoken to at all: the other says that the job lives.

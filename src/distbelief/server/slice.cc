@@ -193,6 +193,7 @@ void Slice::forget() {
   for (std::vector<float>* array : {&values_, &previous_, &scratch_}) *array = {};
   for (std::vector<float>& state : states_) state = {};
   vectors_.reset();
+  count_sums();
 }
 
 bool Slice::fill(const float* values) {

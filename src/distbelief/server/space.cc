@@ -115,6 +115,8 @@ void Space::follow(const Roles& roles, Held& held) {
       waiting.request.refuse(ErrorCode::kAborted, "the slice is this server's own now");
   held.taken_over |= is_primary && !held.was_primary;
   held.was_primary = is_primary;
+  if (!is_primary && options_.budget)
+    options_.budget->give_back(std::exchange(held.part_rooms, 0) * held.slice.size() * sizeof(float));
   if (!is_primary)
     for (Waiting& waiting : std::exchange(held.parts, {}))
       waiting.request.refuse(ErrorCode::kAborted, "the slice is handed to another server");
@@ -336,6 +338,7 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
     });
   }
   require_fits(held, message);
+  require_part_room(held, message);
   note_own_work(request.peer().connection, message.ticket, false);
   // A replica that comes again takes the place of what it sent before.
   std::erase_if(held.parts, [&](const Waiting& part) { return part.message.replica == message.replica; });

@@ -29,8 +29,11 @@ inline constexpr std::size_t kMostNameBytes = 256;  // of a job
 void require_sound(const comm::SpaceSpec& spec);
 
 // Bytes that a server with these roles keeps for it: slices, tables that have a bound, inputs. Rows of other
-// tables, and what replicas have read where delay is compensated, count as they come.
+// tables, what replicas have read where delay is compensated, sums of portions beyond a few, and parts of a
+// synchronous step that wait for others count as they come, these as many as ever waited at a time.
 std::size_t bytes_for(const comm::SpaceSpec& spec, const Roles& roles);
+// Bytes that a client of it shares with a server of its host at most.
+std::size_t shared_bytes_for(const comm::SpaceSpec& spec);
 
 // What one server keeps for one job: slices, its part of the tables' rows, and where it is the primary of the
 // first part the desk where work is dealt out and lanes meet. What changes is handed to the backups, and
@@ -90,6 +93,7 @@ class Space : public std::enable_shared_from_this<Space> {
     bool was_primary = false;    // by the roles before
     bool taken_over = false;     // another server was its primary before
     std::vector<Waiting> parts;  // of a step (sync)
+    std::size_t part_rooms = 0;  // in the budget: as many as have waited at a time
     std::vector<float> sum;      // of these
     std::map<std::int64_t, Waiting> early;     // updates before their turn, by version (backup)
     std::map<int, std::vector<float>> pieces;  // of a state that is being installed (backup)
@@ -103,6 +107,9 @@ class Space : public std::enable_shared_from_this<Space> {
   bool is_speaking(std::int32_t replica);
   std::optional<std::int32_t> forget_speaker(std::uint64_t connection);
   void require_copy(Held& held, std::int32_t replica) const;
+  void require_sum(Held& held, const compute::VectorSlice::Portion& portion) const;
+  void require_part_room(Held& held, const comm::StoreRequest& message) const;
+  std::string has_no_room(const std::string& why) const;
   void count_fixed(std::size_t bytes);
   void require_parameters(const std::vector<std::int32_t>& parameters) const;
   void require_tickets(const std::vector<std::int64_t>& tickets) const;

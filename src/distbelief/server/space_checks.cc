@@ -292,12 +292,38 @@ void Space::require_base(Held& held, const StoreRequest& message) const {
 // Where delay is compensated what each replica has read is kept.
 void Space::require_copy(Held& held, std::int32_t replica) const {
   if (held.slice.reserve_copy(replica)) return;
-  const Budget& budget = *options_.budget;
   throw Error(
       ErrorCode::kBadInput,
-      fmt::format("job {} has {} bytes on this server, which takes {} of one job and {} in all: there "
-                  "is no room for what replica {} reads, which parallel.delay_compensation needs",
-                  options_.spec.job, budget.taken(), budget.limit(), limit_of_all(budget), replica));
+      has_no_room(fmt::format("what replica {} reads, which parallel.delay_compensation needs", replica)));
+}
+
+std::string Space::has_no_room(const std::string& why) const {
+  const Budget& budget = *options_.budget;
+  return fmt::format(
+      "job {} has {} bytes on this server, which takes {} of one job and {} in all: there is no room for {}",
+      options_.spec.job, budget.taken(), budget.limit(), limit_of_all(budget), why);
+}
+
+// Portions come in any order, and each may wait for its sibling.
+void Space::require_sum(Held& held, const compute::VectorSlice::Portion& portion) const {
+  if (held.slice.reserve_sum(portion.evaluation, portion.portion)) return;
+  throw Error(ErrorCode::kBadInput,
+              has_no_room(fmt::format("another portion that waits for the one beside it, which is {} of "
+                                      "evaluation {}",
+                                      portion.portion, portion.evaluation)));
+}
+
+// With the slice's lock. Room stays the slice's for the steps to come: a job that comes meanwhile does not
+// take it. What a replica sends again takes that of what it sent before.
+void Space::require_part_room(Held& held, const StoreRequest& message) const {
+  const auto is_own = [&](const Waiting& part) { return part.message.replica == message.replica; };
+  const bool has_room = held.parts.size() < held.part_rooms || std::ranges::any_of(held.parts, is_own);
+  if (!options_.budget || has_room) return;
+  if (!options_.budget->take(held.slice.size() * sizeof(float)))
+    throw Error(ErrorCode::kBadInput,
+                has_no_room(fmt::format("what replica {} brings to step {}, until the others have come",
+                                        message.replica, message.ticket)));
+  ++held.part_rooms;
 }
 
 // Replicas of a step have lanes of their own, and go by the same settings.

@@ -50,9 +50,10 @@ compute::VectorSlice::Portion portion_in(const StoreRequest& message, std::int64
 void Space::push_portion(Held& held, const StoreRequest& message, Request& request) {
   const std::lock_guard lock(held.mutex);
   require_primary(message.slice);
-  const float* const values = floats_in(request).data();
-  const Slice::Applied applied =
-      held.slice.add(message.ticket, message.replica, portion_in(message, options_.spec.portions, values));
+  const compute::VectorSlice::Portion portion =
+      portion_in(message, options_.spec.portions, floats_in(request).data());
+  require_sum(held, portion);
+  const Slice::Applied applied = held.slice.add(message.ticket, message.replica, portion);
   note_own_work(request.peer().connection, message.ticket, applied.repeated);
   const std::shared_ptr<const Roles> now = roles();
   const auto links = now->backups(now->map.part_of(held.slice.number()), held.filled);
