@@ -339,11 +339,49 @@ TEST_F(HostileServiceTest, ANewcomerTakesWhatTheNewPrimaryHas) {
   update(*server_, 2, 10, 1);
   follow(3, {.primary = 2});
   follow(4, {.primary = 2, .filling = 0});
-  update(*server_, 2, 12, 7);  // from the lost one, and late
+  const std::int64_t refused = service_->refused();
+  EXPECT_THROW(update(*server_, 2, 12, 7), Error)
+      << "from the lost one, and late: it must not count anywhere";
+  EXPECT_EQ(service_->refused(), refused) << "no offence";
   install(second, 4);
   update(second, 4, 11, 2);
   follow(5, {.primary = 0});
   EXPECT_EQ(values(), std::vector<float>(kHostileElements, 1));
+}
+
+// One was given up though it lives, and its backup has handed the part on since.
+TEST_F(HostileServiceTest, AFormerPrimaryIsNotToldThatItsUpdatesCount) {
+  serve("async");
+  ServerMap map{.epoch = 2};
+  for (int id = 0; id < 4; ++id) map.servers.push_back({.id = id, .target = "unix:/nowhere"});
+  const std::string target = "unix:" + (scratch_.path() / "server").string();
+  TestPeer second(target, "server", "server 2");
+  const auto update = [&](TestPeer& peer, StoreKind kind, std::int64_t epoch) {
+    StoreRequest message{.kind = kind, .job = "test", .version = 1, .epoch = epoch, .counts = {1, 1}};
+    message.pieces = 1;
+    const std::size_t floats = kind == StoreKind::kMean || kind == StoreKind::kKeepStatistics ? 3
+                               : kind == StoreKind::kDeals                                    ? 0
+                                                           : kHostileElements;
+    try {
+      peer.ask(message, bytes(std::vector<float>(floats)));
+      return ErrorCode::kInternal;
+    } catch (const Error& error) {
+      return error.code();
+    }
+  };
+  // A backup, and one that has nothing of it any more.
+  for (const ServerMap::Part& part :
+       {ServerMap::Part{.primary = 2, .backup = 0}, {.primary = 2, .backup = 3}}) {
+    map.parts.assign(kParts, part);
+    ++map.epoch;
+    service_->set_map(map);
+    for (const StoreKind kind : {StoreKind::kReplicate, StoreKind::kInstall, StoreKind::kMean,
+                                 StoreKind::kDeals, StoreKind::kKeepStatistics})
+      EXPECT_EQ(update(*server_, kind, 2), ErrorCode::kAborted) << int(kind);
+  }
+  EXPECT_EQ(update(second, StoreKind::kReplicate, 3), ErrorCode::kInternal)
+      << "its primary has not heard yet that it need not have it";
+  EXPECT_EQ(service_->refused(), 0);
 }
 
 TEST_F(HostileServiceTest, WhoIsRefusedAgainAndAgainIsAnsweredLate) {

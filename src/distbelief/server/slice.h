@@ -72,8 +72,8 @@ class Slice {
   Ran run(std::int64_t sequence, std::span<const Operation> operations);
   // Room for what this replica reads, where that is kept. false: there is none.
   bool reserve_copy(std::int32_t replica);
-  // Gives the version.
-  std::int64_t read(std::int32_t replica, float* values);
+  // Gives the version, and the values unless null. Nothing: it has none, or none any more.
+  std::optional<std::int64_t> read(std::int32_t replica, float* values);
   // The values of a version: the present one, or the one before when that is kept. false: it is gone.
   bool read_version(std::int64_t version, float* values);
   std::int64_t version();

@@ -127,6 +127,7 @@ class Space : public std::enable_shared_from_this<Space> {
                                      const Request& request) const;
   void fill_first(const comm::StoreRequest& message, Request& request);
   void push(const comm::StoreRequest& message, Request& request);
+  void answer_push(Held& held, Waiting& waiting, comm::StoreAnswer told);
   bool has_push(Held& held, const comm::StoreRequest& message) const;
   void push_part(Held& held, const comm::StoreRequest& message, Request& request);
   void require_base(Held& held, const comm::StoreRequest& message) const;
@@ -152,6 +153,8 @@ class Space : public std::enable_shared_from_this<Space> {
 
   // space_backup.cc: between servers.
   bool takes(const comm::StoreRequest& message, const Request& request) const;
+  void require_sender(const comm::StoreRequest& message, const Request& request,
+                      const ServerMap::Part& part) const;
   void replicate(const comm::StoreRequest& message, Request& request);
   void apply_early(Held& held);
   void apply_next(Held& held, Waiting& waiting);

@@ -168,6 +168,7 @@ void Space::tell_end(Request request, std::int64_t clock) {
            [kept, clock] { answer(*kept, {.outcome = StoreAnswer::Outcome::kEnd, .clock = clock}); });
 }
 
+// Behind the mean itself, which may be on its way to the backup.
 void Space::give_mean(Request& request, std::int64_t asked) {
   const std::int64_t step = meeting_.given_for(asked);
   const std::vector<float>* const mean = meeting_.mean_of(step);
@@ -175,7 +176,10 @@ void Space::give_mean(Request& request, std::int64_t asked) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("the lanes' values of step {} are gone, this is step {}", step, meeting_.step()));
   std::memcpy(room_for(request, mean->size()), mean->data(), mean->size() * sizeof(float));
-  answer(request, {.outcome = StoreAnswer::Outcome::kLate, .version = step});
+  const std::shared_ptr<const Roles> now = roles();
+  const auto kept = std::make_shared<Request>(std::move(request));
+  tell_all(now->backups(now->map.desk(), desk_filled_), {},
+           [kept, step] { answer(*kept, {.outcome = StoreAnswer::Outcome::kLate, .version = step}); });
 }
 
 // With the desk's lock.
@@ -228,8 +232,10 @@ void Space::hand_over_mean(std::int64_t step, const std::function<void()>& done)
   const std::shared_ptr<const Roles> now = roles();
   const auto mean = std::make_shared<std::vector<float>>(*meeting_.mean_of(step));
   tell_all(now->backups(now->map.desk(), desk_filled_),
-           {.header = comm::encode(
-                StoreRequest{.kind = StoreRequest::Kind::kMean, .ticket = step, .job = options_.spec.job}),
+           {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kMean,
+                                                .ticket = step,
+                                                .job = options_.spec.job,
+                                                .epoch = now->map.epoch}),
             .payload = std::as_bytes(std::span(*mean)),
             .owner = mean},
            done);
@@ -263,6 +269,7 @@ void Space::learn_clock(const StoreRequest& message) {
 void Space::learn(const StoreRequest& message, Request& request) {
   const std::lock_guard lock(desk_);
   if (has_desk_) throw Error(ErrorCode::kAborted, "this server deals out the work itself");
+  require_sender(message, request, roles()->map.desk());
   if (message.kind == StoreRequest::Kind::kMean) {
     const std::span<const float> mean = floats_in(request);
     if (mean.size() != options_.spec.lane_values)
@@ -290,6 +297,7 @@ void Space::fill_desk(int newcomer) {
                                                 .ticket = dealer_.next(),
                                                 .done = dealer_.done_tickets().ranges(),
                                                 .job = options_.spec.job,
+                                                .epoch = now->map.epoch,
                                                 .below = below})},
            [] {});
   for (const int replica : dealer_.replicas()) tell_deals({}, replica);

@@ -69,6 +69,7 @@ void Space::take_input(Waiting waiting) {
     StoreRequest told = kept->message;
     told.kind = StoreRequest::Kind::kKeepInput;
     told.job = options_.spec.job;
+    told.epoch = now->map.epoch;
     item = {.header = comm::encode(told), .payload = kept->request.payload(), .owner = kept};
   }
   tell_all(links, item, [self = shared_from_this(), kept, is_new] {
@@ -143,6 +144,7 @@ void Space::keep_input(const StoreRequest& message, Request& request) {
   window_.require_sound(piece);
   const std::lock_guard lock(desk_);
   if (has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the inputs itself");
+  require_sender(message, request, roles()->map.desk());
   // Messages come in any order: that it is done may have come first.
   if (!dealer_.done_tickets().contains(message.ticket)) window_.put(piece);
   answer(request, {});
@@ -172,6 +174,7 @@ void Space::put_statistics(const StoreRequest& message, Request& request) {
   const bool is_of_desk = message.kind == StoreRequest::Kind::kKeepStatistics;
   const std::lock_guard lock(desk_);
   if (is_of_desk && has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the statistics itself");
+  if (is_of_desk) require_sender(message, request, roles()->map.desk());
   if (!is_of_desk) require_desk();
   const bool is_newer = message.version > statistics_version_;
   if (is_newer) take_statistics(message.version, floats_in(request));
@@ -183,7 +186,8 @@ void Space::put_statistics(const StoreRequest& message, Request& request) {
   if (is_newer && !links.empty())
     item = {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kKeepStatistics,
                                                 .job = options_.spec.job,
-                                                .version = message.version}),
+                                                .version = message.version,
+                                                .epoch = now->map.epoch}),
             .payload = kept->payload(),
             .owner = kept};
   tell_all(links, item, [kept] { answer(*kept, {}); });
@@ -201,12 +205,14 @@ void Space::give_statistics(Request& request) {
 
 // With the desk's lock.
 void Space::fill_inputs(const std::shared_ptr<BackupLink>& link) {
+  const std::int64_t epoch = roles()->map.epoch;
   if (statistics_version_ >= 0) {
     const auto values = std::make_shared<std::vector<float>>(statistics_);
     tell_all({link},
              {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kKeepStatistics,
                                                   .job = options_.spec.job,
-                                                  .version = statistics_version_}),
+                                                  .version = statistics_version_,
+                                                  .epoch = epoch}),
               .payload = std::as_bytes(std::span(*values)),
               .owner = values},
              [] {});
@@ -219,6 +225,7 @@ void Space::fill_inputs(const std::shared_ptr<BackupLink>& link) {
                                                   .incarnation = piece.writer.incarnation,
                                                   .ticket = piece.ticket,
                                                   .job = options_.spec.job,
+                                                  .epoch = epoch,
                                                   .piece = piece.piece,
                                                   .pieces = piece.pieces}),
               .payload = std::as_bytes(std::span(*bytes)),

@@ -158,8 +158,12 @@ void Space::advance(const StoreRequest& message, Request& request) {
   {
     const std::lock_guard lock(desk_);
     require_desk();
-    if (message.ticket <= coordinator_.evaluation)
-      return answer(request, {.outcome = StoreAnswer::Outcome::kRepeated});
+    if (message.ticket <= coordinator_.evaluation) {  // behind the first, which may be on its way
+      const std::shared_ptr<const Roles> now = roles();
+      const auto kept = std::make_shared<Request>(std::move(request));
+      return tell_all(now->backups(now->map.desk(), desk_filled_), {},
+                      [kept] { answer(*kept, {.outcome = StoreAnswer::Outcome::kRepeated}); });
+    }
     take_coordinator(message);
     known = coordinator_;
   }
@@ -190,6 +194,7 @@ void Space::hand_over_coordinator(const Coordinator& known, const std::function<
            {.header = comm::encode(StoreRequest{.kind = Kind::kKeep,
                                                 .ticket = known.evaluation,
                                                 .job = options_.spec.job,
+                                                .epoch = now->map.epoch,
                                                 .numbers = known.numbers,
                                                 .ends = known.ends})},
            done);
@@ -198,6 +203,7 @@ void Space::hand_over_coordinator(const Coordinator& known, const std::function<
 void Space::keep(const StoreRequest& message, Request& request) {
   const std::lock_guard lock(desk_);
   if (has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the coordinator's numbers itself");
+  require_sender(message, request, roles()->map.desk());
   if (message.ticket > coordinator_.evaluation)
     coordinator_ = {.evaluation = message.ticket, .numbers = message.numbers, .ends = message.ends};
   answer(request, {});
