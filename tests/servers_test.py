@@ -508,9 +508,10 @@ class ScaleTest(ServersTest):
         self.assert_all_agree("scaled", scaled["steps"])
 
     def test_asynchronous_steps_count_once(self):
-        job = {**OWN_STEPS, **self.WIDE, "parallel.mode": "async", "train.epochs": 150}
+        job = {**OWN_STEPS, **self.WIDE, "parallel.mode": "async", "train.epochs": 150, "elastic.max": 3}
         run = self.start_training("scaled", job, "--workers", 1)
         self.scale_servers("scaled", 3)
+        self.assertIn("1 to 3 replicas", self.control("scale", "scaled", 4, code=2))
         self.control("scale", "scaled", 3)
         self.wait_until(lambda: {worker["replica"] for worker in self.status("scaled")["workers"]
                                  if worker["state"] == "training"} == {0, 1, 2}, "three replicas")
