@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "distbelief/base/error.h"
@@ -140,6 +142,87 @@ TEST_F(ClaimsTest, APortionThatWasNotPushedIsNotDone) {
   EXPECT_EQ(take({1}), coordinator_ticket(0, kPortions));
   expect_refused({coordinator_ticket(0, kPortions)});
   honest_->run(0, std::vector<Operation>{{Operation::Kind::kCollect, 1, 1, 0}});
+}
+
+TEST_F(ClaimsTest, TheSameClaimAgainAndAgainIsRefused) {
+  serve_job(spec("async"));
+  EXPECT_EQ(take(), 0);
+  EXPECT_EQ(take(), 1);
+  do_ticket(*honest_, 0);
+  do_ticket(*honest_, 1);
+  const std::int64_t refused = services_[desk()]->refused();
+  for (int i = 0; i < 33; ++i) say({.kind = DeskKind::kTell, .done = {0}});  // the first one is new
+  EXPECT_THROW(say({.kind = DeskKind::kTell, .done = {0}}), Error);
+  EXPECT_EQ(services_[desk()]->refused(), refused + 1);
+  say({.kind = DeskKind::kTell, .done = {1}});  // what is new counts, and begins anew
+  say({.kind = DeskKind::kTell, .done = {0, 1}});
+}
+
+// A backup that says nothing of deals until it may.
+class DealsKeeper final : public comm::ExchangeServer::Handler {
+ public:
+  void handle(comm::ExchangeServer::Request request) override {
+    const std::lock_guard lock(mutex_);
+    if (comm::decode_request(request.header()).kind == DeskKind::kDeals) {
+      ++deals_;
+      if (!answers_) return kept_.push_back(std::move(request));
+    }
+    request.answer(comm::encode(comm::StoreAnswer{}));
+  }
+  void gone(std::uint64_t) override {}
+  int deals() {
+    const std::lock_guard lock(mutex_);
+    return deals_;
+  }
+  void answer_all() {
+    const std::lock_guard lock(mutex_);
+    answers_ = true;
+    for (comm::ExchangeServer::Request& request : kept_) request.answer(comm::encode(comm::StoreAnswer{}));
+    kept_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  int deals_ = 0;
+  bool answers_ = false;
+  std::vector<comm::ExchangeServer::Request> kept_;
+};
+
+TEST_F(ClaimsTest, WhoTellsAgainAndAgainWaitsForTheBackupAndNotTheOthers) {
+  DealsKeeper backup;
+  const std::string other = "unix:" + (folder_ / "backup").string();
+  const comm::ExchangeServer listening({.address = {.target = other}}, backup);
+  add_server();
+  ServerMap map = first_map({{.id = 0, .target = addresses_[0].target}});
+  map.servers.push_back({.id = 7, .target = other});
+  for (ServerMap::Part& part : map.parts) part.backup = 7;
+  publish(map);
+  comm::SpaceSpec bounded = spec("bounded");
+  bounded.elements = 1000;
+  bounded.parameters = {{.begin = 0, .count = 1000}};
+  bounded.tickets = 1000;
+  claimant_ = std::make_unique<comm::ExchangeClient>(
+      comm::ExchangeClient::Options{.address = addresses_[0], .name = "replica 9"});
+  const std::string text = comm::encode(bounded);
+  space_ = say({.kind = DeskKind::kOpen}, std::as_bytes(std::span(text))).space;
+  for (int i = 0; i < 200; ++i) say({.kind = DeskKind::kTell, .clock = 1});
+  EXPECT_LE(backup.deals(), 1) << "nothing has changed but once";
+  // Its clock goes up with each: that is told, and soon it has to wait for it.
+  const auto tell = [&](std::int64_t clock) {
+    StoreRequest message{.kind = DeskKind::kTell, .space = space_, .replica = kClaimant, .incarnation = 1};
+    message.clock = clock;
+    return claimant_->send(comm::encode(message), {}, {});
+  };
+  int told = 0;
+  comm::ExchangeClient::Pending last = tell(2);
+  for (; told < 200; last = tell(3 + told), ++told) {
+    for (int i = 0; i < 100 && !last.ready(); ++i) std::this_thread::sleep_for(5ms);
+    if (!last.ready()) break;
+  }
+  EXPECT_GT(told, 32);
+  EXPECT_LT(told, 100);
+  backup.answer_all();
+  last.wait(20s);
 }
 
 }  // namespace

@@ -103,6 +103,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void require_progress(const comm::StoreRequest& message, std::uint64_t connection,
                         const std::function<bool()>& is_repeated);
   void note_progress(std::uint64_t connection, bool is_repeated);
+  void note_claims(std::uint64_t connection, const std::vector<std::int64_t>& done, bool is_repeated);
   void note_own_work(std::uint64_t connection, std::int64_t ticket, bool is_repeated);
   bool is_speaking(std::int32_t replica);
   std::optional<std::int32_t> forget_speaker(std::uint64_t connection);
@@ -175,8 +176,9 @@ class Space : public std::enable_shared_from_this<Space> {
   std::vector<std::int64_t> count_done(const comm::StoreRequest& message);
   void meet(const comm::StoreRequest& message, Request& request);
   void leave(const comm::StoreRequest& message, Request& request);
-  void enter(const comm::StoreRequest& message, const Request& request);
-  void let_go(std::int32_t replica);
+  bool enter(const comm::StoreRequest& message, const Request& request);
+  void let_go(std::int32_t replica, const std::vector<std::int64_t>& done = {});
+  void answer_in_turn(Request request, const comm::StoreAnswer& told);
   void drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted);
   void require_clock(const comm::StoreRequest& message) const;
   void serve();
@@ -218,8 +220,9 @@ class Space : public std::enable_shared_from_this<Space> {
   std::mutex speakers_mutex_;
   struct Speaker {
     std::int32_t replica = 0;
-    std::int64_t repeats = 0;  // pushes that were done before, one after another
-    std::int64_t latest = -1;  // ticket of a push, where others may have done the same work
+    std::int64_t repeats = 0;   // pushes and claims of what was done before, one after another
+    std::int64_t latest = -1;   // ticket of a push, where others may have done the same work
+    std::int64_t claimed = -1;  // the latest ticket that it said to be done
   };
   std::map<std::uint64_t, Speaker> speakers_;  // by connection
   std::atomic<Clock::time_point> renewed_{Clock::now()};
@@ -238,10 +241,11 @@ class Space : public std::enable_shared_from_this<Space> {
   InputWindow window_;
   std::vector<float> statistics_;  // of a sub-network
   std::int64_t statistics_version_ = -1;
-  std::vector<Waiting> putters_, enders_;                       // for room in it, and for the end
-  bool has_desk_ = false;                                       // took over what was dealt before
-  int desk_filled_ = kNobody;                                   // the newcomer that knows of deals and means
-  std::int64_t told_ = 0;                                       // deals, to the backup
+  std::vector<Waiting> putters_, enders_;  // for room in it, and for the end
+  bool has_desk_ = false;                  // took over what was dealt before
+  int desk_filled_ = kNobody;              // the newcomer that knows of deals and means
+  std::int64_t told_ = 0;                  // deals, to the backup
+  std::shared_ptr<std::atomic<int>> telling_ = std::make_shared<std::atomic<int>>(0);  // it of these
   std::map<int, std::pair<std::int64_t, std::int64_t>> heard_;  // of replicas: by which map, which of these
 };
 

@@ -195,8 +195,8 @@ void Space::require_ranges(const std::vector<std::int64_t>& ranges) const {
                                                   options_.spec.job, options_.spec.tickets));
 }
 
-// A push is sent again when its answer was lost, or its ticket dealt again, with a server. Nobody loses so
-// many one after another.
+// A push is sent again, or a ticket said to be done, when the answer was lost, or the ticket dealt again,
+// with a server. Nobody loses so many one after another.
 void Space::require_progress(const StoreRequest& message, std::uint64_t connection,
                              const std::function<bool()>& is_repeated) {
   const std::size_t messages = options_.spec.slices() + options_.spec.tables.size() * kParts + 1;
@@ -210,7 +210,8 @@ void Space::require_progress(const StoreRequest& message, std::uint64_t connecti
   if (repeats >= allowed && is_repeated())
     throw Error(
         ErrorCode::kBadInput,
-        fmt::format("replica {} sent {} pushes or first values one after another that were there before",
+        fmt::format("replica {} sent {} pushes, first values or tickets one after another that were there "
+                    "before",
                     message.replica, repeats));
 }
 
@@ -219,6 +220,21 @@ void Space::note_progress(std::uint64_t connection, bool is_repeated) {
   const auto found = speakers_.find(connection);
   if (found == speakers_.end()) return;
   found->second.repeats = is_repeated ? found->second.repeats + 1 : 0;
+}
+
+// Others may have done the same ticket first; once.
+void Space::note_claims(std::uint64_t connection, const std::vector<std::int64_t>& done, bool is_repeated) {
+  if (done.empty()) return;
+  const std::int64_t latest = *std::ranges::max_element(done);
+  const std::lock_guard lock(speakers_mutex_);
+  const auto found = speakers_.find(connection);
+  if (found == speakers_.end()) return;
+  Speaker& speaker = found->second;
+  if (!is_repeated)
+    speaker.repeats = 0;
+  else if (latest <= speaker.claimed)
+    ++speaker.repeats;
+  speaker.claimed = std::max(speaker.claimed, latest);
 }
 
 // A replica that is slower than others may come late with each of its pushes. The same one again is no

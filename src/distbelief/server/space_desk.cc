@@ -15,6 +15,12 @@ namespace distbelief::server {
 using comm::StoreAnswer;
 using comm::StoreRequest;
 
+namespace {
+
+constexpr int kDealsAtOnce = 64;  // on their way to the backup before who asks waits for them
+
+}  // namespace
+
 std::int64_t Space::meeting_step() {
   const std::lock_guard lock(desk_);
   return meeting_.step();
@@ -49,8 +55,9 @@ void Space::require_desk() {
                 fmt::format("the work of job {} is dealt out by another server", options_.spec.job));
 }
 
-// A replica takes its seat with its first question. One that was started again takes that of the one before.
-void Space::enter(const StoreRequest& message, const Request& request) {
+// A replica takes its seat with its first question; gives whether it does. One that was started again takes
+// that of the one before.
+bool Space::enter(const StoreRequest& message, const Request& request) {
   const auto found = seats_.find(message.replica);
   if (found != seats_.end() && found->second.incarnation > message.incarnation)
     throw Error(ErrorCode::kAborted,
@@ -60,20 +67,22 @@ void Space::enter(const StoreRequest& message, const Request& request) {
     drop_waiting([&](const Waiting& one) {
       return one.message.replica == message.replica && one.message.incarnation < message.incarnation;
     });
-  if (is_new || !dealer_.has(message.replica)) {
+  const bool joins = is_new || !dealer_.has(message.replica);
+  if (joins) {
     freshness_.forget(message.replica);
     dealer_.join(message.replica, message.clock < 0 ? std::nullopt : std::optional(message.clock));
     if (log_) log_->append_joined(message.replica, dealer_.clock(message.replica));
   }
   seats_[message.replica] = {.incarnation = message.incarnation, .connection = request.peer().connection};
+  return joins;
 }
 
-void Space::let_go(std::int32_t replica) {
+void Space::let_go(std::int32_t replica, const std::vector<std::int64_t>& done) {
   const bool is_told = has_desk_ && dealer_.has(replica);
   if (is_told && log_) log_->append_left(replica);
   dealer_.leave(replica);
   freshness_.forget(replica);
-  if (is_told) tell_deals({}, replica);
+  if (is_told || !done.empty()) tell_deals(done, replica);
 }
 
 // With the desk's lock.
@@ -90,17 +99,24 @@ std::vector<std::int64_t> Space::count_done(const StoreRequest& message) {
   return counted;
 }
 
-// With the desk's lock.
+// With the desk's lock. The backup is told of what has changed: honest pushes wait behind that on the way to
+// it.
 void Space::note_done(const StoreRequest& message, const Request& request) {
   require_desk();
-  enter(message, request);
+  const auto is_known = [&](std::int64_t ticket) { return dealer_.done_tickets().contains(ticket); };
+  const bool is_repeated = !message.done.empty() && std::ranges::all_of(message.done, is_known);
+  require_progress(message, request.peer().connection, [&] { return is_repeated; });
+  const bool joins = enter(message, request);
+  note_claims(request.peer().connection, message.done, is_repeated);
   const std::int64_t before = dealer_.clock(message.replica);
   const std::vector<std::int64_t> counted = count_done(message);
   // Messages of one connection come in any order: what a replica says of itself counts, or it could begin a
   // step before it is known that it has done the last, one further ahead than it may.
   if (message.clock >= 0)
     dealer_.set_clock(message.replica, std::max(before, message.clock + std::int64_t(message.done.size())));
-  if (!message.done.empty() || options_.spec.mode == "bounded") tell_deals(counted, message.replica);
+  const bool has_moved = joins || dealer_.clock(message.replica) != before;
+  if (!counted.empty() || (has_moved && options_.spec.mode == "bounded"))
+    tell_deals(counted, message.replica);
 }
 
 void Space::take(const StoreRequest& message, Request& request) {
@@ -116,7 +132,7 @@ void Space::hear_done(const StoreRequest& message, Request& request) {
   require_clock(message);
   const std::lock_guard lock(desk_);
   note_done(message, request);
-  answer(request, {});
+  answer_in_turn(std::move(request), {});
   serve();
 }
 
@@ -131,7 +147,7 @@ void Space::serve() {
     const std::int64_t clock = dealer_.clock(taker.message.replica);
     if (ticket) {
       tell_deals({}, taker.message.replica);
-      answer(taker.request, {.ticket = *ticket, .clock = clock});
+      answer_in_turn(std::move(taker.request), {.ticket = *ticket, .clock = clock});
     } else {
       tell_end(std::move(taker.request), clock);
     }
@@ -155,8 +171,17 @@ void Space::let_begin(Waiting& beginner) {
   for (const int one : dealer_.replicas()) clocks[one] = dealer_.clock(one);
   const bool is_stale =
       freshness_.begin(replica, beginner.message.ticket, clock - options_.spec.staleness, clocks);
-  answer(beginner.request,
-         {.outcome = is_stale ? StoreAnswer::Outcome::kStale : StoreAnswer::Outcome::kDone});
+  answer_in_turn(std::move(beginner.request),
+                 {.outcome = is_stale ? StoreAnswer::Outcome::kStale : StoreAnswer::Outcome::kDone});
+}
+
+// With the desk's lock. At once, unless so much is on its way to the backup that others would wait for it:
+// then behind that, so that who asks and tells again and again waits himself.
+void Space::answer_in_turn(Request request, const StoreAnswer& told) {
+  if (*telling_ < kDealsAtOnce) return answer(request, told);
+  const std::shared_ptr<const Roles> now = roles();
+  const auto kept = std::make_shared<Request>(std::move(request));
+  tell_all(now->backups(now->map.desk(), desk_filled_), {}, [kept, told] { answer(*kept, told); });
 }
 
 // Whoever is told so may leave for good: that all is done must not be lost with this server, or others would
@@ -254,7 +279,9 @@ void Space::tell_deals(const std::vector<std::int64_t>& done, std::int32_t repli
                     .epoch = now->map.epoch,
                     .ends = !dealer_.has(replica)};
   for (const std::int64_t ticket : done) told.done.insert(told.done.end(), {ticket, ticket + 1});
-  tell_all(now->backups(now->map.desk(), desk_filled_), {.header = comm::encode(told)}, [] {});
+  ++*telling_;
+  tell_all(now->backups(now->map.desk(), desk_filled_), {.header = comm::encode(told)},
+           [telling = telling_] { --*telling; });
 }
 
 // Messages come in any order: of what was said of a replica the last counts.
@@ -314,9 +341,7 @@ void Space::leave(const StoreRequest& message, Request& request) {
   const auto found = seats_.find(message.replica);
   // One that another desk had told of may not have come here.
   if (found == seats_.end() || found->second.incarnation == message.incarnation) {
-    const std::vector<std::int64_t> counted = count_done(message);
-    let_go(message.replica);
-    tell_deals(counted, message.replica);
+    let_go(message.replica, count_done(message));
     for (std::vector<Waiting>* waiting : {&takers_, &beginners_})
       std::erase_if(*waiting, [&](Waiting& one) {
         if (one.message.replica != message.replica) return false;
