@@ -205,7 +205,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void fill_inputs(const std::shared_ptr<BackupLink>& link);
   void put_statistics(const comm::StoreRequest& message, Request& request);
   void give_statistics(Request& request);
-  void require_statistics(const Request& request) const;
+  void require_statistics(const comm::StoreRequest& message, const Request& request) const;
   void take_statistics(std::int64_t version, std::span<const float> values);
 
   Options options_;

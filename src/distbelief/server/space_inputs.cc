@@ -150,12 +150,16 @@ void Space::keep_input(const StoreRequest& message, Request& request) {
   answer(request, {});
 }
 
-void Space::require_statistics(const Request& request) const {
+void Space::require_statistics(const StoreRequest& message, const Request& request) const {
   const std::size_t wanted = options_.spec.lane_values;
   if (wanted == 0 || request.payload().size() != wanted * sizeof(float))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} bytes of running statistics; job {} has {} floats of them",
                             request.payload().size(), options_.spec.job, wanted));
+  // Those of a step that there is not would keep all later ones out.
+  if (message.version < 0 || message.version > options_.spec.tickets)
+    throw Error(ErrorCode::kBadInput, fmt::format("running statistics after {} steps of job {}, which has {}",
+                                                  message.version, options_.spec.job, options_.spec.tickets));
   if (!are_finite(floats_in(request)))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("running statistics of job {} with a number that is not finite; lower train.lr",
@@ -170,7 +174,7 @@ void Space::take_statistics(std::int64_t version, std::span<const float> values)
 
 // By a replica, or by the desk to its backup. Later steps' count, whatever comes first.
 void Space::put_statistics(const StoreRequest& message, Request& request) {
-  require_statistics(request);
+  require_statistics(message, request);
   const bool is_of_desk = message.kind == StoreRequest::Kind::kKeepStatistics;
   const std::lock_guard lock(desk_);
   if (is_of_desk && has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the statistics itself");
