@@ -625,8 +625,10 @@ class StandingTest(StandingServersTest):
         os.kill(lost.pid, signal.SIGKILL)
         logs = [self.scratch / "standing" / "logs" / f"server-{number}.log" for number in (1, 2)]
         self.wait_until(lambda: all("its space is free" in log.read_text() for log in logs), "the lease is over")
-        again = self.start_beside("again", {**JOB, **SERVED, "parallel.mode": "sync"}, "--workers", 1)
-        self.assertEqual(again.wait(60), 0, (self.scratch / "again.err").read_text())
+        again = self.start_beside("again", {**JOB, **SERVED, "parallel.mode": "sync", "parallel.servers": 3}, "--workers", 1)
+        said = (self.scratch / "again.err").read_text
+        self.assertEqual(again.wait(60), 0, said())
+        self.assertIn("parallel.servers = 3 is passed over: 2 servers stand at standing", said())
         self.control("stop", "standing")
         self.assertEqual(servers.wait(20), 0)
 
