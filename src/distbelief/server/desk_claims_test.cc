@@ -44,9 +44,10 @@ class ClaimsTest : public ServiceTest {
     message.incarnation = 1;
     return comm::decode_answer(claimant_->send(comm::encode(message), payload, {}).wait(20s).header);
   }
-  // Each way to say it is refused, and counted.
-  void expect_refused(const std::vector<std::int64_t>& done) {
-    for (const DeskKind kind : {DeskKind::kTake, DeskKind::kBegin, DeskKind::kTell, DeskKind::kLeave}) {
+  // Refused, and counted. Not more than eight times in a test: others are answered late.
+  void expect_refused(const std::vector<std::int64_t>& done,
+                      const std::vector<DeskKind>& ways = {DeskKind::kTell}) {
+    for (const DeskKind kind : ways) {
       const std::int64_t refused = services_[desk()]->refused();
       try {
         say({.kind = kind, .done = done});
@@ -72,7 +73,7 @@ TEST_F(ClaimsTest, ATicketWhoseGradientHasNotComeIsNotDone) {
   few.tickets = 3;
   serve_job(few);
   EXPECT_EQ(say({.kind = DeskKind::kTake}).ticket, 0);
-  expect_refused({0});
+  expect_refused({0}, {DeskKind::kTake, DeskKind::kBegin, DeskKind::kTell, DeskKind::kLeave});
   expect_refused({1});
   say({.kind = DeskKind::kLeave});
   EXPECT_EQ(take(), 0) << "it comes back";
@@ -158,21 +159,22 @@ TEST_F(ClaimsTest, TheSameClaimAgainAndAgainIsRefused) {
   say({.kind = DeskKind::kTell, .done = {0, 1}});
 }
 
-// A backup that says nothing of deals until it may.
-class DealsKeeper final : public comm::ExchangeServer::Handler {
+// A backup that answers nothing of one kind until it may.
+class SilentBackup final : public comm::ExchangeServer::Handler {
  public:
+  explicit SilentBackup(DeskKind kind) : kind_(kind) {}
   void handle(comm::ExchangeServer::Request request) override {
     const std::lock_guard lock(mutex_);
-    if (comm::decode_request(request.header()).kind == DeskKind::kDeals) {
-      ++deals_;
+    if (comm::decode_request(request.header()).kind == kind_) {
+      ++count_;
       if (!answers_) return kept_.push_back(std::move(request));
     }
     request.answer(comm::encode(comm::StoreAnswer{}));
   }
   void gone(std::uint64_t) override {}
-  int deals() {
+  int count() {
     const std::lock_guard lock(mutex_);
-    return deals_;
+    return count_;
   }
   void answer_all() {
     const std::lock_guard lock(mutex_);
@@ -182,31 +184,83 @@ class DealsKeeper final : public comm::ExchangeServer::Handler {
   }
 
  private:
+  const DeskKind kind_;
   std::mutex mutex_;
-  int deals_ = 0;
+  int count_ = 0;
   bool answers_ = false;
   std::vector<comm::ExchangeServer::Request> kept_;
 };
 
-TEST_F(ClaimsTest, WhoTellsAgainAndAgainWaitsForTheBackupAndNotTheOthers) {
-  DealsKeeper backup;
-  const std::string other = "unix:" + (folder_ / "backup").string();
-  const comm::ExchangeServer listening({.address = {.target = other}}, backup);
-  add_server();
-  ServerMap map = first_map({{.id = 0, .target = addresses_[0].target}});
-  map.servers.push_back({.id = 7, .target = other});
-  for (ServerMap::Part& part : map.parts) part.backup = 7;
-  publish(map);
+class SilentBackupTest : public ClaimsTest {
+ protected:
+  std::string place() const { return "unix:" + (folder_ / "backup").string(); }
+  // One server, whose backup is listening at place().
+  void serve_with_backup(comm::SpaceSpec spec) {
+    add_server();
+    ServerMap map = first_map({{.id = 0, .target = addresses_[0].target}});
+    map.servers.push_back({.id = 7, .target = place()});
+    for (ServerMap::Part& part : map.parts) part.backup = 7;
+    publish(map);
+    spec.elements = 1000;
+    spec.parameters = {{.begin = 0, .count = 1000}};
+    claimant_ = std::make_unique<comm::ExchangeClient>(
+        comm::ExchangeClient::Options{.address = addresses_[0], .name = "replica 9"});
+    const std::string text = comm::encode(spec);
+    space_ = say({.kind = DeskKind::kOpen}, std::as_bytes(std::span(text))).space;
+  }
+  // It is answered when the backup has it, and so it is when it is sent again.
+  void expect_both_wait(SilentBackup& backup, StoreRequest message, std::vector<float> payload) {
+    message.space = space_;
+    message.replica = kClaimant;
+    message.incarnation = 1;
+    std::vector<float> first_room(payload.size()), second_room(payload.size());
+    const auto send = [&](std::vector<float>& room) {
+      return claimant_->send(comm::encode(message), std::as_bytes(std::span(payload)),
+                             std::as_writable_bytes(std::span(room)));
+    };
+    comm::ExchangeClient::Pending first = send(first_room);
+    for (int i = 0; i < 2000 && backup.count() == 0; ++i) std::this_thread::sleep_for(5ms);
+    comm::ExchangeClient::Pending second = send(second_room);
+    std::this_thread::sleep_for(100ms);
+    EXPECT_FALSE(first.ready());
+    EXPECT_FALSE(second.ready());
+    backup.answer_all();
+    first.wait(20s);
+    second.wait(20s);
+    EXPECT_EQ(second_room, first_room);
+    EXPECT_EQ(backup.count(), 1);
+  }
+};
+
+TEST_F(SilentBackupTest, AMeanThatIsAskedForAgainIsGivenWhenTheBackupHasIt) {
+  SilentBackup backup(DeskKind::kMean);
+  const comm::ExchangeServer listening({.address = {.target = place()}}, backup);
+  comm::SpaceSpec sync = spec("sync");
+  sync.lanes = 1;
+  sync.lane_values = 3;
+  serve_with_backup(sync);
+  expect_both_wait(backup, {.kind = DeskKind::kMeet, .end_lane = 1}, {1, 2, 3});
+}
+
+TEST_F(SilentBackupTest, ACoordinatorThatComesAgainIsAnsweredWhenTheBackupHasIt) {
+  SilentBackup backup(DeskKind::kKeep);
+  const comm::ExchangeServer listening({.address = {.target = place()}}, backup);
+  comm::SpaceSpec batch = spec("sandblaster");
+  batch.tickets = 12;
+  batch.portions = 2;
+  batch.vectors = std::int64_t(compute::lbfgs_vectors(1));
+  serve_with_backup(batch);
+  expect_both_wait(backup, {.kind = DeskKind::kAdvance, .ticket = 1}, {});
+}
+
+TEST_F(SilentBackupTest, WhoTellsAgainAndAgainWaitsForTheBackupAndNotTheOthers) {
+  SilentBackup backup(DeskKind::kDeals);
+  const comm::ExchangeServer listening({.address = {.target = place()}}, backup);
   comm::SpaceSpec bounded = spec("bounded");
-  bounded.elements = 1000;
-  bounded.parameters = {{.begin = 0, .count = 1000}};
   bounded.tickets = 1000;
-  claimant_ = std::make_unique<comm::ExchangeClient>(
-      comm::ExchangeClient::Options{.address = addresses_[0], .name = "replica 9"});
-  const std::string text = comm::encode(bounded);
-  space_ = say({.kind = DeskKind::kOpen}, std::as_bytes(std::span(text))).space;
+  serve_with_backup(bounded);
   for (int i = 0; i < 200; ++i) say({.kind = DeskKind::kTell, .clock = 1});
-  EXPECT_LE(backup.deals(), 1) << "nothing has changed but once";
+  EXPECT_LE(backup.count(), 1) << "nothing has changed but once";
   // Its clock goes up with each: that is told, and soon it has to wait for it.
   const auto tell = [&](std::int64_t clock) {
     StoreRequest message{.kind = DeskKind::kTell, .space = space_, .replica = kClaimant, .incarnation = 1};
