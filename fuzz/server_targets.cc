@@ -57,6 +57,7 @@ class Asker final : public comm::RequestSource {
     const std::lock_guard lock(mutex_);  // what others make it wait for comes on their threads
     reply_ = std::move(reply);
   }
+  void limit_shared(std::size_t) override {}
   Reply reply() const {
     const std::lock_guard lock(mutex_);
     return reply_;

@@ -508,9 +508,10 @@ class ScaleTest(ServersTest):
         self.assert_all_agree("scaled", scaled["steps"])
 
     def test_asynchronous_steps_count_once(self):
-        job = {**OWN_STEPS, **self.WIDE, "parallel.mode": "async", "train.epochs": 150}
+        job = {**OWN_STEPS, **self.WIDE, "parallel.mode": "async", "train.epochs": 150, "elastic.max": 3}
         run = self.start_training("scaled", job, "--workers", 1)
         self.scale_servers("scaled", 3)
+        self.assertIn("1 to 3 replicas", self.control("scale", "scaled", 4, code=2))
         self.control("scale", "scaled", 3)
         self.wait_until(lambda: {worker["replica"] for worker in self.status("scaled")["workers"]
                                  if worker["state"] == "training"} == {0, 1, 2}, "three replicas")
@@ -599,7 +600,7 @@ class StandingTest(StandingServersTest):
         third = self.start_beside("three", {**job, **served}, "--workers", 1)
         self.assertEqual(third.wait(60), 2)
         self.assertRegex((self.scratch / "three.err").read_text(),
-                         r"wants 5243076 bytes on this server, which has 2 jobs with 10486152 bytes and takes 64 jobs, "
+                         r"wants 5243076 bytes on this server, which has 2 jobs with \d+ bytes and takes 64 jobs, "
                          r"\d+ bytes each, 12582912 in all")
         for name, run in runs.items():
             run.send_signal(signal.SIGINT)
@@ -624,8 +625,10 @@ class StandingTest(StandingServersTest):
         os.kill(lost.pid, signal.SIGKILL)
         logs = [self.scratch / "standing" / "logs" / f"server-{number}.log" for number in (1, 2)]
         self.wait_until(lambda: all("its space is free" in log.read_text() for log in logs), "the lease is over")
-        again = self.start_beside("again", {**JOB, **SERVED, "parallel.mode": "sync"}, "--workers", 1)
-        self.assertEqual(again.wait(60), 0, (self.scratch / "again.err").read_text())
+        again = self.start_beside("again", {**JOB, **SERVED, "parallel.mode": "sync", "parallel.servers": 3}, "--workers", 1)
+        said = (self.scratch / "again.err").read_text
+        self.assertEqual(again.wait(60), 0, said())
+        self.assertIn("parallel.servers = 3 is passed over: 2 servers stand at standing", said())
         self.control("stop", "standing")
         self.assertEqual(servers.wait(20), 0)
 

@@ -8,7 +8,7 @@ import program
 from program import settings
 
 SERVED = {"parallel.sync": "parameter_server", "parallel.servers": 2, "parallel.mode": "async", "parallel.lanes": 1,
-          "train.optimizer": "adagrad", "report.interval_seconds": 0.05}
+          "train.optimizer": "adagrad", "train.weight_decay": 0, "report.interval_seconds": 0.05}
 CLICKS = {**SERVED, "model.name": "click_through", "model.width": 8, "model.hidden": [16], "data.name": "synthetic_clicks",
           "data.samples": 60000, "data.test_samples": 4000, "train.batch_size": 200, "train.epochs": 1, "train.lr": 0.05}
 KINDS = {"animal": ["cat", "dog", "horse", "cow", "sheep"], "fruit": ["apple", "pear", "plum", "cherry", "grape"],

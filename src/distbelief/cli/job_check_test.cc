@@ -109,6 +109,9 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
   EXPECT_EQ(served({"parallel.mode=bounded", "parallel.fetch_every=2"}),
             "in mode \"bounded\" every step pushes and fetches, or parameters would be staler than "
             "parallel.staleness allows; set parallel.fetch_every = 1, or use mode \"async\"");
+  EXPECT_EQ(served({"model.name=word2vec", "train.weight_decay=0.1"}),
+            "rows of tables have Adagrad of their own: train.weight_decay would have no effect on those of "
+            "model word2vec, which are nearly all of it; set it to 0");
   EXPECT_EQ(served({"parallel.mode=sync", "parallel.staleness_aware=true"}),
             "parallel.staleness_aware is for gradients of older parameters, which parallel.mode = \"async\" "
             "has, found \"sync\"; set that, or leave it out");
@@ -138,6 +141,11 @@ TEST(Validate, ParameterServersGoWithSomeThingsOnly) {
         {"parallel.threads=2", "parallel.lanes=1"},
         {"parallel.zero=2"},
         {"parallel.mesh=auto"},
+        {"parallel.state_dir=/tmp"},
+        {"model.name=word2vec", "parallel.staleness_aware=true"},
+        {"model.name=word2vec", "parallel.delay_compensation=0.1"},
+        {"model.name=click_through", "train.weight_decay=0.1"},
+        {"model.name=click_through", "train.clip_norm=1"},
         {"model.name=word2vec", "parallel.threads=2"},
         {"model.name=word2vec", "parallel.pipeline=2"},
         {"train.optimizer=lbfgs", "parallel.mode=sandblaster", "parallel.pipeline=2"},

@@ -292,10 +292,12 @@ std::vector<Key> parallel_keys() {
 std::vector<Key> elastic_keys() {
   return {
       key("elastic.min", at<&ElasticConfig::min>(), kCount,
-          "fewest workers: a run that has hosts for fewer waits; `distbelief scale` may not ask for fewer"),
+          "fewest workers: a run that has hosts for fewer waits; `distbelief scale` may not ask for fewer; "
+          "with "
+          "parameter servers: replicas"),
       key("elastic.max", at<&ElasticConfig::max>(), kCountOrZero,
           "most workers, however many hosts there are and whatever `distbelief scale` asks for; 0: one for "
-          "every lane"),
+          "every lane; with parameter servers: replicas, 0: as many as are asked for"),
       key("elastic.restarts", at<&ElasticConfig::restarts>(), kCountOrZero,
           "restarts in a row that bring no new step before the run is given up; 0: none at all"),
       key("elastic.rebalance", at<&ElasticConfig::rebalance>(),

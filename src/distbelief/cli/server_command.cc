@@ -84,8 +84,14 @@ class SocketFolder {
 // A server's ends: a Unix socket with shared memory for this host, TLS for others.
 class Ends {
  public:
-  Ends(const ServerFlags& flags, const comm::ControlAddress& identity, server::Service& service)
-      : near_({.address = {.target = flags.listen}, .shared_limit = kSharedLimit}, service) {
+  // `memory`: what replicas of this host may share with it.
+  Ends(const ServerFlags& flags, const comm::ControlAddress& identity, std::size_t memory,
+       server::Service& service)
+      : near_({.address = {.target = flags.listen},
+               .shared_limit = std::min(memory, kSharedLimit),
+               .shared_limit_of_one = std::min(memory, kSharedLimit) / kSharesAtLeast,
+               .shared_deadline = kSharedDeadline},
+              service) {
     if (flags.address.empty()) return;
     far_.emplace(comm::ExchangeServer::Options{.address = with_target(identity, "0.0.0.0:0"),
                                                .first_connection = kFarConnections},
@@ -112,6 +118,9 @@ class Ends {
 
  private:
   static constexpr std::size_t kSharedLimit = std::size_t{1} << 40;
+  // What a replica shares is as large as its parameters, of which it and servers have more copies.
+  static constexpr std::size_t kSharesAtLeast = 4;
+  static constexpr std::chrono::seconds kSharedDeadline{30};
   static constexpr std::uint64_t kFarConnections = std::uint64_t{1} << 48;
   comm::ExchangeServer near_;
   std::optional<comm::ExchangeServer> far_;
@@ -141,32 +150,33 @@ int serve(const ServerFlags& flags) {
   comm::WorkerReport report{.generation = flags.launch, .rank = 0, .pid = getpid(), .state = "ready"};
   const comm::ControlAddress identity = identity_of(flags);
   const SocketFolder folder(flags.listen);
-  const std::uint64_t memory = memory_limit();
-  server::Service service(
-      {.id = flags.launch,
-       .identity = identity,
-       .host = host_name(),
-       .logs = fs::path(flags.run_dir) / "servers",
-       .memory_limit = memory > 0 ? std::min<std::size_t>(memory, flags.memory_limit) : flags.memory_limit,
-       .job_limit = flags.job_limit,
-       .jobs_limit = flags.jobs_limit,
-       .lease = std::chrono::milliseconds(std::int64_t(1e3 * flags.lease)),
-       .on_settled =
-           [&tie, report](std::int64_t epoch) {
-             comm::WorkerReport settled = report;
-             settled.state = "settled";
-             settled.step = epoch;
-             if (comm::ControlClient* const client = tie) client->report(settled);
-           },
-       .on_apart =
-           [&tie, report](int other, std::int64_t epoch) {
-             comm::WorkerReport apart = report;
-             apart.state = "apart";
-             apart.step = epoch;
-             apart.message = std::to_string(other);
-             if (comm::ControlClient* const client = tie) client->report(apart);
-           }});
-  Ends exchange(flags, identity, service);
+  const std::uint64_t machine = memory_limit();
+  const std::size_t memory =
+      machine > 0 ? std::min<std::size_t>(machine, flags.memory_limit) : flags.memory_limit;
+  server::Service service({.id = flags.launch,
+                           .identity = identity,
+                           .host = host_name(),
+                           .logs = fs::path(flags.run_dir) / "servers",
+                           .memory_limit = memory,
+                           .job_limit = flags.job_limit,
+                           .jobs_limit = flags.jobs_limit,
+                           .lease = std::chrono::milliseconds(std::int64_t(1e3 * flags.lease)),
+                           .on_settled =
+                               [&tie, report](std::int64_t epoch) {
+                                 comm::WorkerReport settled = report;
+                                 settled.state = "settled";
+                                 settled.step = epoch;
+                                 if (comm::ControlClient* const client = tie) client->report(settled);
+                               },
+                           .on_apart =
+                               [&tie, report](int other, std::int64_t epoch) {
+                                 comm::WorkerReport apart = report;
+                                 apart.state = "apart";
+                                 apart.step = epoch;
+                                 apart.message = std::to_string(other);
+                                 if (comm::ControlClient* const client = tie) client->report(apart);
+                               }});
+  Ends exchange(flags, identity, memory, service);
   std::mutex mutex;
   std::condition_variable changed;
   bool ends = false;

@@ -55,6 +55,18 @@ std::optional<Fault> with_tables(const Config& config) {
                              "parallel.data, pipeline, tensor and threads at 1, and set parallel.workers to "
                              "how many replicas there are",
                              config.model.name)};
+  // What would reach the dense parameters only.
+  const std::pair<const char*, bool> dense[] = {
+      {"parallel.staleness_aware", config.parallel.staleness_aware},
+      {"parallel.delay_compensation", config.parallel.delay_compensation != 0},
+      {"train.weight_decay", config.train.optimizer.weight_decay != 0},
+      {"train.clip_norm", config.train.clip_norm != 0}};
+  for (const auto& [key, is_set] : dense)
+    if (is_set)
+      return Fault{key,
+                   fmt::format("rows of tables have Adagrad of their own: {} would have no effect on those "
+                               "of model {}, which are nearly all of it; set it to {}",
+                               key, config.model.name, key == dense[0].first ? "false" : "0")};
   return std::nullopt;
 }
 
@@ -224,6 +236,11 @@ std::optional<Fault> impossible_with_servers(const Config& config) {
         "its parameters together; leave parallel.zero and parallel.mesh at their defaults; parallel.data, "
         "pipeline and tensor say how many workers a replica has, parallel.workers how many replicas there "
         "are"};
+  if (!parallel.state_dir.empty())
+    return Fault{
+        "parallel.state_dir",
+        "with parameter servers the state of the update rule is on the servers, in their memory; leave "
+        "parallel.state_dir out"};
   if (config.elastic.automatic || config.elastic.standby || !config.elastic.hostfile.empty() ||
       !config.elastic.discovery.empty() || !config.elastic.spares.empty())
     return Fault{"parallel.sync",

@@ -145,6 +145,8 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
                               ? std::function<std::vector<std::string>()>()
                               : [=] { return present_targets(config, command.standing, command.servers_at); },
           .replicas = replica_places(config.parallel, hosts),
+          .least = config.elastic.min,
+          .most = config.elastic.max,
           .groups = rank_groups(config.parallel),
           .stops_together = !takes_own_steps(config.parallel) || is_decomposed(config.parallel),
           .spares = int(config.parallel.spare_replicas),

@@ -104,7 +104,13 @@ StandingServers standing_servers(const TrainFlags& flags, const Config& config) 
     throw Error(ErrorCode::kBadInput,
                 fmt::format("--servers-at is for parallel.sync = \"parameter_server\", found \"{}\"",
                             config.parallel.sync));
-  return {.job = draw_job_name(run_name(config)), .targets = targets_of_standing(flags.servers_at)};
+  StandingServers standing{.job = draw_job_name(run_name(config)),
+                           .targets = targets_of_standing(flags.servers_at)};
+  const std::int64_t servers = config.parallel.servers;
+  if (servers != ParallelConfig().servers && servers != std::int64_t(standing.targets.size()))
+    fmt::print(stderr, "distbelief: parallel.servers = {} is passed over: {} servers stand at {}\n", servers,
+               standing.targets.size(), flags.servers_at);
+  return standing;
 }
 
 // Where the workers go, and how many there are: --hosts, --hostfile, --workers, or what the job says.

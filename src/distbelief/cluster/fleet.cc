@@ -74,6 +74,8 @@ Fleet::Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted)
                  .certs = options.certs,
                  .silence = options.silence}),
       replicas_({.places = options.replicas,
+                 .least = options.least,
+                 .most = options.most,
                  .groups = options.groups,
                  .command = options.replica_command,
                  .policy = options.policy,

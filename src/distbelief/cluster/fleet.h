@@ -38,6 +38,7 @@ struct FleetOptions {
   // Where servers of others listen now, where there are some: none is started then.
   std::function<std::vector<std::string>()> find_servers{};
   std::vector<ReplicaPlace> replicas{};  // none: the servers stand until they are told to stop
+  std::int64_t least = 1, most = 0;      // replicas that a command may ask for; 0: any number
   RankGroups groups{};                   // of a replica's ranks
   bool stops_together = false;           // a replica that is given up ends the run (sync, decomposed) ...
   int spares = 0;                        // ... if it is one more than so many

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "distbelief/comm/rpc/store.h"
+
 namespace distbelief::cluster {
 namespace {
 
@@ -127,6 +129,10 @@ comm::CommandReply ReplicaSet::scale(std::int64_t replicas) {
             "\"async\", \"bounded\" or \"hybrid\""};
   if (stopping_) return {false, "the run is stopping"};
   if (options_.places.empty()) return {false, "servers that stand have no replicas; give --servers"};
+  const std::int64_t most = options_.most > 0 ? options_.most : comm::kMostReplicas;
+  if (replicas < options_.least || replicas > most)
+    return {false, fmt::format("this run can have {} to {} replicas (elastic.min, elastic.max), not {}",
+                               options_.least, most, replicas)};
   for (std::int64_t i = 0; i < size(); ++i) {
     Replica& replica = replicas_[std::size_t(i)];
     if (i < replicas && std::exchange(replica.is_leaving, false)) replica.done = false;

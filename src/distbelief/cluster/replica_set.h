@@ -19,6 +19,7 @@ class ReplicaSet {
   using Clock = std::chrono::steady_clock;
   struct Options {
     std::vector<ReplicaPlace> places{};
+    std::int64_t least = 1, most = 0;  // that scale() may ask for; 0: any number
     RankGroups groups{};
     std::function<std::vector<std::string>(const FleetProcess&)> command{};
     RecoveryPolicy policy{};

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/simd.h"
@@ -58,11 +59,14 @@ void require_sound(std::span<const Operation> operations, std::size_t vectors) {
   if (operations.empty() || operations.size() > kMaxOperations)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("a command has 1 to {} operations, found {}", kMaxOperations, operations.size()));
+  // Vectors are scaled by floats: a factor beyond those would be infinite there.
+  constexpr double kMostFactor = std::numeric_limits<float>::max();
   for (const Operation& operation : operations) {
     const auto is_known = [&](std::int32_t vector) { return vector >= 0 && std::size_t(vector) < vectors; };
     if (operation.kind < Does::kCopy || operation.kind > Does::kCollect)
       throw Error(ErrorCode::kBadInput, fmt::format("there is no operation {}", int(operation.kind)));
-    if (!is_known(operation.target) || !is_known(operation.source) || !std::isfinite(operation.factor))
+    if (!is_known(operation.target) || !is_known(operation.source) ||
+        !(std::abs(operation.factor) <= kMostFactor))
       throw Error(ErrorCode::kBadInput,
                   fmt::format("an operation on vectors {} and {} of {} with factor {}", operation.target,
                               operation.source, vectors, operation.factor));

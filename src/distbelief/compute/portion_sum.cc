@@ -64,6 +64,7 @@ double PortionSum::loss() const {
 void PortionSum::reset() {
   for (auto& [node, values] : waiting_) spare_.push_back(std::move(values));
   waiting_.clear();
+  if (spare_.size() > kSpare) spare_.resize(kSpare);
   missing_ = portions();
   std::fill(present_.begin(), present_.end(), false);
   std::fill(losses_.begin(), losses_.end(), 0.0);

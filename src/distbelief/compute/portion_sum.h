@@ -25,6 +25,11 @@ class PortionSum {
   double loss() const;  // the sum of weight * loss, in the order of portions
   void reset();
 
+  // Arrays that are kept at a time: what waits, and memory for more, of which reset() leaves a few.
+  static constexpr std::size_t kSpare = 8;
+  std::size_t arrays() const { return waiting_.size() + spare_.size(); }
+  std::size_t arrays_with_another() const { return arrays() + (spare_.empty() ? 1 : 0); }
+
   std::int64_t portions() const { return std::int64_t(present_.size()); }
   std::size_t count() const { return count_; }
   // For who is to go on with it.

@@ -43,6 +43,7 @@ class VectorSlice {
   std::vector<double> run(std::int64_t sequence, std::span<const Operation> operations, float* point);
 
   std::int64_t evaluation() const { return evaluation_; }
+  const PortionSum& sum() const { return sum_; }
 
   // All of it but the point, for another who is to go on with it.
   std::vector<std::int64_t> words() const;

@@ -26,14 +26,15 @@ class BackupLink {
     std::shared_ptr<const void> owner{};  // of the payload
     std::function<void()> done{};         // what waits for it; may be empty
   };
-  // `on_broken` is called on the link's thread, once, when the backup does not take what it is sent: it is not
-  // one any more, though it may live.
+  // `on_broken` is called on the link's thread, once, when the backup does not take what it is sent: it is
+  // not one any more, though it may live.
   BackupLink(comm::ControlAddress address, std::string name, std::function<void()> on_broken);
   ~BackupLink();  // stop()
 
   bool is_broken() const { return broken_; }
   bool has_ended() const { return ended_; }  // it was released, and nothing is left to do
-  // Items are sent in this order; the backup may see them in another.
+  // Items are sent in this order; the backup may see them in another. How many wait is bounded by whoever
+  // hands them over: an item for each request that is not answered yet, and a few more.
   void hand_over(Item item);
   // The backup is gone: whoever waits need not.
   void release();
@@ -64,7 +65,7 @@ class BackupLink {
   std::deque<Item> items_;
   bool released_ = false;
   std::atomic<bool> ended_{false};  // nobody is there to send anything
-  std::jthread thread_;  // last
+  std::jthread thread_;             // last
 };
 
 }  // namespace distbelief::server

@@ -9,6 +9,7 @@
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/server/client_handle.h"
 #include "distbelief/server/test_servers.h"
+#include "distbelief/server/test_tickets.h"
 #include "distbelief/server/update_log.h"
 
 // Pushes and pulls under way, and waits that end.
@@ -118,6 +119,7 @@ class RestTest : public ServiceTest {
     return one;
   }
   static std::optional<std::int64_t> take(Client& client, const std::vector<std::int64_t>& done = {}) {
+    for (const std::int64_t ticket : done) do_ticket(client, ticket);
     std::deque<Client::Asked> asked;
     asked.push_back(client.ask_ticket(done));
     return client.next_ticket(asked);
@@ -280,6 +282,7 @@ TEST_F(DeadlineTest, AWaitForOthersLastsLongerThanTheDeadlineWhileServersLive) {
   EXPECT_EQ(slow.next_ticket(asked), 0);
   std::thread later([&] {
     std::this_thread::sleep_for(3 * kDeadline);
+    do_ticket(slow, 0);
     asked.push_back(slow.ask_ticket({0}));
     EXPECT_EQ(slow.next_ticket(asked), std::nullopt);
   });
@@ -340,6 +343,7 @@ TEST_F(DeadlineTest, AWaitForATurnIsBrokenOffWhenTheCallerDoesNotGoOn) {
     std::this_thread::sleep_for(50ms);
     goes_on = false;
   });
+  do_ticket(client, *ticket);
   EXPECT_EQ(code_of([&] { client.begin_step(0, {*ticket}); }), ErrorCode::kTimeout);
   stop.join();
 }

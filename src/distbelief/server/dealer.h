@@ -36,7 +36,8 @@ class Dealer {
 
   // The next ticket; nothing while all are dealt or done.
   std::optional<std::int64_t> take(int replica);
-  // A step of this replica. false: the ticket was done before, by whomever it was dealt to as well.
+  // A step of this replica. false: the ticket was done before, by whomever it was dealt to as well, or has
+  // not been dealt yet and is going to be.
   bool done(int replica, std::int64_t ticket);
   // When there is none left: the last one below this that another has, and nobody else, for a replica that
   // has nothing to do; the other has most likely not begun it. Whoever is first counts. One that seems to be

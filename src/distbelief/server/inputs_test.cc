@@ -65,6 +65,7 @@ class InputsTest : public ServiceTest {
     return values[0];
   }
   static std::int64_t take(Client& client, const std::vector<std::int64_t>& done = {}) {
+    for (const std::int64_t ticket : done) do_ticket(client, ticket);
     Client::Asked asked = client.ask_ticket(done);
     return ticket_of(client, asked).value_or(-1);
   }
@@ -263,6 +264,8 @@ TEST_F(InputsTest, TheStatisticsOfTheLastStepAreKeptWithTheBackup) {
   EXPECT_EQ(found(), std::vector<float>(3, 5.0F));
   EXPECT_THROW(put(replica, 6, std::numeric_limits<float>::infinity()), Error);
   EXPECT_THROW(replica.put_statistics(6, std::vector<float>(2)), Error);
+  for (const std::int64_t steps : {kTickets + 1, std::int64_t{1} << 62, std::int64_t{-1}})
+    EXPECT_THROW(put(replica, steps, 7), Error) << steps << " steps, of which there are not so many";
   EXPECT_EQ(found(), std::vector<float>(3, 5.0F));
 }
 

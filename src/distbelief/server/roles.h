@@ -23,11 +23,16 @@ struct Roles {
   bool holds(const ServerMap::Part& part) const {
     return part.primary == id || part.backup == id || part.filling == id;
   }
-  // Whether what a server by this name sends of a part is to be taken in: it is the part's primary, or knows a
-  // newer map than this server. What comes late from another one counts for nothing: who has the part now has
-  // all of it that was answered.
+  // Whether what a server by this name sends of a part is to be taken in: it is the part's primary, or knows
+  // a newer map than this server. What comes late from another one counts for nothing: who has the part now
+  // has all of it that was answered.
   bool takes_from(const std::string& sender, std::int64_t epoch, const ServerMap::Part& part) const {
     return epoch > map.epoch || (holds(part) && sender == name_of_server(part.primary));
+  }
+  // Whether that server was the part's primary and is not any more: it may have been given up though it
+  // lives. What it sends is kept by nobody, and it must not tell anyone that it is.
+  bool is_outdated(const std::string& sender, std::int64_t epoch, const ServerMap::Part& part) const {
+    return epoch <= map.epoch && sender != name_of_server(part.primary);
   }
   // Who has to have an update of a part of ours before it counts. `filled`: whom a slice was already sent to.
   std::vector<std::shared_ptr<BackupLink>> backups(const ServerMap::Part& part, int filled) const {

@@ -158,6 +158,9 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
   message.step_samples = 0;
   refuse("a step without samples", message);
   message = other;
+  message.step_samples = std::numeric_limits<std::int64_t>::max();
+  refuse("a step of more samples than there are", message);
+  message = other;
   message.ticket = 3;
   refuse("a step that has not come", message);
   message = other;
@@ -187,6 +190,58 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
   EXPECT_EQ(mallory_->ask(other, bytes(good)).version, 1);
   EXPECT_EQ(comm::decode_answer(kept.wait(20s).header).version, 1);
   EXPECT_EQ(values(), std::vector<float>(kHostileElements, 0)) << "1 - 1 * (0.5 + 0.5): each lane once";
+}
+
+// What is there stands for all: it is scaled by their samples.
+TEST_F(HostileServiceTest, SumsThatNoRuleCanGoBy) {
+  spare_lanes_ = 1;
+  serve("sync");
+  StoreRequest part = push(0);
+  part.end_lane = part.samples = 1;
+  part.step_samples = std::int64_t{1} << 40;
+  expect_refused("few samples that stand for very many",
+                 [&] { mallory_->ask(part, bytes(std::vector<float>(kHostileElements, 1e15F))); });
+  part.step_samples = 2;
+  expect_refused("twice what is just bearable",
+                 [&] { mallory_->ask(part, bytes(std::vector<float>(kHostileElements, 1e15F))); });
+  part.replica = 0;
+  EXPECT_EQ(honest_->ask(part, bytes(std::vector<float>(kHostileElements, 0.25F))).version, 1);
+  EXPECT_EQ(values(), std::vector<float>(kHostileElements, 0.5F)) << "one gradient of two counts twice";
+}
+
+TEST_F(HostileServiceTest, PartsThatAddUpToNoNumber) {
+  serve("sync");
+  const std::vector<float> large(kHostileElements, 1e15F), good(kHostileElements, 0.5F);
+  StoreRequest first = push(0), second = push(0);
+  first.replica = 0;
+  first.end_lane = second.first_lane = 1;
+  second.end_lane = 2;
+  first.samples = second.samples = 1;
+  first.step_samples = second.step_samples = 2;
+  comm::ExchangeClient::Pending waiting = honest_->send(first, bytes(large));
+  values();  // it has come
+  expect_refused("together too large", [&] { mallory_->ask(second, bytes(large)); });
+  EXPECT_THROW(waiting.wait(20s), Error) << "of both";
+  waiting = honest_->send(first, bytes(good));
+  values();
+  EXPECT_EQ(mallory_->ask(second, bytes(good)).version, 1);
+  waiting.wait(20s);
+}
+
+// Its job's slices and no more: others need some too.
+TEST_F(HostileServiceTest, MoreSharedMemoryThanItsJobNeeds) {
+  serve("async");
+  comm::ExchangeClient greedy({.address = {.target = exchange_->target()},
+                               .name = "mallory",
+                               .shared_bytes = (std::size_t{1} << 20) + 8});
+  const std::string text = comm::encode(spec());
+  EXPECT_THROW(
+      greedy.send(comm::encode(StoreRequest{.kind = StoreKind::kOpen}), std::as_bytes(std::span(text)), {})
+          .wait(20s),
+      Error);
+  for (int i = 0; i < 2000 && greedy.connected(); ++i) std::this_thread::sleep_for(5ms);
+  EXPECT_FALSE(greedy.connected());
+  EXPECT_EQ(exchange_->counts().dropped, 1U);
 }
 
 TEST_F(HostileServiceTest, JobsThatNoServerCanKeep) {
@@ -284,11 +339,49 @@ TEST_F(HostileServiceTest, ANewcomerTakesWhatTheNewPrimaryHas) {
   update(*server_, 2, 10, 1);
   follow(3, {.primary = 2});
   follow(4, {.primary = 2, .filling = 0});
-  update(*server_, 2, 12, 7);  // from the lost one, and late
+  const std::int64_t refused = service_->refused();
+  EXPECT_THROW(update(*server_, 2, 12, 7), Error)
+      << "from the lost one, and late: it must not count anywhere";
+  EXPECT_EQ(service_->refused(), refused) << "no offence";
   install(second, 4);
   update(second, 4, 11, 2);
   follow(5, {.primary = 0});
   EXPECT_EQ(values(), std::vector<float>(kHostileElements, 1));
+}
+
+// One was given up though it lives, and its backup has handed the part on since.
+TEST_F(HostileServiceTest, AFormerPrimaryIsNotToldThatItsUpdatesCount) {
+  serve("async");
+  ServerMap map{.epoch = 2};
+  for (int id = 0; id < 4; ++id) map.servers.push_back({.id = id, .target = "unix:/nowhere"});
+  const std::string target = "unix:" + (scratch_.path() / "server").string();
+  TestPeer second(target, "server", "server 2");
+  const auto update = [&](TestPeer& peer, StoreKind kind, std::int64_t epoch) {
+    StoreRequest message{.kind = kind, .job = "test", .version = 1, .epoch = epoch, .counts = {1, 1}};
+    message.pieces = 1;
+    const std::size_t floats = kind == StoreKind::kMean || kind == StoreKind::kKeepStatistics ? 3
+                               : kind == StoreKind::kDeals                                    ? 0
+                                                           : kHostileElements;
+    try {
+      peer.ask(message, bytes(std::vector<float>(floats)));
+      return ErrorCode::kInternal;
+    } catch (const Error& error) {
+      return error.code();
+    }
+  };
+  // A backup, and one that has nothing of it any more.
+  for (const ServerMap::Part& part :
+       {ServerMap::Part{.primary = 2, .backup = 0}, {.primary = 2, .backup = 3}}) {
+    map.parts.assign(kParts, part);
+    ++map.epoch;
+    service_->set_map(map);
+    for (const StoreKind kind : {StoreKind::kReplicate, StoreKind::kInstall, StoreKind::kMean,
+                                 StoreKind::kDeals, StoreKind::kKeepStatistics})
+      EXPECT_EQ(update(*server_, kind, 2), ErrorCode::kAborted) << int(kind);
+  }
+  EXPECT_EQ(update(second, StoreKind::kReplicate, 3), ErrorCode::kInternal)
+      << "its primary has not heard yet that it need not have it";
+  EXPECT_EQ(service_->refused(), 0);
 }
 
 TEST_F(HostileServiceTest, WhoIsRefusedAgainAndAgainIsAnsweredLate) {

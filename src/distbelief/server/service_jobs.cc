@@ -54,6 +54,7 @@ void Service::open(const comm::StoreRequest& asked, comm::ExchangeServer::Reques
   if (!space) throw Error(ErrorCode::kBadInput, fmt::format("job {} is over", spec.job));
   space->renew_lease();
   if (!is_of_server) space->meet_speaker(request.peer().connection, asked.replica);
+  request.limit_shared(shared_bytes_for(spec));
   using Outcome = comm::StoreAnswer::Outcome;
   request.answer(
       comm::encode(comm::StoreAnswer{.outcome = space->is_filled() ? Outcome::kDone : Outcome::kWanted,

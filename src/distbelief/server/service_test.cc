@@ -11,6 +11,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/server/client.h"
+#include "distbelief/server/client_handle.h"
 #include "distbelief/server/close_job.h"
 #include "distbelief/server/map_plan.h"
 #include "distbelief/server/test_servers.h"
@@ -106,12 +107,14 @@ TEST_F(ServiceTest, TicketsOfALostReplicaGoToAnother) {
   const std::int64_t own = *ticket_of(first, a);
   std::vector<std::int64_t> lost{*ticket_of(*second, b), *ticket_of(*second, c)};
   second.reset();
+  do_ticket(first, own);
   auto d = first.ask_ticket({own});
   auto e = first.ask_ticket({});
   std::vector<std::int64_t> got{*ticket_of(first, d), *ticket_of(first, e)};
   std::ranges::sort(lost);
   std::ranges::sort(got);
   EXPECT_EQ(got, lost);
+  for (const std::int64_t ticket : got) do_ticket(first, ticket);
   auto f = first.ask_ticket(got);
   EXPECT_EQ(ticket_of(first, f), std::nullopt);
 }
@@ -231,6 +234,30 @@ TEST_F(ServiceTest, WithDelayCompensationReplicasTakeUpRoom) {
     }
 }
 
+TEST_F(ServiceTest, PartsOfAStepThatWaitForOthersTakeUpRoom) {
+  serve(1, 14 << 20);  // three slices with their previous values and sums, 9 MiB, and parts of a bit over 2
+  comm::SpaceSpec three = spec("sync");
+  three.lanes = 4;
+  const std::vector<float> gradient(three.elements, 0.5F);
+  std::vector<Client> clients;
+  for (int replica = 0; replica < 3; ++replica) clients.push_back(join(replica, three));
+  std::vector<Client::Handle> parts;
+  const auto send = [&](Client& client, std::int64_t lane) {
+    return client.start_push(
+        {.ticket = 0, .lr = 1, .first_lane = lane, .end_lane = lane + 1, .samples = 1, .step_samples = 4},
+        gradient);
+  };
+  const std::size_t before = services_[0]->bytes();
+  for (std::size_t replica = 0; replica < 2; ++replica) {
+    const Client::Handle first = send(clients[replica], std::int64_t(replica));
+    parts.push_back(send(clients[replica], std::int64_t(replica)));  // takes the room of the first
+    const std::size_t wanted = before + (replica + 1) * gradient.size() * sizeof(float);
+    for (int i = 0; i < 500 && services_[0]->bytes() != wanted; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_EQ(services_[0]->bytes(), wanted);
+  }
+  EXPECT_THROW(send(clients[2], 2).wait(), Error) << "beyond the quota";
+}
+
 // One server is not spoken to at all: the other says that the job lives.
 TEST_F(ServiceTest, AJobThatNobodySpeaksForIsClosed) {
   lease_ = 1s;
@@ -321,6 +348,7 @@ TEST_F(ServiceTest, AStepThatWasDoneCountsBeforeTheDealerHearsOfItsTicket) {
   const std::uint64_t space = comm::decode_answer(send({.kind = Kind::kOpen}, text).wait(20s).header).space;
   const std::int64_t ticket =
       comm::decode_answer(send({.kind = Kind::kTake, .space = space}).wait(20s).header).ticket;
+  for (const std::int64_t done : {ticket, held}) do_ticket(other, done);
   // It has done one step, and the message that says which comes later.
   auto begins = send({.kind = Kind::kBegin, .space = space, .clock = 1});
   auto takes = send({.kind = Kind::kTake, .space = space, .done = {ticket}, .clock = 0});
@@ -340,7 +368,9 @@ TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
   const std::int64_t held = *ticket_of(slow, first_of_slow);
   const auto do_one = [&] {
     auto handle = fast.ask_ticket({});
-    fast.begin_step(0, {*ticket_of(fast, handle)});
+    const std::int64_t ticket = *ticket_of(fast, handle);
+    do_ticket(fast, ticket);
+    fast.begin_step(0, {ticket});
   };
   do_one();
   std::atomic<bool> began{false};
@@ -350,6 +380,7 @@ TEST_F(ServiceTest, NobodyIsFurtherAheadThanTheBoundAllows) {
   });
   std::this_thread::sleep_for(100ms);
   EXPECT_FALSE(began);
+  do_ticket(slow, held);
   slow.begin_step(0, {held});
   waiting.join();
   EXPECT_TRUE(began);
@@ -361,6 +392,7 @@ TEST_F(ServiceTest, WhoBeginsIsToldToFetchWhatOthersHaveDoneMeanwhile) {
   bounded.staleness = 0;
   Client one = join(0, bounded), other = join(1, bounded);
   const auto take = [](Client& client, const std::vector<std::int64_t>& done) {
+    for (const std::int64_t ticket : done) do_ticket(client, ticket);
     auto asked = client.ask_ticket(done);
     return *ticket_of(client, asked);
   };

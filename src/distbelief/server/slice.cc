@@ -120,8 +120,10 @@ Slice::Applied Slice::apply(const Gradient& gradient, float* values) {
   return applied;
 }
 
-std::int64_t Slice::read(std::int32_t replica, float* values) {
+std::optional<std::int64_t> Slice::read(std::int32_t replica, float* values) {
   const std::lock_guard lock(mutex_);
+  if (!filled_) return std::nullopt;
+  if (values == nullptr) return version_;
   std::memcpy(values, values_.data(), values_.size() * sizeof(float));
   note_values_of(replica);
   return version_;
@@ -129,6 +131,7 @@ std::int64_t Slice::read(std::int32_t replica, float* values) {
 
 bool Slice::read_version(std::int64_t version, float* values) {
   const std::lock_guard lock(mutex_);
+  if (!filled_) return false;
   const bool is_previous = version + 1 == version_ && !previous_.empty();
   if (version != version_ && !is_previous) return false;
   const std::vector<float>& from = is_previous ? previous_ : values_;
@@ -193,6 +196,7 @@ void Slice::forget() {
   for (std::vector<float>* array : {&values_, &previous_, &scratch_}) *array = {};
   for (std::vector<float>& state : states_) state = {};
   vectors_.reset();
+  count_sums();
 }
 
 bool Slice::fill(const float* values) {

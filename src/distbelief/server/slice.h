@@ -47,7 +47,8 @@ class Slice {
     bool keeps_previous = false;   // the values before the last update can be read too
     std::optional<compute::VectorSlice::Options> vectors{};  // it has others beside the values (sandblaster)
     UpdateLog* log = nullptr;                                // may be null
-    Budget* budget = nullptr;                                // that what replicas read counts in; may be null
+    // That what replicas read, and sums of portions beyond PortionSum::kSpare, count in; may be null.
+    Budget* budget = nullptr;
   };
   explicit Slice(Options options);
 
@@ -71,13 +72,15 @@ class Slice {
   Ran run(std::int64_t sequence, std::span<const Operation> operations);
   // Room for what this replica reads, where that is kept. false: there is none.
   bool reserve_copy(std::int32_t replica);
-  // Gives the version.
-  std::int64_t read(std::int32_t replica, float* values);
+  // Gives the version, and the values unless null. Nothing: it has none, or none any more.
+  std::optional<std::int64_t> read(std::int32_t replica, float* values);
   // The values of a version: the present one, or the one before when that is kept. false: it is gone.
   bool read_version(std::int64_t version, float* values);
   std::int64_t version();
   bool has(std::int64_t ticket);
   bool has_portion(std::int64_t evaluation, std::int64_t portion);
+  // Room for this portion until its siblings have come, where it is new. false: there is none.
+  bool reserve_sum(std::int64_t evaluation, std::int64_t portion);
   // Whether it can count another ticket's gradient, as far as this one is from others.
   bool has_room_for(std::int64_t ticket);
   // What this replica has read is not needed any more.
@@ -114,6 +117,7 @@ class Slice {
   void drop_copies();
   void add_vectors(State& state) const;
   void take_vectors(State& state);
+  void count_sums();
 
   Options options_;
   std::mutex mutex_;
@@ -122,6 +126,7 @@ class Slice {
   std::vector<std::vector<float>> states_;
   std::vector<std::int64_t> counts_;  // of updates, per segment
   std::optional<compute::VectorSlice> vectors_;
+  std::size_t counted_sums_ = 0;  // of portions, in the budget
   std::int64_t version_ = 0;
   bool filled_ = false;
   TicketSet tickets_;

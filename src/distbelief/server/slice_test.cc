@@ -60,12 +60,25 @@ TEST_F(SliceTest, TakesUpNothingBeforeItsFirstValues) {
   EXPECT_THROW(slice.run(0, {}), Error);
 }
 
+// As when it has gone to another server while somebody waits for its values.
+TEST_F(SliceTest, WhatIsForgottenIsNotRead) {
+  const auto sgd = rule("sgd");
+  Slice slice = make(*sgd);
+  EXPECT_EQ(slice.read(0, out_.data()), std::nullopt);
+  slice.fill(ones_.data());
+  slice.apply({.ticket = 0, .lr = 1, .values = ones_.data()}, nullptr);
+  EXPECT_EQ(slice.read(0, nullptr), 1);
+  slice.forget();
+  EXPECT_EQ(slice.read(0, out_.data()), std::nullopt);
+  EXPECT_FALSE(slice.read_version(0, out_.data()));
+}
+
 TEST_F(SliceTest, ACorrectionThatIsTooLargeIsNone) {
   const auto sgd = rule("sgd");
   compensation_ = 1e20;
   Slice slice = make(*sgd);
   slice.fill(ones_.data());
-  slice.read(0, out_.data());
+  EXPECT_EQ(slice.read(0, out_.data()), slice.version());
   slice.apply({.ticket = 0, .replica = 1, .lr = 1, .values = ones_.data()}, nullptr);
   slice.apply({.ticket = 1, .replica = 0, .lr = 1, .values = ones_.data()}, out_.data());
   EXPECT_EQ(out_, std::vector<float>(4, -1.0F));

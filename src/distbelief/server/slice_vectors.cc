@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "distbelief/server/slice.h"
 
@@ -24,6 +26,7 @@ Slice::Applied Slice::add(std::int64_t ticket, std::int32_t replica,
                             .base = portion.evaluation,
                             .lr = 0});
     vectors_->add(portion);
+    count_sums();
     ++version_;
   }
   return {.repeated = !is_new, .version = version_, .lr = 0, .direction = portion.values};
@@ -35,6 +38,33 @@ bool Slice::has_portion(std::int64_t evaluation, std::int64_t portion) {
   return !vectors_->is_new({.evaluation = evaluation, .portion = portion});
 }
 
+namespace {
+
+// Those that a job's bytes do not have already.
+std::size_t sums_beyond(std::size_t sums) { return sums - std::min(sums, compute::PortionSum::kSpare); }
+
+}  // namespace
+
+bool Slice::reserve_sum(std::int64_t evaluation, std::int64_t portion) {
+  const std::lock_guard lock(mutex_);
+  if (!vectors_ || evaluation != vectors_->evaluation() || portion < 0 || vectors_->sum().has(portion))
+    return true;
+  const std::size_t wanted = sums_beyond(vectors_->sum().arrays_with_another());
+  if (wanted <= counted_sums_) return true;
+  const std::size_t bytes = (wanted - counted_sums_) * size() * sizeof(float);
+  if (options_.budget != nullptr && !options_.budget->take(bytes)) return false;
+  counted_sums_ = wanted;
+  return true;
+}
+
+void Slice::count_sums() {
+  const std::size_t sums = vectors_ ? sums_beyond(vectors_->sum().arrays()) : 0;
+  const std::size_t before = std::exchange(counted_sums_, sums);
+  if (options_.budget == nullptr) return;
+  if (sums > before) options_.budget->add((sums - before) * size() * sizeof(float));
+  if (sums < before) options_.budget->give_back((before - sums) * size() * sizeof(float));
+}
+
 Slice::Ran Slice::run(std::int64_t sequence, std::span<const Operation> operations) {
   const std::lock_guard lock(mutex_);
   require_values();
@@ -42,6 +72,7 @@ Slice::Ran Slice::run(std::int64_t sequence, std::span<const Operation> operatio
   const bool is_new = vectors_->is_new(sequence);
   if (is_new && options_.log) options_.log->append_command(options_.number, version_ + 1, sequence);
   Ran ran{.repeated = !is_new, .numbers = vectors_->run(sequence, operations, values_.data())};
+  count_sums();
   version_ += is_new ? 1 : 0;
   ran.version = version_;
   return ran;
@@ -62,6 +93,7 @@ void Slice::take_vectors(State& state) {
   taken.install({first_word, state.counts.end()},
                 {std::make_move_iterator(first_array), std::make_move_iterator(state.arrays.end())});
   vectors_ = std::move(taken);
+  count_sums();
   state.counts.erase(first_word, state.counts.end());
 }
 

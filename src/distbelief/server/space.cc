@@ -115,6 +115,8 @@ void Space::follow(const Roles& roles, Held& held) {
       waiting.request.refuse(ErrorCode::kAborted, "the slice is this server's own now");
   held.taken_over |= is_primary && !held.was_primary;
   held.was_primary = is_primary;
+  if (!is_primary && options_.budget)
+    options_.budget->give_back(std::exchange(held.part_rooms, 0) * held.slice.size() * sizeof(float));
   if (!is_primary)
     for (Waiting& waiting : std::exchange(held.parts, {}))
       waiting.request.refuse(ErrorCode::kAborted, "the slice is handed to another server");
@@ -300,17 +302,21 @@ void Space::push(const StoreRequest& message, Request& request) {
   const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
   // The values go out when the backup has the gradient: they may take its place in shared memory.
   const auto done = [self = shared_from_this(), this, kept, &target, repeated = applied.repeated] {
-    std::int64_t version = 0;
-    if (kept->message.wants_values)
-      version = target.slice.read(kept->message.replica, room_for(kept->request, target.slice.size()));
-    else
-      version = target.slice.version();
-    answer(kept->request,
-           {.outcome = repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone,
-            .version = version,
-            .epoch = roles()->map.epoch});
+    answer_push(target, *kept,
+                {.outcome = repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone});
   };
   hand_over(target, gradient, applied, kept, done);
+}
+
+// With the values, where they are wanted. By now the slice may be another server's, and nothing of it here.
+void Space::answer_push(Held& held, Waiting& waiting, StoreAnswer told) {
+  float* const room = waiting.message.wants_values ? room_for(waiting.request, held.slice.size()) : nullptr;
+  const std::optional<std::int64_t> version = held.slice.read(waiting.message.replica, room);
+  if (!version)
+    return waiting.request.refuse(ErrorCode::kAborted, "the slice has gone to another server meanwhile");
+  if (told.version == 0) told.version = *version;
+  told.epoch = roles()->map.epoch;
+  answer(waiting.request, told);
 }
 
 // Kept until the step has all its lanes, but for the spare ones.
@@ -329,30 +335,45 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
   if (message.ticket < step) {
     note_own_work(request.peer().connection, message.ticket, true);
     const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
-    return hand_over(held, {}, {.repeated = true}, kept, [self = shared_from_this(), kept, &held] {
-      if (kept->message.wants_values)
-        held.slice.read(kept->message.replica, room_for(kept->request, held.slice.size()));
-      answer(kept->request, {.outcome = StoreAnswer::Outcome::kLate, .version = held.slice.version()});
+    return hand_over(held, {}, {.repeated = true}, kept, [self = shared_from_this(), this, kept, &held] {
+      answer_push(held, *kept, {.outcome = StoreAnswer::Outcome::kLate});
     });
   }
   require_fits(held, message);
+  require_part_room(held, message);
   note_own_work(request.peer().connection, message.ticket, false);
   // A replica that comes again takes the place of what it sent before.
   std::erase_if(held.parts, [&](const Waiting& part) { return part.message.replica == message.replica; });
   held.parts.push_back({.message = message, .request = std::move(request)});
   std::int64_t lanes = 0;
   for (const Waiting& part : held.parts) lanes += part.message.end_lane - part.message.first_lane;
-  if (lanes >= options_.spec.lanes - options_.spec.spare_lanes) finish_step(held);
+  if (lanes < options_.spec.lanes - options_.spec.spare_lanes) return;
+  const float* const sum = sum_of_step(held);
+  if (are_moderate({sum, held.slice.size()})) return finish_step(held, sum);
+  request = std::move(held.parts.back().request);
+  held.parts.pop_back();
+  const std::string why = fmt::format(
+      "the sum over replicas of step {} of job {} has a number that is not finite, or larger than {}, in "
+      "slice {}; lower train.lr",
+      message.ticket, options_.spec.job, kMostMagnitude, message.slice);
+  for (Waiting& part : std::exchange(held.parts, {})) part.request.refuse(ErrorCode::kBadInput, why);
+  throw Error(ErrorCode::kBadInput, why);
 }
 
-void Space::finish_step(Held& held) {
+const float* Space::sum_of_step(Held& held) const {
   std::vector<LanePart> parts;
-  std::vector<std::int32_t> replicas, untouched = held.parts[0].message.untouched;
-  for (const Waiting& part : held.parts) {
-    replicas.push_back(part.message.replica);
+  for (const Waiting& part : held.parts)
     parts.push_back({.lanes = {part.message.first_lane, part.message.end_lane},
                      .values = floats_in(part.request).data(),
                      .samples = part.message.samples});
+  return add_up(options_.spec.lanes, std::move(parts), held.parts[0].message.step_samples, held.slice.size(),
+                held.sum);
+}
+
+void Space::finish_step(Held& held, const float* sum) {
+  std::vector<std::int32_t> replicas, untouched = held.parts[0].message.untouched;
+  for (const Waiting& part : held.parts) {
+    replicas.push_back(part.message.replica);
     // Touched by one is touched.
     std::erase_if(untouched, [&](std::int32_t parameter) {
       return std::ranges::find(part.message.untouched, parameter) == part.message.untouched.end();
@@ -365,8 +386,7 @@ void Space::finish_step(Held& held) {
                           .base = first.ticket,
                           .lr = first.lr,
                           .untouched = untouched,
-                          .values = add_up(options_.spec.lanes, std::move(parts), first.step_samples,
-                                           held.slice.size(), held.sum),
+                          .values = sum,
                           .of = replicas};
   const Slice::Applied applied = held.slice.apply(gradient, nullptr);
   // Nobody takes the next step, which would use `sum` again, before these have their answers; unless others
@@ -379,11 +399,7 @@ void Space::finish_step(Held& held) {
   if (options_.spec.spare_lanes > 0) kept->sum = std::move(held.sum);
   hand_over(held, gradient, applied, kept,
             [self = shared_from_this(), this, kept, &held, version = applied.version] {
-              for (Waiting& part : kept->parts) {
-                if (part.message.wants_values)
-                  held.slice.read(part.message.replica, room_for(part.request, held.slice.size()));
-                answer(part.request, {.version = version, .epoch = roles()->map.epoch});
-              }
+              for (Waiting& part : kept->parts) answer_push(held, part, {.version = version});
             });
 }
 
@@ -395,11 +411,15 @@ void Space::pull(const StoreRequest& message, Request& request) {
                 fmt::format("slice {} of job {} has no first values yet", message.slice, options_.spec.job));
   require_copy(target, message.replica);
   float* const room = room_for(request, target.slice.size());
-  if (message.base == 0) return answer(request, {.version = target.slice.read(message.replica, room)});
-  if (!target.slice.read_version(message.base, room))
-    throw Error(ErrorCode::kUnavailable, fmt::format("slice {} of job {} has no version {} any more",
-                                                     message.slice, options_.spec.job, message.base));
-  answer(request, {.version = message.base});
+  std::optional<std::int64_t> version;
+  if (message.base == 0)
+    version = target.slice.read(message.replica, room);
+  else if (target.slice.read_version(message.base, room))
+    version = message.base;
+  if (version) return answer(request, {.version = *version});
+  require_primary(message.slice);  // it may have been handed over meanwhile
+  throw Error(ErrorCode::kUnavailable, fmt::format("slice {} of job {} has no version {} any more",
+                                                   message.slice, options_.spec.job, message.base));
 }
 
 }  // namespace distbelief::server

@@ -29,8 +29,11 @@ inline constexpr std::size_t kMostNameBytes = 256;  // of a job
 void require_sound(const comm::SpaceSpec& spec);
 
 // Bytes that a server with these roles keeps for it: slices, tables that have a bound, inputs. Rows of other
-// tables, and what replicas have read where delay is compensated, count as they come.
+// tables, what replicas have read where delay is compensated, sums of portions beyond a few, and parts of a
+// synchronous step that wait for others count as they come, these as many as ever waited at a time.
 std::size_t bytes_for(const comm::SpaceSpec& spec, const Roles& roles);
+// Bytes that a client of it shares with a server of its host at most.
+std::size_t shared_bytes_for(const comm::SpaceSpec& spec);
 
 // What one server keeps for one job: slices, its part of the tables' rows, and where it is the primary of the
 // first part the desk where work is dealt out and lanes meet. What changes is handed to the backups, and
@@ -90,6 +93,7 @@ class Space : public std::enable_shared_from_this<Space> {
     bool was_primary = false;    // by the roles before
     bool taken_over = false;     // another server was its primary before
     std::vector<Waiting> parts;  // of a step (sync)
+    std::size_t part_rooms = 0;  // in the budget: as many as have waited at a time
     std::vector<float> sum;      // of these
     std::map<std::int64_t, Waiting> early;     // updates before their turn, by version (backup)
     std::map<int, std::vector<float>> pieces;  // of a state that is being installed (backup)
@@ -99,13 +103,20 @@ class Space : public std::enable_shared_from_this<Space> {
   void require_progress(const comm::StoreRequest& message, std::uint64_t connection,
                         const std::function<bool()>& is_repeated);
   void note_progress(std::uint64_t connection, bool is_repeated);
+  void note_claims(std::uint64_t connection, const std::vector<std::int64_t>& done, bool is_repeated);
   void note_own_work(std::uint64_t connection, std::int64_t ticket, bool is_repeated);
   bool is_speaking(std::int32_t replica);
   std::optional<std::int32_t> forget_speaker(std::uint64_t connection);
   void require_copy(Held& held, std::int32_t replica) const;
+  void require_sum(Held& held, const compute::VectorSlice::Portion& portion) const;
+  void require_part_room(Held& held, const comm::StoreRequest& message) const;
+  std::string has_no_room(const std::string& why) const;
   void count_fixed(std::size_t bytes);
   void require_parameters(const std::vector<std::int32_t>& parameters) const;
   void require_tickets(const std::vector<std::int64_t>& tickets) const;
+  void require_work(const comm::StoreRequest& message);
+  bool has_gradient(std::int64_t ticket);
+  bool is_coordinated(std::int64_t ticket);
   void require_ranges(const std::vector<std::int64_t>& ranges) const;
   Held& held(std::int64_t slice);
   Held* known(std::size_t slice);  // null: it was never here
@@ -117,12 +128,14 @@ class Space : public std::enable_shared_from_this<Space> {
                                      const Request& request) const;
   void fill_first(const comm::StoreRequest& message, Request& request);
   void push(const comm::StoreRequest& message, Request& request);
+  void answer_push(Held& held, Waiting& waiting, comm::StoreAnswer told);
   bool has_push(Held& held, const comm::StoreRequest& message) const;
   void push_part(Held& held, const comm::StoreRequest& message, Request& request);
   void require_base(Held& held, const comm::StoreRequest& message) const;
   void require_fits(const Held& held, const comm::StoreRequest& message) const;
   void require_own_lanes(const comm::StoreRequest& message) const;
-  void finish_step(Held& held);
+  const float* sum_of_step(Held& held) const;
+  void finish_step(Held& held, const float* sum);
   void pull(const comm::StoreRequest& message, Request& request);
 
   // space_vectors.cc: evaluations and commands (sandblaster).
@@ -141,6 +154,8 @@ class Space : public std::enable_shared_from_this<Space> {
 
   // space_backup.cc: between servers.
   bool takes(const comm::StoreRequest& message, const Request& request) const;
+  void require_sender(const comm::StoreRequest& message, const Request& request,
+                      const ServerMap::Part& part) const;
   void replicate(const comm::StoreRequest& message, Request& request);
   void apply_early(Held& held);
   void apply_next(Held& held, Waiting& waiting);
@@ -158,10 +173,12 @@ class Space : public std::enable_shared_from_this<Space> {
   void take(const comm::StoreRequest& message, Request& request);
   void hear_done(const comm::StoreRequest& message, Request& request);
   void note_done(const comm::StoreRequest& message, const Request& request);
+  std::vector<std::int64_t> count_done(const comm::StoreRequest& message);
   void meet(const comm::StoreRequest& message, Request& request);
   void leave(const comm::StoreRequest& message, Request& request);
-  void enter(const comm::StoreRequest& message, const Request& request);
-  void let_go(std::int32_t replica);
+  bool enter(const comm::StoreRequest& message, const Request& request);
+  void let_go(std::int32_t replica, const std::vector<std::int64_t>& done = {});
+  void answer_in_turn(Request request, const comm::StoreAnswer& told);
   void drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted);
   void require_clock(const comm::StoreRequest& message) const;
   void serve();
@@ -188,7 +205,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void fill_inputs(const std::shared_ptr<BackupLink>& link);
   void put_statistics(const comm::StoreRequest& message, Request& request);
   void give_statistics(Request& request);
-  void require_statistics(const Request& request) const;
+  void require_statistics(const comm::StoreRequest& message, const Request& request) const;
   void take_statistics(std::int64_t version, std::span<const float> values);
 
   Options options_;
@@ -203,8 +220,9 @@ class Space : public std::enable_shared_from_this<Space> {
   std::mutex speakers_mutex_;
   struct Speaker {
     std::int32_t replica = 0;
-    std::int64_t repeats = 0;  // pushes that were done before, one after another
-    std::int64_t latest = -1;  // ticket of a push, where others may have done the same work
+    std::int64_t repeats = 0;   // pushes and claims of what was done before, one after another
+    std::int64_t latest = -1;   // ticket of a push, where others may have done the same work
+    std::int64_t claimed = -1;  // the latest ticket that it said to be done
   };
   std::map<std::uint64_t, Speaker> speakers_;  // by connection
   std::atomic<Clock::time_point> renewed_{Clock::now()};
@@ -223,10 +241,11 @@ class Space : public std::enable_shared_from_this<Space> {
   InputWindow window_;
   std::vector<float> statistics_;  // of a sub-network
   std::int64_t statistics_version_ = -1;
-  std::vector<Waiting> putters_, enders_;                       // for room in it, and for the end
-  bool has_desk_ = false;                                       // took over what was dealt before
-  int desk_filled_ = kNobody;                                   // the newcomer that knows of deals and means
-  std::int64_t told_ = 0;                                       // deals, to the backup
+  std::vector<Waiting> putters_, enders_;  // for room in it, and for the end
+  bool has_desk_ = false;                  // took over what was dealt before
+  int desk_filled_ = kNobody;              // the newcomer that knows of deals and means
+  std::int64_t told_ = 0;                  // deals, to the backup
+  std::shared_ptr<std::atomic<int>> telling_ = std::make_shared<std::atomic<int>>(0);  // it of these
   std::map<int, std::pair<std::int64_t, std::int64_t>> heard_;  // of replicas: by which map, which of these
 };
 

@@ -116,15 +116,27 @@ void Space::fill_slice(Held& held, int newcomer, const std::function<void()>& do
   hand_over_state(held, {link->second}, done);
 }
 
-// With the slice's lock: whether it is to be taken in. What a slice's former primary sends who has it now
-// does not take: nobody must be told that it counts.
+// With the slice's lock: whether it is to be taken in. Not so where the slice's primary sends it to one that
+// it does not know yet to be no backup any more. What a former primary sends is refused: nobody must be told
+// that it counts.
 bool Space::takes(const StoreRequest& message, const Request& request) const {
   const std::shared_ptr<const Roles> now = roles();
   const ServerMap::Part& part = now->map.part_of(message.slice);
   if (now->is_primary(part))
     throw Error(ErrorCode::kAborted, fmt::format("slice {} of job {} is this server's own by map {}",
                                                  message.slice, options_.spec.job, now->map.epoch));
+  require_sender(message, request, part);
   return now->takes_from(request.peer().name, message.epoch, part);
+}
+
+void Space::require_sender(const StoreRequest& message, const Request& request,
+                           const ServerMap::Part& part) const {
+  const std::shared_ptr<const Roles> now = roles();
+  if (now->is_outdated(request.peer().name, message.epoch, part))
+    throw Error(
+        ErrorCode::kAborted,
+        fmt::format("{} goes by map {}; by map {} what it sends of job {} is server {}'s",
+                    request.peer().name, message.epoch, now->map.epoch, options_.spec.job, part.primary));
 }
 
 // Between servers finite or not does not matter: a run may come to such numbers by itself.

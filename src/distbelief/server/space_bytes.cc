@@ -1,4 +1,6 @@
+#include "distbelief/compute/portion_sum.h"
 #include "distbelief/server/budget.h"
+#include "distbelief/server/client_connection.h"
 #include "distbelief/server/space.h"
 
 // What a job takes up on a server.
@@ -8,8 +10,6 @@ using comm::kSliceElements;
 using comm::SpaceSpec;
 
 namespace {
-
-constexpr std::size_t kSumsUnderWay = 8;  // of portions, about
 
 std::size_t slices_here(const SpaceSpec& spec, const Roles& roles) {
   std::size_t slices = 0;
@@ -36,8 +36,9 @@ std::size_t bounded_rows_bytes(const SpaceSpec& spec, const Roles& roles) {
 std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   const bool is_synchronous = spec.mode == "sync";
   const std::size_t states = compute::make_optimizer(spec.optimizer)->state_names().size();
-  const std::size_t copies = 1 + states + (is_synchronous ? 2 : 0) +
-                             (spec.vectors > 0 ? std::size_t(spec.vectors) - 1 + kSumsUnderWay : 0);
+  const std::size_t copies =
+      1 + states + (is_synchronous ? 2 : 0) +
+      (spec.vectors > 0 ? std::size_t(spec.vectors) - 1 + compute::PortionSum::kSpare : 0);
   // What lanes meet with, and the means of two steps; and statistics that were brought.
   const bool has_desk = roles.holds(roles.map.desk());
   const std::size_t rows = has_desk ? std::size_t(is_synchronous ? spec.lanes + 3 : 1) * spec.lane_values : 0;
@@ -47,6 +48,10 @@ std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
       has_desk ? saturating_product(std::size_t(spec.window) * InputWindow::kDrafts, spec.input_bytes) : 0;
   return saturating_add(saturating_add(saturating_product(floats, sizeof(float)), inputs),
                         bounded_rows_bytes(spec, roles));
+}
+
+std::size_t shared_bytes_for(const SpaceSpec& spec) {
+  return spec.slices() * kSliceElements * sizeof(float) + (spec.tables.empty() ? 0 : kRowRoomBytes);
 }
 
 }  // namespace distbelief::server

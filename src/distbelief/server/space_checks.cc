@@ -5,6 +5,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/lbfgs.h"
+#include "distbelief/server/portion_deals.h"
 #include "distbelief/server/space.h"
 #include "distbelief/server/space_requests.h"
 
@@ -24,6 +25,7 @@ constexpr std::uint32_t kMostWidth = 65536;
 constexpr std::uint64_t kMostInputBytes = std::uint64_t{1} << 32;
 constexpr std::int64_t kMostWindow = 65536;
 constexpr std::int32_t kMostSubNetworks = 65536;
+constexpr std::int64_t kMostStepSamples = std::int64_t{1} << 40;
 constexpr std::size_t kRepeatsAtOnce = 8;     // of a whole push
 constexpr std::int64_t kMostPortions = 1024;  // their losses travel in a message's header
 
@@ -117,8 +119,10 @@ void Space::require_own_name(const StoreRequest& message, std::uint64_t connecti
   using Kind = StoreRequest::Kind;
   if (message.kind == Kind::kPush) require_parameters(message.untouched);
   if (message.kind == Kind::kTake || message.kind == Kind::kBegin || message.kind == Kind::kTell ||
-      message.kind == Kind::kLeave)
+      message.kind == Kind::kLeave) {
     require_tickets(message.done);
+    require_work(message);
+  }
   if (message.kind == Kind::kBegin) require_tickets({message.ticket});
 }
 
@@ -152,6 +156,36 @@ void Space::require_tickets(const std::vector<std::int64_t>& tickets) const {
                                                     options_.spec.job, options_.spec.tickets));
 }
 
+// Whether the gradient of a ticket has come: to slice 0, which lies in the part of the desk.
+bool Space::has_gradient(std::int64_t ticket) {
+  Held* const first = known(0);
+  if (first == nullptr) return false;
+  if (options_.spec.vectors == 0) return first->slice.has(ticket);
+  const PortionTicket of = portion_ticket(ticket, options_.spec.portions);
+  return first->slice.has_portion(of.evaluation, of.portion);
+}
+
+// The coordinator's ticket has no gradient: it is done when more is known than before it.
+bool Space::is_coordinated(std::int64_t ticket) {
+  const PortionTicket of = portion_ticket(ticket, options_.spec.portions);
+  const std::lock_guard lock(desk_);
+  return of.evaluation < coordinator_.evaluation;
+}
+
+// Who has done a ticket was told by all slices that they have its gradient. Not with the desk's lock: a
+// slice's may last as long as an update.
+void Space::require_work(const StoreRequest& message) {
+  const std::int64_t portions = options_.spec.portions;
+  for (const std::int64_t ticket : message.done) {
+    const bool is_coordinators = portions > 0 && portion_ticket(ticket, portions).portion == portions;
+    if (is_coordinators ? is_coordinated(ticket) : has_gradient(ticket)) continue;
+    require_primary(0);  // it may have been handed over meanwhile, with all that was in it
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} says that it has done ticket {} of job {}, of which nothing has come",
+                            message.replica, ticket, options_.spec.job));
+  }
+}
+
 // begin, end, begin, end ...
 void Space::require_ranges(const std::vector<std::int64_t>& ranges) const {
   const bool is_sound = ranges.size() % 2 == 0 && std::ranges::is_sorted(ranges) &&
@@ -161,8 +195,8 @@ void Space::require_ranges(const std::vector<std::int64_t>& ranges) const {
                                                   options_.spec.job, options_.spec.tickets));
 }
 
-// A push is sent again when its answer was lost, or its ticket dealt again, with a server. Nobody loses so
-// many one after another.
+// A push is sent again, or a ticket said to be done, when the answer was lost, or the ticket dealt again,
+// with a server. Nobody loses so many one after another.
 void Space::require_progress(const StoreRequest& message, std::uint64_t connection,
                              const std::function<bool()>& is_repeated) {
   const std::size_t messages = options_.spec.slices() + options_.spec.tables.size() * kParts + 1;
@@ -176,7 +210,8 @@ void Space::require_progress(const StoreRequest& message, std::uint64_t connecti
   if (repeats >= allowed && is_repeated())
     throw Error(
         ErrorCode::kBadInput,
-        fmt::format("replica {} sent {} pushes or first values one after another that were there before",
+        fmt::format("replica {} sent {} pushes, first values or tickets one after another that were there "
+                    "before",
                     message.replica, repeats));
 }
 
@@ -185,6 +220,21 @@ void Space::note_progress(std::uint64_t connection, bool is_repeated) {
   const auto found = speakers_.find(connection);
   if (found == speakers_.end()) return;
   found->second.repeats = is_repeated ? found->second.repeats + 1 : 0;
+}
+
+// Others may have done the same ticket first; once.
+void Space::note_claims(std::uint64_t connection, const std::vector<std::int64_t>& done, bool is_repeated) {
+  if (done.empty()) return;
+  const std::int64_t latest = *std::ranges::max_element(done);
+  const std::lock_guard lock(speakers_mutex_);
+  const auto found = speakers_.find(connection);
+  if (found == speakers_.end()) return;
+  Speaker& speaker = found->second;
+  if (!is_repeated)
+    speaker.repeats = 0;
+  else if (latest <= speaker.claimed)
+    ++speaker.repeats;
+  speaker.claimed = std::max(speaker.claimed, latest);
 }
 
 // A replica that is slower than others may come late with each of its pushes. The same one again is no
@@ -258,19 +308,47 @@ void Space::require_base(Held& held, const StoreRequest& message) const {
 // Where delay is compensated what each replica has read is kept.
 void Space::require_copy(Held& held, std::int32_t replica) const {
   if (held.slice.reserve_copy(replica)) return;
-  const Budget& budget = *options_.budget;
   throw Error(
       ErrorCode::kBadInput,
-      fmt::format("job {} has {} bytes on this server, which takes {} of one job and {} in all: there "
-                  "is no room for what replica {} reads, which parallel.delay_compensation needs",
-                  options_.spec.job, budget.taken(), budget.limit(), limit_of_all(budget), replica));
+      has_no_room(fmt::format("what replica {} reads, which parallel.delay_compensation needs", replica)));
+}
+
+std::string Space::has_no_room(const std::string& why) const {
+  const Budget& budget = *options_.budget;
+  return fmt::format(
+      "job {} has {} bytes on this server, which takes {} of one job and {} in all: there is no room for {}",
+      options_.spec.job, budget.taken(), budget.limit(), limit_of_all(budget), why);
+}
+
+// Portions come in any order, and each may wait for its sibling.
+void Space::require_sum(Held& held, const compute::VectorSlice::Portion& portion) const {
+  if (held.slice.reserve_sum(portion.evaluation, portion.portion)) return;
+  throw Error(ErrorCode::kBadInput,
+              has_no_room(fmt::format("another portion that waits for the one beside it, which is {} of "
+                                      "evaluation {}",
+                                      portion.portion, portion.evaluation)));
+}
+
+// With the slice's lock. Room stays the slice's for the steps to come: a job that comes meanwhile does not
+// take it. What a replica sends again takes that of what it sent before.
+void Space::require_part_room(Held& held, const StoreRequest& message) const {
+  const auto is_own = [&](const Waiting& part) { return part.message.replica == message.replica; };
+  const bool has_room = held.parts.size() < held.part_rooms || std::ranges::any_of(held.parts, is_own);
+  if (!options_.budget || has_room) return;
+  if (!options_.budget->take(held.slice.size() * sizeof(float)))
+    throw Error(ErrorCode::kBadInput,
+                has_no_room(fmt::format("what replica {} brings to step {}, until the others have come",
+                                        message.replica, message.ticket)));
+  ++held.part_rooms;
 }
 
 // Replicas of a step have lanes of their own, and go by the same settings.
 void Space::require_fits(const Held& held, const StoreRequest& message) const {
-  if (message.samples < 0 || message.step_samples < 1 || message.samples > message.step_samples)
-    throw Error(ErrorCode::kBadInput, fmt::format("replica {} sent the sum over {} of {} samples",
-                                                  message.replica, message.samples, message.step_samples));
+  if (message.samples < 0 || message.step_samples < 1 || message.samples > message.step_samples ||
+      message.step_samples > kMostStepSamples)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("replica {} sent the sum over {} of {} samples; a step has 1 to {}",
+                            message.replica, message.samples, message.step_samples, kMostStepSamples));
   for (const Waiting& part : held.parts) {
     const StoreRequest& other = part.message;
     if (other.replica == message.replica) continue;

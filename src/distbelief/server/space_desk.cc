@@ -15,6 +15,12 @@ namespace distbelief::server {
 using comm::StoreAnswer;
 using comm::StoreRequest;
 
+namespace {
+
+constexpr int kDealsAtOnce = 64;  // on their way to the backup before who asks waits for them
+
+}  // namespace
+
 std::int64_t Space::meeting_step() {
   const std::lock_guard lock(desk_);
   return meeting_.step();
@@ -49,8 +55,9 @@ void Space::require_desk() {
                 fmt::format("the work of job {} is dealt out by another server", options_.spec.job));
 }
 
-// A replica takes its seat with its first question. One that was started again takes that of the one before.
-void Space::enter(const StoreRequest& message, const Request& request) {
+// A replica takes its seat with its first question; gives whether it does. One that was started again takes
+// that of the one before.
+bool Space::enter(const StoreRequest& message, const Request& request) {
   const auto found = seats_.find(message.replica);
   if (found != seats_.end() && found->second.incarnation > message.incarnation)
     throw Error(ErrorCode::kAborted,
@@ -60,20 +67,22 @@ void Space::enter(const StoreRequest& message, const Request& request) {
     drop_waiting([&](const Waiting& one) {
       return one.message.replica == message.replica && one.message.incarnation < message.incarnation;
     });
-  if (is_new || !dealer_.has(message.replica)) {
+  const bool joins = is_new || !dealer_.has(message.replica);
+  if (joins) {
     freshness_.forget(message.replica);
     dealer_.join(message.replica, message.clock < 0 ? std::nullopt : std::optional(message.clock));
     if (log_) log_->append_joined(message.replica, dealer_.clock(message.replica));
   }
   seats_[message.replica] = {.incarnation = message.incarnation, .connection = request.peer().connection};
+  return joins;
 }
 
-void Space::let_go(std::int32_t replica) {
+void Space::let_go(std::int32_t replica, const std::vector<std::int64_t>& done) {
   const bool is_told = has_desk_ && dealer_.has(replica);
   if (is_told && log_) log_->append_left(replica);
   dealer_.leave(replica);
   freshness_.forget(replica);
-  if (is_told) tell_deals({}, replica);
+  if (is_told || !done.empty()) tell_deals(done, replica);
 }
 
 // With the desk's lock.
@@ -82,17 +91,32 @@ void Space::drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted)
     std::erase_if(*waiting, is_unwanted);
 }
 
-// With the desk's lock.
+// With the desk's lock. Gives those that are new: a backup is told of them alone, so that it knows the same.
+std::vector<std::int64_t> Space::count_done(const StoreRequest& message) {
+  std::vector<std::int64_t> counted;
+  for (const std::int64_t ticket : message.done)
+    if (dealer_.done(message.replica, ticket)) counted.push_back(ticket);
+  return counted;
+}
+
+// With the desk's lock. The backup is told of what has changed: honest pushes wait behind that on the way to
+// it.
 void Space::note_done(const StoreRequest& message, const Request& request) {
   require_desk();
-  enter(message, request);
+  const auto is_known = [&](std::int64_t ticket) { return dealer_.done_tickets().contains(ticket); };
+  const bool is_repeated = !message.done.empty() && std::ranges::all_of(message.done, is_known);
+  require_progress(message, request.peer().connection, [&] { return is_repeated; });
+  const bool joins = enter(message, request);
+  note_claims(request.peer().connection, message.done, is_repeated);
   const std::int64_t before = dealer_.clock(message.replica);
-  for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
+  const std::vector<std::int64_t> counted = count_done(message);
   // Messages of one connection come in any order: what a replica says of itself counts, or it could begin a
   // step before it is known that it has done the last, one further ahead than it may.
   if (message.clock >= 0)
     dealer_.set_clock(message.replica, std::max(before, message.clock + std::int64_t(message.done.size())));
-  if (!message.done.empty() || options_.spec.mode == "bounded") tell_deals(message.done, message.replica);
+  const bool has_moved = joins || dealer_.clock(message.replica) != before;
+  if (!counted.empty() || (has_moved && options_.spec.mode == "bounded"))
+    tell_deals(counted, message.replica);
 }
 
 void Space::take(const StoreRequest& message, Request& request) {
@@ -108,7 +132,7 @@ void Space::hear_done(const StoreRequest& message, Request& request) {
   require_clock(message);
   const std::lock_guard lock(desk_);
   note_done(message, request);
-  answer(request, {});
+  answer_in_turn(std::move(request), {});
   serve();
 }
 
@@ -123,7 +147,7 @@ void Space::serve() {
     const std::int64_t clock = dealer_.clock(taker.message.replica);
     if (ticket) {
       tell_deals({}, taker.message.replica);
-      answer(taker.request, {.ticket = *ticket, .clock = clock});
+      answer_in_turn(std::move(taker.request), {.ticket = *ticket, .clock = clock});
     } else {
       tell_end(std::move(taker.request), clock);
     }
@@ -147,8 +171,17 @@ void Space::let_begin(Waiting& beginner) {
   for (const int one : dealer_.replicas()) clocks[one] = dealer_.clock(one);
   const bool is_stale =
       freshness_.begin(replica, beginner.message.ticket, clock - options_.spec.staleness, clocks);
-  answer(beginner.request,
-         {.outcome = is_stale ? StoreAnswer::Outcome::kStale : StoreAnswer::Outcome::kDone});
+  answer_in_turn(std::move(beginner.request),
+                 {.outcome = is_stale ? StoreAnswer::Outcome::kStale : StoreAnswer::Outcome::kDone});
+}
+
+// With the desk's lock. At once, unless so much is on its way to the backup that others would wait for it:
+// then behind that, so that who asks and tells again and again waits himself.
+void Space::answer_in_turn(Request request, const StoreAnswer& told) {
+  if (*telling_ < kDealsAtOnce) return answer(request, told);
+  const std::shared_ptr<const Roles> now = roles();
+  const auto kept = std::make_shared<Request>(std::move(request));
+  tell_all(now->backups(now->map.desk(), desk_filled_), {}, [kept, told] { answer(*kept, told); });
 }
 
 // Whoever is told so may leave for good: that all is done must not be lost with this server, or others would
@@ -160,6 +193,7 @@ void Space::tell_end(Request request, std::int64_t clock) {
            [kept, clock] { answer(*kept, {.outcome = StoreAnswer::Outcome::kEnd, .clock = clock}); });
 }
 
+// Behind the mean itself, which may be on its way to the backup.
 void Space::give_mean(Request& request, std::int64_t asked) {
   const std::int64_t step = meeting_.given_for(asked);
   const std::vector<float>* const mean = meeting_.mean_of(step);
@@ -167,7 +201,10 @@ void Space::give_mean(Request& request, std::int64_t asked) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("the lanes' values of step {} are gone, this is step {}", step, meeting_.step()));
   std::memcpy(room_for(request, mean->size()), mean->data(), mean->size() * sizeof(float));
-  answer(request, {.outcome = StoreAnswer::Outcome::kLate, .version = step});
+  const std::shared_ptr<const Roles> now = roles();
+  const auto kept = std::make_shared<Request>(std::move(request));
+  tell_all(now->backups(now->map.desk(), desk_filled_), {},
+           [kept, step] { answer(*kept, {.outcome = StoreAnswer::Outcome::kLate, .version = step}); });
 }
 
 // With the desk's lock.
@@ -220,8 +257,10 @@ void Space::hand_over_mean(std::int64_t step, const std::function<void()>& done)
   const std::shared_ptr<const Roles> now = roles();
   const auto mean = std::make_shared<std::vector<float>>(*meeting_.mean_of(step));
   tell_all(now->backups(now->map.desk(), desk_filled_),
-           {.header = comm::encode(
-                StoreRequest{.kind = StoreRequest::Kind::kMean, .ticket = step, .job = options_.spec.job}),
+           {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kMean,
+                                                .ticket = step,
+                                                .job = options_.spec.job,
+                                                .epoch = now->map.epoch}),
             .payload = std::as_bytes(std::span(*mean)),
             .owner = mean},
            done);
@@ -240,7 +279,9 @@ void Space::tell_deals(const std::vector<std::int64_t>& done, std::int32_t repli
                     .epoch = now->map.epoch,
                     .ends = !dealer_.has(replica)};
   for (const std::int64_t ticket : done) told.done.insert(told.done.end(), {ticket, ticket + 1});
-  tell_all(now->backups(now->map.desk(), desk_filled_), {.header = comm::encode(told)}, [] {});
+  ++*telling_;
+  tell_all(now->backups(now->map.desk(), desk_filled_), {.header = comm::encode(told)},
+           [telling = telling_] { --*telling; });
 }
 
 // Messages come in any order: of what was said of a replica the last counts.
@@ -255,6 +296,7 @@ void Space::learn_clock(const StoreRequest& message) {
 void Space::learn(const StoreRequest& message, Request& request) {
   const std::lock_guard lock(desk_);
   if (has_desk_) throw Error(ErrorCode::kAborted, "this server deals out the work itself");
+  require_sender(message, request, roles()->map.desk());
   if (message.kind == StoreRequest::Kind::kMean) {
     const std::span<const float> mean = floats_in(request);
     if (mean.size() != options_.spec.lane_values)
@@ -282,6 +324,7 @@ void Space::fill_desk(int newcomer) {
                                                 .ticket = dealer_.next(),
                                                 .done = dealer_.done_tickets().ranges(),
                                                 .job = options_.spec.job,
+                                                .epoch = now->map.epoch,
                                                 .below = below})},
            [] {});
   for (const int replica : dealer_.replicas()) tell_deals({}, replica);
@@ -298,9 +341,7 @@ void Space::leave(const StoreRequest& message, Request& request) {
   const auto found = seats_.find(message.replica);
   // One that another desk had told of may not have come here.
   if (found == seats_.end() || found->second.incarnation == message.incarnation) {
-    for (const std::int64_t ticket : message.done) dealer_.done(message.replica, ticket);
-    let_go(message.replica);
-    tell_deals(message.done, message.replica);
+    let_go(message.replica, count_done(message));
     for (std::vector<Waiting>* waiting : {&takers_, &beginners_})
       std::erase_if(*waiting, [&](Waiting& one) {
         if (one.message.replica != message.replica) return false;

@@ -69,6 +69,7 @@ void Space::take_input(Waiting waiting) {
     StoreRequest told = kept->message;
     told.kind = StoreRequest::Kind::kKeepInput;
     told.job = options_.spec.job;
+    told.epoch = now->map.epoch;
     item = {.header = comm::encode(told), .payload = kept->request.payload(), .owner = kept};
   }
   tell_all(links, item, [self = shared_from_this(), kept, is_new] {
@@ -143,17 +144,22 @@ void Space::keep_input(const StoreRequest& message, Request& request) {
   window_.require_sound(piece);
   const std::lock_guard lock(desk_);
   if (has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the inputs itself");
+  require_sender(message, request, roles()->map.desk());
   // Messages come in any order: that it is done may have come first.
   if (!dealer_.done_tickets().contains(message.ticket)) window_.put(piece);
   answer(request, {});
 }
 
-void Space::require_statistics(const Request& request) const {
+void Space::require_statistics(const StoreRequest& message, const Request& request) const {
   const std::size_t wanted = options_.spec.lane_values;
   if (wanted == 0 || request.payload().size() != wanted * sizeof(float))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} bytes of running statistics; job {} has {} floats of them",
                             request.payload().size(), options_.spec.job, wanted));
+  // Those of a step that there is not would keep all later ones out.
+  if (message.version < 0 || message.version > options_.spec.tickets)
+    throw Error(ErrorCode::kBadInput, fmt::format("running statistics after {} steps of job {}, which has {}",
+                                                  message.version, options_.spec.job, options_.spec.tickets));
   if (!are_finite(floats_in(request)))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("running statistics of job {} with a number that is not finite; lower train.lr",
@@ -168,10 +174,11 @@ void Space::take_statistics(std::int64_t version, std::span<const float> values)
 
 // By a replica, or by the desk to its backup. Later steps' count, whatever comes first.
 void Space::put_statistics(const StoreRequest& message, Request& request) {
-  require_statistics(request);
+  require_statistics(message, request);
   const bool is_of_desk = message.kind == StoreRequest::Kind::kKeepStatistics;
   const std::lock_guard lock(desk_);
   if (is_of_desk && has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the statistics itself");
+  if (is_of_desk) require_sender(message, request, roles()->map.desk());
   if (!is_of_desk) require_desk();
   const bool is_newer = message.version > statistics_version_;
   if (is_newer) take_statistics(message.version, floats_in(request));
@@ -183,7 +190,8 @@ void Space::put_statistics(const StoreRequest& message, Request& request) {
   if (is_newer && !links.empty())
     item = {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kKeepStatistics,
                                                 .job = options_.spec.job,
-                                                .version = message.version}),
+                                                .version = message.version,
+                                                .epoch = now->map.epoch}),
             .payload = kept->payload(),
             .owner = kept};
   tell_all(links, item, [kept] { answer(*kept, {}); });
@@ -201,12 +209,14 @@ void Space::give_statistics(Request& request) {
 
 // With the desk's lock.
 void Space::fill_inputs(const std::shared_ptr<BackupLink>& link) {
+  const std::int64_t epoch = roles()->map.epoch;
   if (statistics_version_ >= 0) {
     const auto values = std::make_shared<std::vector<float>>(statistics_);
     tell_all({link},
              {.header = comm::encode(StoreRequest{.kind = StoreRequest::Kind::kKeepStatistics,
                                                   .job = options_.spec.job,
-                                                  .version = statistics_version_}),
+                                                  .version = statistics_version_,
+                                                  .epoch = epoch}),
               .payload = std::as_bytes(std::span(*values)),
               .owner = values},
              [] {});
@@ -219,6 +229,7 @@ void Space::fill_inputs(const std::shared_ptr<BackupLink>& link) {
                                                   .incarnation = piece.writer.incarnation,
                                                   .ticket = piece.ticket,
                                                   .job = options_.spec.job,
+                                                  .epoch = epoch,
                                                   .piece = piece.piece,
                                                   .pieces = piece.pieces}),
               .payload = std::as_bytes(std::span(*bytes)),

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cmath>
+#include <limits>
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/lbfgs.h"
@@ -30,10 +30,12 @@ StoreAnswer::Outcome outcome_of(bool repeated) {
   return repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone;
 }
 
-// What a message of a portion says, the payload not included.
+// What a message of a portion says, the payload not included. Far away a loss may be infinite, but not below
+// all others.
 compute::VectorSlice::Portion portion_in(const StoreRequest& message, std::int64_t portions,
                                          const float* values) {
-  if (message.samples < 1 || message.samples > message.step_samples || std::isnan(message.loss))
+  const bool is_loss = message.loss > -std::numeric_limits<double>::infinity();  // nor NaN
+  if (message.samples < 1 || message.samples > message.step_samples || !is_loss)
     throw Error(ErrorCode::kBadInput, fmt::format("a portion with {} samples of {} and the loss {}",
                                                   message.samples, message.step_samples, message.loss));
   return {.evaluation = message.ticket / portions,
@@ -48,9 +50,10 @@ compute::VectorSlice::Portion portion_in(const StoreRequest& message, std::int64
 void Space::push_portion(Held& held, const StoreRequest& message, Request& request) {
   const std::lock_guard lock(held.mutex);
   require_primary(message.slice);
-  const float* const values = floats_in(request).data();
-  const Slice::Applied applied =
-      held.slice.add(message.ticket, message.replica, portion_in(message, options_.spec.portions, values));
+  const compute::VectorSlice::Portion portion =
+      portion_in(message, options_.spec.portions, floats_in(request).data());
+  require_sum(held, portion);
+  const Slice::Applied applied = held.slice.add(message.ticket, message.replica, portion);
   note_own_work(request.peer().connection, message.ticket, applied.repeated);
   const std::shared_ptr<const Roles> now = roles();
   const auto links = now->backups(now->map.part_of(held.slice.number()), held.filled);
@@ -118,14 +121,10 @@ std::optional<std::int64_t> Space::take_portion(int replica) {
   const std::int64_t below = dealer_.done_tickets().below();
   if (!coordinator_.ends) dealer_.extend(dealable(below, portions));
   if (const auto ticket = dealer_.take(replica)) return ticket;
-  // Replicas tell of a portion when they have computed the next; its gradient is here before.
-  Held* const first = known(0);
-  const auto has_come = [&](std::int64_t ticket) {
-    const PortionTicket of = portion_ticket(ticket, portions);
-    return first != nullptr && first->slice.has_portion(of.evaluation, of.portion);
-  };
   const std::int64_t evaluation = portion_ticket(below, portions).evaluation;
-  return dealer_.take_copy(replica, coordinator_ticket(evaluation, portions), has_come);
+  // Replicas tell of a portion when they have computed the next; its gradient is here before.
+  return dealer_.take_copy(replica, coordinator_ticket(evaluation, portions),
+                           [&](std::int64_t ticket) { return has_gradient(ticket); });
 }
 
 void Space::give_coordinator(const StoreRequest&, Request& request) {
@@ -159,8 +158,12 @@ void Space::advance(const StoreRequest& message, Request& request) {
   {
     const std::lock_guard lock(desk_);
     require_desk();
-    if (message.ticket <= coordinator_.evaluation)
-      return answer(request, {.outcome = StoreAnswer::Outcome::kRepeated});
+    if (message.ticket <= coordinator_.evaluation) {  // behind the first, which may be on its way
+      const std::shared_ptr<const Roles> now = roles();
+      const auto kept = std::make_shared<Request>(std::move(request));
+      return tell_all(now->backups(now->map.desk(), desk_filled_), {},
+                      [kept] { answer(*kept, {.outcome = StoreAnswer::Outcome::kRepeated}); });
+    }
     take_coordinator(message);
     known = coordinator_;
   }
@@ -191,6 +194,7 @@ void Space::hand_over_coordinator(const Coordinator& known, const std::function<
            {.header = comm::encode(StoreRequest{.kind = Kind::kKeep,
                                                 .ticket = known.evaluation,
                                                 .job = options_.spec.job,
+                                                .epoch = now->map.epoch,
                                                 .numbers = known.numbers,
                                                 .ends = known.ends})},
            done);
@@ -199,6 +203,7 @@ void Space::hand_over_coordinator(const Coordinator& known, const std::function<
 void Space::keep(const StoreRequest& message, Request& request) {
   const std::lock_guard lock(desk_);
   if (has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the coordinator's numbers itself");
+  require_sender(message, request, roles()->map.desk());
   if (message.ticket > coordinator_.evaluation)
     coordinator_ = {.evaluation = message.ticket, .numbers = message.numbers, .ends = message.ends};
   answer(request, {});

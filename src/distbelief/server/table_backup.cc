@@ -128,8 +128,8 @@ void Table::follow(const Roles& roles) {
   }
 }
 
-// Not so when the part has gone to another server since this was sent: who has it now has this too. A sender
-// that knows a newer map than this server is right.
+// Not so when the part has gone to another server since its primary sent this: who has it now has this too. A
+// sender that knows a newer map than this server is right, one that was the primary before is not.
 bool Table::is_held(const StoreRequest& message, const std::string& sender, int number) const {
   const std::shared_ptr<const Roles> now = options_.roles();
   const ServerMap::Part& role = now->map.parts[std::size_t(number)];
@@ -137,6 +137,11 @@ bool Table::is_held(const StoreRequest& message, const std::string& sender, int 
     throw Error(ErrorCode::kAborted,
                 fmt::format("part {} of table {} of job {} is this server's own by map {}", number,
                             options_.spec.name, options_.job, now->map.epoch));
+  if (now->is_outdated(sender, message.epoch, role))
+    throw Error(
+        ErrorCode::kAborted,
+        fmt::format("{} goes by map {}; by map {} part {} of table {} of job {} is server {}'s", sender,
+                    message.epoch, now->map.epoch, number, options_.spec.name, options_.job, role.primary));
   return now->takes_from(sender, message.epoch, role);
 }
 

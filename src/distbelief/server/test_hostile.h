@@ -89,6 +89,7 @@ class HostileServiceTest : public ::testing::Test {
                          .mode = mode_};
     spec.optimizer.momentum = 0;
     spec.lanes = mode_ == "sync" ? 2 : 1;
+    spec.spare_lanes = spare_lanes_;
     spec.lane_values = 3;
     spec.tickets = mode_ == "sync" ? 0 : 1000;
     return spec;
@@ -127,6 +128,7 @@ class HostileServiceTest : public ::testing::Test {
 
   const ScratchFolder scratch_;
   int at_once_ = 1 << 20;
+  std::int64_t spare_lanes_ = 0;
   std::string mode_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<comm::ExchangeServer> exchange_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -94,22 +95,22 @@ class VectorsTest : public ::testing::Test {
     services_.clear();
     addresses_.clear();
   }
-  void add_server() {
+  void add_server(std::size_t job_limit = std::size_t(-1)) {
     const int id = int(services_.size());
-    services_.push_back(std::make_unique<Service>(
-        Service::Options{.id = id, .logs = folder_ / "logs", .on_settled = [this](std::int64_t) {
-                           ++filled_;
-                           filled_.notify_all();
-                         }}));
+    services_.push_back(std::make_unique<Service>(Service::Options{
+        .id = id, .logs = folder_ / "logs", .job_limit = job_limit, .on_settled = [this](std::int64_t) {
+          ++filled_;
+          filled_.notify_all();
+        }}));
     addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(id)).string()});
     exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
         comm::ExchangeServer::Options{.address = addresses_.back(), .shared_limit = std::size_t{1} << 30},
         *services_.back()));
   }
-  void serve(int servers) {
+  void serve(int servers, std::size_t job_limit = std::size_t(-1)) {
     std::vector<ServerMap::Server> known;
     for (int i = 0; i < servers; ++i) {
-      add_server();
+      add_server(job_limit);
       known.push_back({.id = i, .target = addresses_.back().target});
     }
     publish(first_map(known));
@@ -274,6 +275,8 @@ TEST_F(VectorsTest, WhatCannotBeIsRefusedAndChangesNothing) {
   };
   refused(0, {Op::kCopy, 99, 0, 0});
   refused(0, {Op::kScale, 0, 0, std::nan("")});
+  refused(0, {Op::kScale, 0, 0, 1e300});  // infinite as a float
+  refused(0, {Op::kAxpy, 0, 1, -1e39});
   refused(0, {Op::kCollect, 4, 4, 0});
   refused(5, {Op::kCopy, 1, 0, 0});
   EXPECT_THROW(client.advance({.evaluation = 2, .numbers = {}}), Error);
@@ -282,7 +285,8 @@ TEST_F(VectorsTest, WhatCannotBeIsRefusedAndChangesNothing) {
   const auto push = [&](const Client::Push& push) { client.push_pull(push, gradient, {}); };
   EXPECT_THROW(push({.ticket = kPortionsOfTest, .samples = 1, .step_samples = 2}), Error) << "too early";
   EXPECT_THROW(push({.ticket = 0, .samples = 3, .step_samples = 2}), Error);
-  EXPECT_THROW(push({.ticket = 0, .samples = 1, .step_samples = 2, .loss = std::nan("")}), Error);
+  for (const double loss : {std::nan(""), -std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(push({.ticket = 0, .samples = 1, .step_samples = 2, .loss = loss}), Error) << loss;
   EXPECT_EQ(client.run(0, std::vector<Operation>{{Op::kDot, 0, 0, 0}})[0], double(spec().elements));
   comm::SpaceSpec other = spec();
   other.vectors = 8;
@@ -303,6 +307,49 @@ TEST_F(VectorsTest, TheSamePortionAgainAndAgainIsRefused) {
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(push(0));
   EXPECT_FALSE(push(1)) << "what is new counts";
   EXPECT_THROW(for (int i = 0; i < 100; ++i) push(0), Error);
+}
+
+// Every other one: none finds the portion beside it.
+TEST_F(VectorsTest, PortionsThatWaitForOthersCountInTheQuota) {
+  serve(1);
+  comm::SpaceSpec many = spec();
+  many.job = "many";
+  many.elements = comm::kSliceElements;
+  many.parameters = {{.begin = 0, .count = many.elements}};
+  many.portions = 64;
+  many.tickets = 2 * (many.portions + 1);
+  const std::vector<float> values(many.elements, 1.0F);
+  const std::size_t one = many.elements * sizeof(float);
+  Client client({.servers = addresses_, .spec = many, .deadline = 20s}, values.data());
+  const std::size_t before = services_[0]->bytes();
+  const auto push = [&](std::int64_t portion) {
+    client.push({.ticket = portion, .samples = 1, .step_samples = many.portions}, values);
+  };
+  for (std::int64_t portion = 0; portion < 2 * 12; portion += 2) push(portion);
+  EXPECT_EQ(services_[0]->bytes(), before + 4 * one) << "eight are counted from the beginning";
+  for (std::int64_t portion = 1; portion < many.portions; portion += 2) push(portion);
+  for (std::int64_t portion = 24; portion < many.portions; portion += 2) push(portion);
+  client.run(0, std::vector<Operation>{{Op::kCollect, 1, 1, 0}});
+  EXPECT_EQ(services_[0]->bytes(), before) << "of the next evaluation";
+}
+
+TEST_F(VectorsTest, PortionsBeyondTheQuotaAreRefused) {
+  constexpr std::size_t kMost = std::size_t{64} << 20;
+  comm::SpaceSpec many = spec();
+  many.elements = comm::kSliceElements;
+  many.parameters = {{.begin = 0, .count = many.elements}};
+  many.portions = 128;
+  many.tickets = 2 * (many.portions + 1);
+  serve(1, kMost);
+  const std::vector<float> values(many.elements, 1.0F);
+  Client client({.servers = addresses_, .spec = many, .deadline = 20s}, values.data());
+  const auto push_all = [&] {
+    for (std::int64_t portion = 0; portion < many.portions; portion += 2)
+      client.push({.ticket = portion, .samples = 1, .step_samples = many.portions}, values);
+  };
+  EXPECT_THROW(push_all(), Error);
+  EXPECT_LE(services_[0]->bytes(), kMost);
+  EXPECT_GT(services_[0]->bytes(), kMost - (std::size_t{2} << 20));
 }
 
 TEST_F(VectorsTest, WhoeverIsFreeGetsACopyOfWhatIsLeft) {

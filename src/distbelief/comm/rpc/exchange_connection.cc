@@ -108,15 +108,16 @@ std::string ExchangeConnection::greet(MessageReader& reader, const Frame& frame)
 
 std::string ExchangeConnection::welcome(const Hello& hello) {
   const bool same_host = !socket_path(hub_.options().address).empty();
-  memory_ = same_host ? hub_.share(hello.shared_bytes) : nullptr;
   peer_.role = hello.role;
   if (!hello.name.empty()) peer_.name = hello.name;
+  memory_ = same_host ? hub_.share(hello.shared_bytes, peer_) : nullptr;
   const std::string header = encode(Welcome{.connection = peer_.connection,
                                             .in_flight = hub_.options().in_flight,
                                             .memory = memory_ ? memory_->place() : SharedMemory::Place{}});
   const Frame frame{.kind = FrameKind::kWelcome, .header_bytes = std::uint32_t(header.size())};
   hub_.count_accepted();
   const std::lock_guard lock(mutex_);
+  shared_bytes_ = memory_ ? memory_->bytes().size() : 0;
   greeted_ = true;
   enqueue(make_message(frame, header, std::span<const std::byte>{}));
   return "";
@@ -204,6 +205,14 @@ void ExchangeConnection::drop(const std::string& why, grpc::StatusCode code) {
   stop({code, why});
 }
 
+void ExchangeConnection::limit_shared(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  needed_bytes_ = std::max(needed_bytes_, bytes);
+  if (shared_bytes_ > needed_bytes_)
+    drop(fmt::format("it has {} bytes of shared memory and needs {}", shared_bytes_, needed_bytes_),
+         grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 void ExchangeConnection::look(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   if (done_) return;
@@ -211,6 +220,11 @@ void ExchangeConnection::look(Clock::time_point now) {
     stays_ = true;
     hub_.door().prove(context_.peer());
   }
+  const std::chrono::milliseconds shared = hub_.options().shared_deadline;
+  if (shared.count() > 0 && shared_bytes_ > 0 && needed_bytes_ == 0 && now - opened_ > shared)
+    return drop(fmt::format("it has had {} bytes of shared memory for {} ms and nothing to do with them",
+                            shared_bytes_, shared.count()),
+                grpc::StatusCode::DEADLINE_EXCEEDED);
   const std::chrono::milliseconds deadline = hub_.options().stall_deadline;
   const bool stalled = writing_ && now - write_began_ > deadline;
   const bool silent = !greeted_ && now - opened_ > deadline;

@@ -26,6 +26,8 @@ class RequestSource {
   virtual const Peer& peer() const = 0;
   // An answer or refusal of a request that was taken.
   virtual void send(grpc::ByteBuffer message) = 0;
+  // It needs no more shared memory than this.
+  virtual void limit_shared(std::size_t bytes) = 0;
 };
 
 // The server's side of one connection. gRPC has it until OnDone; requests that are not answered yet keep it
@@ -41,6 +43,7 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
 
   const Peer& peer() const override { return peer_; }
   void send(grpc::ByteBuffer message) override;
+  void limit_shared(std::size_t bytes) override;
   // Called from time to time: drops a peer that keeps us waiting. One that stays has proven itself at the
   // door.
   void look(Clock::time_point now);
@@ -78,6 +81,7 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   // Written before the first request is passed on.
   Peer peer_;
   std::shared_ptr<SharedMemory> memory_;
+  std::size_t shared_bytes_ = 0;  // of it
   std::uint64_t last_number_ = 0;
 
   std::mutex mutex_;
@@ -87,6 +91,7 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   int unanswered_ = 0;
   bool greeted_ = false;
   bool stays_ = false;
+  std::size_t needed_bytes_ = 0;  // of shared memory, as far as it has said
   bool reading_ = false;
   bool writing_ = false;
   bool finishing_ = false;

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace distbelief::comm {
@@ -34,10 +35,18 @@ void ExchangeHub::leave(const ExchangeConnection& connection, bool greeted) {
   if (say) handler_.gone(connection.peer().connection);
 }
 
-std::shared_ptr<SharedMemory> ExchangeHub::share(std::size_t bytes) {
-  if (bytes == 0 || bytes > options_.shared_limit) return nullptr;
-  if (shared_->fetch_add(bytes) + bytes > options_.shared_limit) {
-    *shared_ -= bytes;
+std::shared_ptr<SharedMemory> ExchangeHub::share(std::size_t bytes, const Peer& peer) {
+  const std::size_t all = options_.shared_limit, of_one = std::min(all, options_.shared_limit_of_one);
+  if (bytes == 0 || all == 0) return nullptr;
+  const bool is_plausible = bytes <= of_one;
+  const std::size_t before = is_plausible ? shared_->fetch_add(bytes) : shared_->load();
+  if (is_plausible && before + bytes > all) *shared_ -= bytes;
+  if (!is_plausible || before + bytes > all) {
+    spdlog::warn(
+        "exchange: {} {} (connection {}) wants {} bytes of shared memory and gets none: {} are in use of {}, "
+        "of "
+        "which one may have {}; what it sends goes over the socket",
+        peer.role, peer.name, peer.connection, bytes, before, all, of_one);
     return nullptr;
   }
   try {

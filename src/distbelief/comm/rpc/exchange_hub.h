@@ -29,8 +29,9 @@ class ExchangeHub {
   // nullptr: too many, or closed.
   ExchangeConnection* open(grpc::CallbackServerContext& context);
   void leave(const ExchangeConnection& connection, bool greeted);
-  // Memory to share with one more client; nullptr when the limit does not allow it, or there is none.
-  std::shared_ptr<SharedMemory> share(std::size_t bytes);
+  // Memory to share with one more client; nullptr, and the log says so, when the limits do not allow it, or
+  // there is none.
+  std::shared_ptr<SharedMemory> share(std::size_t bytes, const Peer& peer);
 
   void look();
   // Finishes all connections; from now on nobody is called gone, and new ones end at once.

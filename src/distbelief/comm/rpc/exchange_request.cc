@@ -53,6 +53,8 @@ void ExchangeServer::Request::drop_payload() {
 
 const Peer& ExchangeServer::Request::peer() const { return content_->source->peer(); }
 
+void ExchangeServer::Request::limit_shared(std::size_t bytes) { content_->source->limit_shared(bytes); }
+
 std::size_t ExchangeServer::Request::room() const { return content_->frame.room_bytes; }
 
 std::span<std::byte> ExchangeServer::Request::reserve(std::size_t bytes) {

@@ -44,6 +44,8 @@ class ExchangeServer {
     // Lets go of the payload, of a request that has to wait for its refusal.
     void drop_payload();
     const Peer& peer() const;
+    // What its connection asks for needs no more shared memory than this: one that has more is dropped.
+    void limit_shared(std::size_t bytes);
     std::size_t room() const;  // how large the answer's payload may be
 
     // Room for the answer's payload: written there once, it is sent without another copy, or is already where
@@ -73,8 +75,12 @@ class ExchangeServer {
     std::vector<std::string> roles{"worker", "server"};  // who may connect
     bool insecure = false;                               // TCP without TLS: on a loopback address only
     std::uint64_t first_connection = 1;  // number of the first: apart, where two share a handler
-    std::size_t shared_limit = 0;        // bytes of memory shared with clients of this host, all together
-    int in_flight = 64;                  // requests of one connection that wait for their answers
+    // Bytes of memory shared with clients of this host, all together and with one. Who has some and has said
+    // for `shared_deadline` nothing that it is for (Request::limit_shared) is dropped; 0: nobody is.
+    std::size_t shared_limit = 0;
+    std::size_t shared_limit_of_one = std::size_t(-1);
+    std::chrono::milliseconds shared_deadline{0};
+    int in_flight = 64;  // requests of one connection that wait for their answers
     int connections = 768;
     std::size_t most_unread_bytes = 16 << 20;  // of answers; then no more requests are read
     std::chrono::milliseconds stall_deadline{

@@ -219,6 +219,40 @@ TEST(ExchangeShared, TheLimitHoldsOverAllConnectionsAndIsGivenBack) {
   EXPECT_EQ(ExchangeClient(place.client(server.target())).shared().size(), ExchangePlace::kShared);
 }
 
+// Whatever it says that it wants: what others need is left.
+TEST(ExchangeShared, OneConnectionGetsNoMoreThanItsLimit) {
+  const ExchangePlace place(ExchangeWay::kShared);
+  EchoHandler handler;
+  ExchangeServer::Options options = place.server();
+  options.shared_limit = 4 * ExchangePlace::kShared;
+  options.shared_limit_of_one = ExchangePlace::kShared;
+  const ExchangeServer server(options, handler);
+  ExchangeClient::Options greedy = place.client(server.target());
+  std::vector<std::unique_ptr<ExchangeClient>> clients;
+  for (const std::size_t bytes : {std::size_t{1} << 40, ExchangePlace::kShared + 1}) {
+    greedy.shared_bytes = bytes;
+    clients.push_back(std::make_unique<ExchangeClient>(greedy));
+    EXPECT_EQ(clients.back()->shared().size(), 0U);
+    EXPECT_EQ(clients.back()->send("sum", {}, {}).wait(kSoon).header, "0") << "over the socket";
+  }
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<ExchangeClient>(place.client(server.target())));
+    EXPECT_EQ(clients.back()->shared().size(), ExchangePlace::kShared);
+  }
+}
+
+TEST(ExchangeShared, WhoDoesNotSayWhatItIsForIsDropped) {
+  const ExchangePlace place(ExchangeWay::kShared);
+  EchoHandler handler;
+  ExchangeServer::Options options = place.server();
+  options.shared_deadline = std::chrono::milliseconds(200);
+  const ExchangeServer server(options, handler);
+  const ExchangeClient idle(place.client(server.target()));
+  handler.lost.take();
+  EXPECT_EQ(server.counts().dropped, 1U);
+  EXPECT_EQ(ExchangeClient(place.client(server.target())).shared().size(), ExchangePlace::kShared);
+}
+
 TEST(ExchangeShared, PayloadsInItAreReadWhereTheyLie) {
   const ExchangePlace place(ExchangeWay::kShared);
   EchoHandler handler;
