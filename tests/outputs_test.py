@@ -128,6 +128,13 @@ class JsonTest(OutputsTest):
             self.assertEqual(answer["parameters"], parameters, arguments)
             self.assertEqual(sum(layer["parameters"] for layer in answer["layers"]), parameters)
 
+    def test_every_model_is_described(self):
+        for entry in self.json("models"):
+            if entry["name"].startswith("resnet"):
+                continue  # large, and described below
+            self.assertTrue(self.json("models", entry["name"])["model"], entry)
+        self.assertIn("distbelief models torchscript --set model.file=", self.distbelief("models", "torchscript").out)
+
     def test_a_deep_model_is_described_layer_by_layer(self):
         shown = self.distbelief("models", "resnet152").out
         self.assertGreater(len(shown.splitlines()), 150)

@@ -112,6 +112,7 @@ class SameBitsTest(ServersTest):
             self.assertEqual(served["weights_sha256"], expected["weights_sha256"], label)
             self.assertEqual(served["final_train_loss"], expected["final_train_loss"], label)
             self.assertEqual(served.get("test_accuracy"), expected.get("test_accuracy"), label)
+            self.assertTrue(served["reproducible"], label)
 
     def test_a_killed_replica_changes_nothing(self):
         job = {**JOB, "train.epochs": 150, "train.validate_every": 0, "report.interval_seconds": 0.02}
@@ -155,6 +156,8 @@ class OwnStepsTest(ServersTest):
             summary = self.train(name, {**OWN_STEPS, **mode, "train.epochs": 20}, "--workers", 3)
             self.assertEqual(summary["steps"], 160, name)
             self.assertEqual(summary["samples"], 20 * 128, name)
+            self.assertFalse(summary["reproducible"], name)
+            self.assertIn("depend on time", summary["reproducible_note"])
             tickets = -(-160 // mode.get("parallel.push_every", 1))
             self.assert_each_ticket_once(name, tickets)
             begins = [line for log in self.logs(name).values() for line in log if "begin" in line]

@@ -105,6 +105,31 @@ class SourcesTest(FilesTest):
                                   "data.resize": 16, "data.crop": 16, "train.batch_size": 8})
         self.assert_starts(root, "webdataset")
 
+    def test_webdataset_with_names_in_json(self):
+        with tarfile.open(self.folder("named") / "s.tar", "w") as tar:
+            for i in range(20):
+                about = json.dumps({"kind": ["zebra", "ant"][i % 2], "height": 16.5})
+                for ending, content in (("png", picture(i % 2, i)), ("json", about.encode())):
+                    info = tarfile.TarInfo(f"{i:04}.{ending}")
+                    info.size = len(content)
+                    tar.addfile(info, io.BytesIO(content))
+        self.assert_starts(self.scratch / "named", "webdataset")
+        self.assertIn('json_key = "kind"', (self.scratch / "job.toml").read_text())
+        answer = json.loads(self.distbelief("predict", "started-webdataset-0", "test:0", "--json").out)[0]
+        self.assertEqual({found["name"] for found in answer["classes"]}, {"ant", "zebra"})
+
+    def test_decimal_commas(self):
+        path = self.scratch / "prices.csv"
+        path.write_text("rooms;area;price\n" + "".join(f"{i % 5};{i % 90},{i % 10};{30 * i},50\n" for i in range(120)))
+        job = {**COMMON, "model.name": "mlp", "model.hidden": [8], "data.name": "csv", "data.path": str(path)}
+        refused = self.distbelief("train", "--run-dir", "none", *settings(job), code=2).err
+        self.assertIn("set option 'decimal' to \",\"", refused)
+        self.assert_starts(path, "csv")
+        self.assertIn('decimal = ","', (self.scratch / "job.toml").read_text())
+        (self.scratch / "asked.csv").write_text("rooms;area\n3;45,5\n")
+        answer = json.loads(self.distbelief("predict", "started-csv-0", "asked.csv", "--json").out)[0]
+        self.assertEqual(len(answer["values"]), 1)
+
     def test_cifar(self):
         folder = self.folder("cifar")
         noise = random.Random(1)

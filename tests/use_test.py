@@ -384,8 +384,10 @@ class MorePredictTest(UseTest):
         self.assertIn('text:abc: "d" (', self.distbelief("predict", "next", "text:abc").out)
         self.assertIn("there is no text", self.distbelief("predict", "next", "text:", code=2).err)
         self.train("hidden", {**text, "model.name": "bert", "train.max_steps": 3}, "--workers", 1)
-        filled = json.loads(self.distbelief("predict", "hidden", "text:ab[MASK]d", "--json").out)
-        self.assertEqual(len(filled[0]["classes"]), 3)
+        filled, both = json.loads(self.distbelief("predict", "hidden", "text:ab[MASK]d", "text:[MASK]b[MASK]", "--json").out)
+        self.assertEqual(len(filled["classes"]), 3)
+        self.assertEqual(filled["hidden"], [{"place": 2, "classes": filled["classes"]}])
+        self.assertEqual(([found["place"] for found in both["hidden"]], "classes" in both), ([0, 2], False))
         self.assertIn("write [MASK]", self.distbelief("predict", "hidden", "text:abcd", code=2).err)
 
 
@@ -477,6 +479,57 @@ class ChangedDataTest(UseTest):
         for change in ("abcde" * 90, None):
             (self.scratch / "abc.txt").write_text(change) if change else (self.scratch / "abc.txt").unlink()
             self.assertEqual(self.distbelief("generate", "text-run", "--prompt", "bcd", "--count", 8).out, said)
+
+
+class AnswerTest(UseTest):
+    """Answers of models that are no classifiers say what they are."""
+    ACTOR = {"model.name": "actor_critic", "model.environments": 8, "model.rollout": 8, "model.hidden": [16],
+             "data.name": "cartpole", "data.samples": 32, "data.test_samples": 10, "train.batch_size": 8,
+             "train.max_steps": 2}
+
+    def answers(self, run, *inputs):
+        return json.loads(self.distbelief("predict", run, *inputs, "--json").out)
+
+    def test_an_actor_answers_with_its_action_and_a_value(self):
+        self.train("one", self.ACTOR, "--workers", 1)
+        (self.scratch / "states.csv").write_text("0.1,0,0.02,0\n")
+        for answer in self.answers("one", "test:0", "states.csv"):
+            self.assertEqual(set(answer), {"input", "action", "probabilities", "value"})
+            self.assertEqual(answer["action"], max((0, 1), key=lambda i: answer["probabilities"][i]))
+            self.assertAlmostEqual(sum(answer["probabilities"]), 1, places=6)
+        self.assertRegex(self.distbelief("predict", "one", "test:0").out,
+                         r"^test:0: action [01] \(\d+\.\d %, \d+\.\d %\), value -?[\d.e-]+\n$")
+        self.train("three", {**self.ACTOR, "model.voters": 3}, "--workers", 1)
+        for answer in self.answers("three", "test:0-9"):
+            self.assertEqual(len(answer["votes"]), 3)
+            self.assertEqual(answer["action"], max((0, 1), key=answer["votes"].count))
+        self.assertRegex(self.distbelief("predict", "three", "test:0").out, r", votes [01] [01] [01]\n$")
+
+    def test_a_discriminator_says_how_real_an_image_is(self):
+        self.train("run", {**SMALL, "model.name": "dcgan", "model.latent": 6, "model.width": 4, "data.channels": 1,
+                           "data.normalize": False, "train.max_steps": 2}, "--workers", 1)
+        first, second, again = self.answers("run", "test:0", "test:1", "test:0")
+        self.assertEqual(set(first), {"input", "real"})
+        self.assertTrue(0 < first["real"] < 1)
+        self.assertEqual(first, again)
+        self.assertNotEqual(first["real"], second["real"])
+        self.assertRegex(self.distbelief("predict", "run", "test:0").out, r"^test:0: real \(\d+\.\d %\)\n$")
+
+    def test_tokens_that_are_hidden_are_told(self):
+        self.train("run", {"model.name": "bert", "model.layers": 2, "model.width": 32, "model.heads": 4,
+                           "data.name": "synthetic_tokens", "data.samples": 512, "data.test_samples": 16, "data.length": 12,
+                           "data.vocabulary": 8, "train.batch_size": 16, "train.max_steps": 2}, "--workers", 1)
+        (self.scratch / "asked.csv").write_text("1,2,3,?,5,6,7,0,1,2,3,4\n1,2,8,4,5,6,7,0,1,2,?,4\n")
+        one, two, shown = self.answers("run", "asked.csv", "test:3")
+        self.assertEqual([found["place"] for found in one["hidden"]], [3])
+        self.assertEqual(one["classes"], one["hidden"][0]["classes"])
+        self.assertEqual([found["place"] for found in two["hidden"]], [2, 10])
+        self.assertEqual([found["place"] for found in shown["hidden"]], [3, 10])
+        self.assertTrue(all(found["truth"]["class"] < 8 and len(found["classes"]) == 3 for found in shown["hidden"]))
+        self.assertRegex(self.distbelief("predict", "run", "test:3", "--top", 1).out,
+                         r"^test:3: place 3, which is \d: \d \(\d+\.\d %\); place 10, which is \d: \d \(\d+\.\d %\)\n$")
+        (self.scratch / "shown.csv").write_text("1,2,3,4,5,6,7,0,1,2,3,4\n")
+        self.assertIn("write ? in place of one", self.distbelief("predict", "run", "shown.csv", code=2).err)
 
 
 class TorchScriptTest(UseTest):

@@ -116,6 +116,28 @@ nlohmann::json to_json(const model::Description& description) {
           {"layers", layers}};
 }
 
+// A network from a file has no layers before that is named.
+int explain_torchscript(const model::ModelEntry& entry, bool json) {
+  const char* how =
+      "The layers are those of the file: name it, and the shape of what it takes, to see its parameters:\n"
+      "  distbelief models torchscript --set model.file=net.pt --input 1,28,28\n"
+      "A network is written by torch.jit.script(net).save(\"net.pt\") in Python (docs/using_models.md);\n"
+      "examples/jobs/torchscript.toml trains one. Its code runs with your rights.\n";
+  if (json) {
+    nlohmann::json options = nlohmann::json::array();
+    for (const OptionSpec& option : entry.options)
+      options.push_back({{"name", option.name}, {"description", option.help}});
+    fmt::print("{}\n",
+               nlohmann::json{{"model", entry.name}, {"description", entry.description}, {"options", options}}
+                   .dump());
+    return 0;
+  }
+  fmt::print("{:<10} {}\n", entry.name, entry.description);
+  list_options(entry.options);
+  fmt::print("\n{}", how);
+  return 0;
+}
+
 int models(const ModelsFlags& flags) {
   if (flags.name.empty()) return list_models(flags.json);
   Job job{default_job(), {}};
@@ -123,6 +145,8 @@ int models(const ModelsFlags& flags) {
   for (const std::string& assignment : flags.sets) apply_override(job, assignment);
   const model::ModelEntry& entry = model::find_model(flags.name);
   check_options(job, "model", "model '" + flags.name + "'", entry.options);
+  if (entry.name == "torchscript" && !job.config.model.options.contains("file"))
+    return explain_torchscript(entry, flags.json);
   model::DataShape shape = entry.typical;
   if (!flags.input.empty()) shape.input = flags.input;
   if (flags.classes > 0) shape.classes = flags.classes;

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "distbelief/model/dcgan.h"
 #include "distbelief/model/device.h"
 #include "distbelief/train/ctc_path.h"
+#include "distbelief/train/election.h"
 #include "distbelief/train/evaluation.h"
 #include "distbelief/train/generated.h"
 #include "distbelief/train/predictions.h"
@@ -19,17 +21,26 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of tokens each sample is seen by itself, since it may be shorter than those that were trained on.
+// Of tokens each sample is seen by itself, since it may be shorter than those that were trained on. A row for
+// every place that is asked about; of a network that says one thing of a whole sample one for that.
 torch::Tensor token_answers(const train::PreparedJob& job, const GivenSamples& samples, std::uint64_t first,
                             const torch::Tensor& input) {
   std::vector<torch::Tensor> rows;
   for (std::int64_t i = 0; i < input.size(0); ++i) {
-    const TokenPlace place = samples.place(first + std::uint64_t(i));
+    const TokenPlace& place = samples.place(first + std::uint64_t(i));
     const torch::Tensor output = job.network->forward(input.narrow(0, i, 1).narrow(1, 0, place.used));
-    const bool of_each = output.size(0) == place.used;
-    rows.push_back(output.narrow(0, of_each ? place.asked : 0, 1));
+    if (output.size(0) != place.used)
+      rows.push_back(output.narrow(0, 0, 1));
+    else
+      for (const std::int64_t asked : place.asked) rows.push_back(output.narrow(0, asked, 1));
   }
   return torch::cat(rows);
+}
+
+// A discriminator judges what it is given; the generator before it would make something else of that.
+torch::Tensor output_of(const train::PreparedJob& job, const std::string& task, const torch::Tensor& input) {
+  return task == "gan" ? job.network->forward(model::kDiscriminatorBlock, input)
+                       : job.network->forward(input);
 }
 
 class Answerer {
@@ -42,6 +53,7 @@ class Answerer {
 
   // Of every row of a batch's output; `first` is the batch's first sample.
   void add(torch::Tensor output, const GivenSamples& samples, std::uint64_t first, Json& all) const {
+    if (task_ == "masked_tokens") return add_hidden(output, samples, first, all);
     const std::int64_t classes = samples.spec().classes;
     const bool reconstructs = task_ == "autoencoder" || task_ == "vae";
     const bool classifies = !reconstructs && classes > 0 && output.dim() == 2 && output.size(1) == classes;
@@ -57,6 +69,10 @@ class Answerer {
         add_code(answer, name, output[i], images.defined() ? images.narrow(0, i, 1) : images);
       else if (task_ == "ctc")
         answer["labels"] = labels_in_order(output[i]);
+      else if (task_ == "actor_critic")
+        add_action(answer, output[i], classes);
+      else if (task_ == "gan")
+        answer["real"] = output[i].sigmoid().item<double>();
       else if (classifies)
         answer["classes"] = top_classes(output[i]);
       else
@@ -102,6 +118,37 @@ class Answerer {
   static Json numbers_of(const torch::Tensor& output) {
     const model::HostValues<double> numbers(output.flatten().to(torch::kFloat64));
     return std::vector<double>(numbers.begin(), numbers.end());
+  }
+
+  // A row of `output` for each hidden token of each sample.
+  void add_hidden(const torch::Tensor& output, const GivenSamples& samples, std::uint64_t first,
+                  Json& all) const {
+    const torch::Tensor chances = train::probabilities_of(output, job_.config.train.loss);
+    for (std::int64_t row = 0; row < chances.size(0); ++first) {
+      const TokenPlace& place = samples.place(first);
+      Json hidden = Json::array();
+      for (std::size_t i = 0; i < place.asked.size(); ++i, ++row) {
+        hidden.push_back({{"place", place.asked[i]}, {"classes", top_classes(chances[row])}});
+        if (!place.truth.empty()) hidden.back()["truth"] = named_class(place.truth[i]);
+      }
+      all.push_back({{"input", samples.name(first)}});
+      if (hidden.size() == 1) all.back()["classes"] = hidden[0]["classes"];
+      all.back()["hidden"] = std::move(hidden);
+    }
+  }
+
+  // `output` is [logits of each voter | value of each]: the action that validation would take, and what all
+  // voters together hold of each.
+  void add_action(Json& answer, const torch::Tensor& output, std::int64_t actions) const {
+    const std::int64_t voters = output.size(0) / (actions + 1);
+    const torch::Tensor chances =
+        output.narrow(0, 0, voters * actions).view({voters, actions}).softmax(1).to(torch::kFloat64);
+    const model::HostValues<std::int64_t> votes(chances.argmax(1));
+    const model::HostValues<double> together(chances.sum(0));
+    answer["action"] = train::elect({votes.data(), votes.size()}, {together.data(), together.size()});
+    answer["probabilities"] = numbers_of(chances.mean(0));
+    answer["value"] = output.narrow(0, voters * actions, voters).mean().item<double>();
+    if (voters > 1) answer["votes"] = std::vector<std::int64_t>(votes.begin(), votes.end());
   }
 
   // `output` is [classes, height, width].
@@ -157,6 +204,7 @@ Json predict_answers(const train::PreparedJob& job, const GivenSamples& samples,
   const data::BatchMaker maker(samples,
                                {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
   const Answerer answerer(job, reader, options);
+  const std::string kind = train::task_name(job.config, samples.spec());
   const auto task =
       options.rows ? train::make_task(job.config, samples.spec(), nullptr, options.rows) : nullptr;
   const bool tokens = job.shape.tokens && job.shape.input.size() == 1 && !task;
@@ -168,7 +216,7 @@ Json predict_answers(const train::PreparedJob& job, const GivenSamples& samples,
     const torch::Device& device = job.network->device();
     const torch::Tensor input = task ? train::prepared_for_test(*task, train::as_tensors(batch), device).input
                                      : model::on_device(train::as_tensors(batch).input, device);
-    answerer.add(tokens ? token_answers(job, samples, first, input) : job.network->forward(input), samples,
+    answerer.add(tokens ? token_answers(job, samples, first, input) : output_of(job, kind, input), samples,
                  first, all);
   }
   return all;

@@ -35,6 +35,35 @@ std::string shown_class(const Json& found, bool tokens) {
   return tokens ? Json(name).dump(-1, ' ', false, Json::error_handler_t::replace) : name;
 }
 
+// The likeliest, with their probabilities or shares.
+void show_classes(const Json& classes, bool tokens) {
+  const char* comma = "";
+  for (const Json& found : classes) {
+    const double share = found.value("probability", found.value("share", 0.0));
+    fmt::print("{} {} ({:.1f} %)", std::exchange(comma, ","), shown_class(found, tokens), 100 * share);
+  }
+}
+
+void show_action(const Json& answer) {
+  fmt::print(" action {} (", answer["action"].get<std::int64_t>());
+  const char* comma = "";
+  for (const Json& chance : answer["probabilities"])
+    fmt::print("{}{:.1f} %", std::exchange(comma, ", "), 100 * chance.get<double>());
+  fmt::print("), value {:.6g}", answer["value"].get<double>());
+  if (answer.contains("votes")) fmt::print(", votes");
+  for (const Json& vote : answer.value("votes", Json::array())) fmt::print(" {}", vote.get<std::int64_t>());
+}
+
+void show_hidden(const Json& hidden, bool tokens) {
+  const char* semicolon = "";
+  for (const Json& found : hidden) {
+    fmt::print("{} place {}", std::exchange(semicolon, ";"), found["place"].get<std::int64_t>());
+    if (found.contains("truth")) fmt::print(", which is {}", shown_class(found["truth"], tokens));
+    fmt::print(":");
+    show_classes(found["classes"], tokens);
+  }
+}
+
 void show_answer(const Json& answer, bool tokens) {
   fmt::print("{}:", answer["input"].get<std::string>());
   if (answer.contains("picture")) fmt::print(" {}:", answer["picture"].get<std::string>());
@@ -45,11 +74,12 @@ void show_answer(const Json& answer, bool tokens) {
   for (const Json& label : answer.value("labels", Json::array()))
     fmt::print(" {}", shown_class(label, tokens));
   if (answer.contains("labels") && answer["labels"].empty()) fmt::print(" nothing");
-  const char* comma = "";
-  for (const Json& found : answer.value("classes", Json::array())) {
-    const double share = found.value("probability", found.value("share", 0.0));
-    fmt::print("{} {} ({:.1f} %)", std::exchange(comma, ","), shown_class(found, tokens), 100 * share);
-  }
+  if (answer.contains("action")) show_action(answer);
+  if (answer.contains("real")) fmt::print(" real ({:.1f} %)", 100 * answer["real"].get<double>());
+  if (answer.contains("hidden"))
+    show_hidden(answer["hidden"], tokens);
+  else
+    show_classes(answer.value("classes", Json::array()), tokens);
   fmt::print("\n");
 }
 

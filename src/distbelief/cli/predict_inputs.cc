@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/data/idx.h"
@@ -21,7 +22,9 @@
 namespace distbelief::cli {
 namespace {
 
-constexpr std::string_view kTest = "test:", kText = "text:", kTree = "tree:", kMask = "[MASK]";
+constexpr std::string_view kTest = "test:", kText = "text:", kTree = "tree:", kMask = "[MASK]",
+                           kMaskField = "?";
+constexpr std::int64_t kFirstHidden = 3, kEveryHidden = 7;  // of test samples: about as many as in training
 constexpr std::uint64_t kMostPromptBytes = std::uint64_t{64} << 20;
 constexpr double kMostId = 0x1.0p53;  // beyond, a double has no longer every whole number
 
@@ -74,32 +77,76 @@ void add_values(const std::string& name, const std::vector<double>& values, Give
 
 // Pixels, tokens or ids.
 void require_whole_numbers(const data::CsvReader& row, const std::vector<double>& values,
-                           const data::SampleSpec& spec) {
-  const std::int64_t limit = data::input_limit(spec);
-  const double most = spec.input_type == ElementType::kUint8 ? 255 : limit > 0 ? double(limit - 1) : kMostId;
+                           const data::SampleSpec& spec, TokenQuestion question) {
+  const std::int64_t limit = data::input_limit(spec), masks = question == TokenQuestion::kHidden ? 1 : 0;
+  const double most = spec.input_type == ElementType::kUint8 ? 255
+                      : limit > 0                            ? double(limit - 1 + masks)
+                                                             : kMostId;
   for (const double value : values)
     if (!(value >= 0 && value <= most) || value != std::floor(value))
       throw row.fault(fmt::format("numbers must be whole and from 0 to {:.0f}, found {}", most, value));
 }
 
-void add_row(const data::CsvReader& row, const std::string& name, const std::vector<double>& values,
-             GivenSamples& samples) {
+// Asked about what is hidden among these tokens.
+TokenPlace hidden_place(const std::vector<std::int64_t>& tokens, std::int64_t mask) {
+  TokenPlace place{.used = std::int64_t(tokens.size())};
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] == mask) place.asked.push_back(std::int64_t(i));
+  return place;
+}
+
+void add_hidden_row(const data::CsvReader& row, const std::string& name, const std::vector<double>& values,
+                    GivenSamples& samples) {
+  const std::vector<std::int64_t> tokens(values.begin(), values.end());
+  TokenPlace place = hidden_place(tokens, samples.spec().classes);
+  if (place.asked.empty())
+    throw row.fault(fmt::format("this network tells hidden tokens; write {} in place of one", kMaskField));
+  samples.add(name, tokens.data(), std::move(place));
+}
+
+void add_row(const data::CsvReader& row, const std::vector<double>& values, GivenSamples& samples,
+             const std::string& name, TokenQuestion question) {
   const data::SampleSpec& spec = samples.spec();
   if (std::int64_t(values.size()) != element_count(spec.input_shape))
     throw row.fault(fmt::format("{} numbers; this network takes {}", values.size(), wanted_by(spec)));
-  if (spec.input_type != ElementType::kFloat32) require_whole_numbers(row, values, spec);
+  if (spec.input_type != ElementType::kFloat32) require_whole_numbers(row, values, spec, question);
+  if (question == TokenQuestion::kHidden) return add_hidden_row(row, name, values, samples);
   if (spec.input_type == ElementType::kUint8) add_values<std::uint8_t>(name, values, samples);
   if (spec.input_type == ElementType::kInt64) add_values<std::int64_t>(name, values, samples);
   if (spec.input_type == ElementType::kFloat32) add_values<float>(name, values, samples);
 }
 
-void add_test_samples(const std::string& input, const data::Source& test, GivenSamples& samples) {
+// Hides some of the sample's own tokens and tells which they were. Where nothing is wanted
+// (data::kNoTarget) a token only fills up.
+void add_hidden_sample(std::uint64_t index, const data::Source& test, GivenSamples& samples) {
+  const data::SampleSpec& spec = test.spec();
+  std::vector<std::int64_t> tokens(std::size_t(element_count(spec.input_shape)));
+  std::vector<std::int64_t> targets(std::size_t(std::max<std::int64_t>(1, element_count(spec.target_shape))));
+  test.read(index, tokens.data(), targets.data());
+  TokenPlace place{.used = std::int64_t(tokens.size())};
+  auto own = std::int64_t(tokens.size());
+  if (targets.size() == tokens.size())
+    own = std::find(targets.begin(), targets.end(), data::kNoTarget) - targets.begin();
+  for (std::int64_t at = std::max<std::int64_t>(0, std::min(kFirstHidden, own - 1)); at < own;
+       at += kEveryHidden) {
+    place.asked.push_back(at);
+    place.truth.push_back(std::exchange(tokens[std::size_t(at)], spec.classes));
+  }
+  samples.add(fmt::format("test:{}", index), tokens.data(), std::move(place));
+}
+
+void add_test_samples(const std::string& input, const data::Source& test, GivenSamples& samples,
+                      TokenQuestion question) {
   const auto [first, last] = parse_test_range(input, test.size());
   std::vector<std::byte> bytes(element_size(test.spec().input_type) *
                                std::size_t(element_count(test.spec().input_shape)));
   std::vector<std::byte> target(
       8 * std::size_t(std::max<std::int64_t>(1, element_count(test.spec().target_shape))));
   for (std::uint64_t i = first; i <= last; ++i) {
+    if (question == TokenQuestion::kHidden) {
+      add_hidden_sample(i, test, samples);
+      continue;
+    }
     test.read(i, bytes.data(), target.data());
     samples.add(fmt::format("test:{}", i), bytes.data());
   }
@@ -136,7 +183,8 @@ GivenSamples::GivenSamples(const data::SampleSpec& spec)
 void GivenSamples::add(std::string name, const void* input, std::optional<TokenPlace> place) {
   const std::int64_t length = spec_.input_shape.empty() ? 1 : spec_.input_shape[0];
   names_.push_back(std::move(name));
-  places_.push_back(place.value_or(TokenPlace{.used = length, .asked = length - 1}));
+  if (!place) place = TokenPlace{.used = length, .asked = {length - 1}};
+  places_.push_back(*std::move(place));
   const auto* begin = static_cast<const std::byte*>(input);
   inputs_.insert(inputs_.end(), begin, begin + bytes_);
 }
@@ -146,7 +194,7 @@ void GivenSamples::read(std::uint64_t index, void* input, void* target) const {
   std::memset(target, 0, element_size(spec_.target_type) * std::size_t(element_count(spec_.target_shape)));
 }
 
-void add_numbers(const std::string& input, GivenSamples& samples) {
+void add_numbers(const std::string& input, GivenSamples& samples, TokenQuestion question) {
   if (data::has_trees(samples.spec()))
     refuse(fmt::format("{}: this network takes {}; give them as .sexp or tree:EXPRESSION", input,
                        wanted_by(samples.spec())));
@@ -155,11 +203,16 @@ void add_numbers(const std::string& input, GivenSamples& samples) {
   for (bool first = true; row.next(); first = false) {
     values.resize(row.size());
     std::size_t bad = 0;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      bad += data::parse_number(data::trimmed(row[i]), values[i]) ? 0 : 1;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string_view field = data::trimmed(row[i]);
+      if (question == TokenQuestion::kHidden && (field == kMaskField || field == kMask))
+        values[i] = double(samples.spec().classes);
+      else
+        bad += data::parse_number(field, values[i]) ? 0 : 1;
+    }
     if (bad > 0 && first) continue;  // names of columns
     if (bad > 0) throw row.fault(fmt::format("{} fields are no numbers", bad));
-    add_row(row, fmt::format("{}:{}", input, row.line()), values, samples);
+    add_row(row, values, samples, fmt::format("{}:{}", input, row.line()), question);
   }
 }
 
@@ -173,7 +226,7 @@ InputReader::InputReader(const data::DataSet& data, TokenQuestion question)
       tree_tokens_(learnt_->tree_tokens) {}
 
 void InputReader::add(const std::string& input, GivenSamples& samples) const {
-  if (input.starts_with(kTest)) return add_test_samples(input, test_, samples);
+  if (input.starts_with(kTest)) return add_test_samples(input, test_, samples, question_);
   if (input.starts_with(kText)) return add_text(input, input.substr(kText.size()), samples);
   if (input.starts_with(kTree))
     return add_tree(input, data::parse_s_expression(std::string_view(input).substr(kTree.size())), samples);
@@ -186,7 +239,7 @@ void InputReader::add_file(const std::string& input, GivenSamples& samples) cons
   if (data::has_image_ending(input) || ending == ".ppm" || ending == ".pgm") return add_image(input, samples);
   if (ending == ".csv" || ending == ".tsv") {
     if (!table_) require_plain_numbers(samples.spec(), input);
-    return table_ ? add_rows(input, samples) : add_numbers(input, samples);
+    return table_ ? add_rows(input, samples) : add_numbers(input, samples, question_);
   }
   if (input.find("idx3-ubyte") != std::string::npos) return add_idx(input, samples);
   if (ending == ".sexp") return add_tree_file(input, samples);
@@ -248,16 +301,15 @@ void InputReader::add_text(const std::string& name, const std::string& text, Giv
   const auto length = static_cast<std::size_t>(spec.input_shape[0]);
   if (tokens.size() > length) tokens.erase(tokens.begin(), tokens.end() - std::ptrdiff_t(length));
   if (tokens.empty()) refuse(fmt::format("{}: there is no text", name));
-  TokenPlace place{.used = std::int64_t(tokens.size()), .asked = std::int64_t(tokens.size()) - 1};
+  TokenPlace place{.used = std::int64_t(tokens.size()), .asked = {std::int64_t(tokens.size()) - 1}};
   if (question_ == TokenQuestion::kHidden) {
-    const auto hidden = std::find(tokens.begin(), tokens.end(), spec.classes);
-    if (hidden == tokens.end())
+    place = hidden_place(tokens, spec.classes);
+    if (place.asked.empty())
       refuse(fmt::format("{}: this network tells hidden tokens; write {} for one among the last {}", name,
                          kMask, length));
-    place.asked = hidden - tokens.begin();
   }
   tokens.resize(length);
-  samples.add(name, tokens.data(), place);
+  samples.add(name, tokens.data(), std::move(place));
 }
 
 void InputReader::add_tree_file(const std::string& input, GivenSamples& samples) const {

@@ -170,7 +170,7 @@ TEST_F(PredictInputs, TextBecomesTheTokensThatTheModelKnows) {
   EXPECT_EQ(samples_of<std::int64_t>(samples),
             (std::vector<std::vector<std::int64_t>>{{3, 1, 2, 0}, {1, 2, 3, 1}}));
   EXPECT_EQ(samples.place(0).used, 3);
-  EXPECT_EQ(samples.place(0).asked, 2);
+  EXPECT_EQ(samples.place(0).asked, (std::vector<std::int64_t>{2}));
   EXPECT_EQ(samples.place(1).used, 4);
   EXPECT_EQ(reader.class_name(3), "c");
   const std::string cab_in_gzip(
@@ -195,10 +195,42 @@ TEST_F(PredictInputs, AHiddenTokenIsAskedAbout) {
   GivenSamples samples(set.test->spec());
   reader.add("text:the [MASK] sat", samples);
   const std::int64_t mask = set.test->spec().classes;
-  EXPECT_EQ(samples.place(0).asked, 2) << "after the sentence's end and 'the'";
+  EXPECT_EQ(samples.place(0).asked, (std::vector<std::int64_t>{2})) << "after the sentence's end and 'the'";
   EXPECT_EQ(samples.place(0).used, 4);
   EXPECT_EQ(samples_of<std::int64_t>(samples)[0][2], mask);
   EXPECT_PRED_FORMAT2(IsSubstring, "write [MASK]", refusal([&] { reader.add("text:the cat", samples); }));
+  reader.add("text:[MASK] dog [MASK]", samples);
+  EXPECT_EQ(samples.place(1).asked, (std::vector<std::int64_t>{1, 3})) << "several at once";
+  reader.add("test:0", samples);  // the end, the, cat, sat; filled up with one more end
+  EXPECT_EQ(samples.place(2).asked, (std::vector<std::int64_t>{3}));
+  EXPECT_EQ(samples.place(2).truth.size(), 1U);
+  EXPECT_EQ(reader.class_name(samples.place(2).truth[0]), "sat");
+  EXPECT_EQ(samples_of<std::int64_t>(samples)[2][3], mask);
+}
+
+TEST_F(PredictInputs, HiddenTokensAreAskedAboutInRowsOfNumbersToo) {
+  const DataConfig job =
+      config("synthetic_tokens", "", {{"length", std::int64_t{12}}, {"vocabulary", std::int64_t{9}}});
+  const data::DataSet set = data::open_data_set(job);
+  const InputReader reader(job, *set.test, TokenQuestion::kHidden);
+  GivenSamples samples(set.test->spec());
+  reader.add(file("asked.csv", "?,1,2,3,4,5,6,7,8,9,0,[MASK]\n"), samples);
+  EXPECT_EQ(samples_of<std::int64_t>(samples)[0],
+            (std::vector<std::int64_t>{9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 9}));
+  EXPECT_EQ(samples.place(0).asked, (std::vector<std::int64_t>{0, 9, 11}));
+  EXPECT_TRUE(samples.place(0).truth.empty());
+  EXPECT_PRED_FORMAT2(IsSubstring, "line 1: this network tells hidden tokens; write ? in place of one",
+                      refusal([&] { reader.add(file("shown.csv", "0,1,2,3,4,5,6,7,8,0,1,2\n"), samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 9, found 10",
+                      refusal([&] { reader.add(file("more.csv", "?,1,2,3,4,5,6,7,8,0,1,10\n"), samples); }));
+  reader.add("test:3", samples);
+  EXPECT_EQ(samples.place(1).asked, (std::vector<std::int64_t>{3, 10}));
+  std::vector<std::int64_t> tokens(12), targets(12);
+  set.test->read(3, tokens.data(), targets.data());
+  EXPECT_EQ(samples.place(1).truth, (std::vector<std::int64_t>{tokens[3], tokens[10]}));
+  const InputReader next(job, *set.test);
+  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 8, found 9",
+                      refusal([&] { next.add(file("next.csv", "0,1,2,3,4,5,6,7,8,0,1,9\n"), samples); }));
 }
 
 }  // namespace

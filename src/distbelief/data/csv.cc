@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 namespace distbelief::data {
 namespace {
@@ -140,13 +141,19 @@ char guess_delimiter(const std::filesystem::path& path) {
   static constexpr std::string_view kCandidates = ",\t;|";
   std::array<std::size_t, kCandidates.size()> counts{};
   bool quoted = false;
-  for (const std::uint8_t byte : start) {
+  std::size_t decimals = 0;  // commas between digits
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    const std::uint8_t byte = start[i];
     if (byte == '"') quoted = !quoted;
     if (quoted) continue;
     if (byte == '\n') break;
     if (const auto which = kCandidates.find(static_cast<char>(byte)); which != std::string_view::npos)
       ++counts[which];
+    if (byte == ',' && i > 0 && i + 1 < start.size() && std::isdigit(start[i - 1]) != 0 &&
+        std::isdigit(start[i + 1]) != 0)
+      ++decimals;
   }
+  if (counts[kCandidates.find(';')] > 0 && decimals == counts[0]) counts[0] = 0;  // 1,5;2,7 has two fields
   return kCandidates[static_cast<std::size_t>(std::max_element(counts.begin(), counts.end()) -
                                               counts.begin())];
 }

@@ -73,6 +73,8 @@ TEST_F(Csv, GuessesTheDelimiterFromTheFirstLine) {
   EXPECT_EQ(guess_delimiter(file("a\tb\n1,2,3\n")), '\t');
   EXPECT_EQ(guess_delimiter(file("\"a;b;c\",d\n")), ',');
   EXPECT_EQ(guess_delimiter(file("alone\n")), ',');
+  EXPECT_EQ(guess_delimiter(file("1,5;2,7\n")), ';') << "commas before decimals";
+  EXPECT_EQ(guess_delimiter(file("1,5;x,7\n")), ',') << "one of them is none";
 }
 
 TEST_F(Csv, SplitsAListOfNames) {

@@ -43,6 +43,23 @@ void require_known(const std::filesystem::path& root, const std::vector<std::str
                               root.string(), name, fmt::join(classes, ", ")));
 }
 
+Error no_images(const std::filesystem::path& root, const std::string& name) {
+  const std::filesystem::path folder = root / name;
+  const std::vector<std::string> inner = folders_in(folder);
+  if (inner.empty())
+    return Error(ErrorCode::kBadInput,
+                 fmt::format("'{}' has no .jpg, .jpeg or .png file; remove the folder, or is "
+                             "its parent not the one with the classes?",
+                             folder.string()));
+  return Error(
+      ErrorCode::kBadInput,
+      fmt::format("'{}' has no .jpg, .jpeg or .png file but {} folder{}, such as '{}'; the folders in "
+                  "'{}' are the classes, and images stand in them: give '{}' if its folders are the "
+                  "classes, otherwise move all images of class '{}' up into '{}'",
+                  folder.string(), inner.size(), inner.size() == 1 ? "" : "s", inner.front(), root.string(),
+                  folder.string(), name, folder.string()));
+}
+
 // Without classes those of the folder to train on.
 DataSet open_images_as(const DataConfig& config, const OptionMap& options,
                        const std::vector<std::string>& classes) {
@@ -90,11 +107,7 @@ ImageList::ImageList(std::filesystem::path root, std::vector<std::string> classe
            return has_image_ending(entry.path()) && entry.is_regular_file();
          }))
       add(label, file);
-    if (size() == before)
-      throw Error(ErrorCode::kBadInput,
-                  fmt::format("'{}' has no .jpg, .jpeg or .png file; remove the folder, or is "
-                              "its parent not the one with the classes?",
-                              (root_ / name).string()));
+    if (size() == before) throw no_images(root_, name);
   }
   if (classes_.size() < 2 || size() == 0)
     throw Error(ErrorCode::kBadInput,

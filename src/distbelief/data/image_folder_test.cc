@@ -84,6 +84,10 @@ TEST_F(ImageFolder, RefusesFoldersThatMakeNoClasses) {
   EXPECT_PRED_FORMAT2(IsSubstring, "found 1", refusal([&] { open(); }));
   std::filesystem::create_directory(folder_.path() / "b");
   EXPECT_PRED_FORMAT2(IsSubstring, "/b' has no .jpg", refusal([&] { open(); }));
+  image("b/inner/1.jpg", 1);
+  EXPECT_PRED_FORMAT2(IsSubstring, "/b' has no .jpg, .jpeg or .png file but 1 folder, such as 'inner'",
+                      refusal([&] { open(); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "move all images of class 'b' up into '", refusal([&] { open(); }));
 }
 
 TEST_F(ImageFolder, RefusesATestClassThatTrainingHasNot) {

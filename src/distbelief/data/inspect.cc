@@ -112,7 +112,9 @@ Finding inspect_images(const fs::path& root) {
 
 Finding inspect_shards(const fs::path& path) {
   const ImageParts parts = find_image_parts(path);
-  const ShardIndex index = index_shards(find_shards(parts.train), "label");
+  const std::vector<fs::path> shards = find_shards(parts.train);
+  const std::string json_key = likely_json_key(shards);
+  const ShardIndex index = index_shards(shards, json_key);
   const std::uint64_t count = std::min<std::uint64_t>(index.samples.size(), kImagesLookedAt);
   const std::int64_t shortest = shortest_side(count, [&](std::uint64_t i, std::vector<std::uint8_t>& bytes) {
     const ShardSample& sample = index.samples[i * index.samples.size() / count];
@@ -127,6 +129,10 @@ Finding inspect_shards(const fs::path& path) {
       fmt::format("{} tar shards with {} images of {} classes; the shortest side seen has {} pixels",
                   index.shards.size(), index.samples.size(), index.classes, shortest)};
   if (parts.test.empty()) finding.notes.push_back("no part to test on, so a tenth is held out");
+  if (json_key != option<std::string>(resolve_options("", webdataset_entry().options, {}), "json_key")) {
+    finding.options["json_key"] = json_key;
+    finding.notes.push_back(fmt::format("the class is called '{}' in .json files", json_key));
+  }
   choose_sizes(shortest, finding);
   return finding;
 }
@@ -164,9 +170,9 @@ std::string useless_columns(const TableSurvey& survey, std::size_t target) {
   return list;
 }
 
-bool is_number(std::string_view field) {
+bool is_number(std::string_view field, char decimal) {
   double ignored = 0;
-  return parse_number(field, ignored);
+  return parse_number(field, decimal, ignored);
 }
 
 std::vector<std::string> row_of(CsvReader& reader) {
@@ -178,38 +184,52 @@ std::vector<std::string> row_of(CsvReader& reader) {
 
 // Whether the first row cannot be names: all are numbers, or one is there twice and does not stand over
 // numbers.
-bool begins_with_a_sample(const fs::path& path) {
+bool begins_with_a_sample(const fs::path& path, char decimal) {
+  const auto is_a_number = [decimal](const std::string& field) { return is_number(field, decimal); };
   CsvReader reader(path, guess_delimiter(path));
   const std::vector<std::string> first = row_of(reader), second = row_of(reader);
-  if (std::all_of(first.begin(), first.end(), is_number)) return true;
+  if (std::all_of(first.begin(), first.end(), is_a_number)) return true;
   for (std::size_t i = 0; i < first.size(); ++i) {
     const bool twice = !first[i].empty() && std::count(first.begin(), first.end(), first[i]) > 1;
-    if (twice && (is_number(first[i]) || (i < second.size() && !is_number(second[i])))) return true;
+    if (twice && (is_a_number(first[i]) || (i < second.size() && !is_a_number(second[i])))) return true;
   }
   return false;
 }
 
 // Whether each of the names is a number over numbers, or a value that its column has once more.
-bool names_are_a_sample(const TableSurvey& survey) {
-  return std::all_of(survey.columns.begin(), survey.columns.end(), [](const ColumnSurvey& column) {
-    return column.numeric ? is_number(column.name)
+bool names_are_a_sample(const TableSurvey& survey, char decimal) {
+  return std::all_of(survey.columns.begin(), survey.columns.end(), [decimal](const ColumnSurvey& column) {
+    return column.numeric ? is_number(column.name, decimal)
                           : std::binary_search(column.values.begin(), column.values.end(), column.name);
   });
 }
 
 // Says in `options` whether there is a line of names.
 TableSurvey survey_with_header(const fs::path& path, OptionMap& options) {
-  options["header"] = !begins_with_a_sample(path);
+  const char decimal = option<std::string>(options, "decimal")[0];
+  options["header"] = !begins_with_a_sample(path, decimal);
   TableSurvey survey = survey_table(path, options);
-  if (!option<bool>(options, "header") || !names_are_a_sample(survey)) return survey;
+  if (!option<bool>(options, "header") || !names_are_a_sample(survey, decimal)) return survey;
   options["header"] = false;
   return survey_table(path, options);
 }
 
+// ... and what stands before decimals.
+TableSurvey survey_as_written(const fs::path& path, OptionMap& options) {
+  TableSurvey survey = survey_with_header(path, options);
+  for (const ColumnSurvey& column : survey.columns)
+    if (has_other_decimal(column)) {
+      options["decimal"] = std::string(",");
+      return survey_with_header(path, options);
+    }
+  return survey;
+}
+
 Finding inspect_table(const fs::path& path) {
   OptionMap options = resolve_options("data set 'csv'", table_options(), {});
-  const TableSurvey survey = survey_with_header(path, options);
+  const TableSurvey survey = survey_as_written(path, options);
   Finding finding{.data_set = "csv"};
+  if (option<std::string>(options, "decimal") != ".") finding.options["decimal"] = options["decimal"];
   if (!option<bool>(options, "header")) finding.options["header"] = false;
   finding.samples = survey.rows;
   const std::size_t target = likely_target(survey);
@@ -226,6 +246,7 @@ Finding inspect_table(const fs::path& path) {
                    values ? fmt::format("column '{}' has numbers to predict", schema.target_column().name)
                           : fmt::format("column '{}' has {} classes", schema.target_column().name,
                                         schema.target_column().categories.size())};
+  if (finding.options.contains("decimal")) finding.notes.push_back("a comma stands before decimals");
   if (finding.options.contains("header"))
     finding.notes.push_back("the first line has no names but values, so columns are called c1, c2, ...");
   if (finding.options.contains("ignore"))

@@ -8,6 +8,7 @@
 #include "distbelief/data/image/written_images.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/slices/pack.h"
+#include "distbelief/data/written_tar.h"
 
 namespace distbelief::data {
 namespace {
@@ -114,6 +115,44 @@ TEST_F(Inspect, KnowsTablesWithoutALineOfNames) {
   EXPECT_FALSE(no_header("a,b,y\n1,2,p\n2,3,q\n3,4,p\n4,5,q\n"));
   EXPECT_FALSE(no_header("colour,y\nred,p\nblue,q\nred,p\nblue,q\n"));
   EXPECT_PRED_FORMAT2(IsSubstring, "names must differ", refusal([&] { no_header("a,a,y\n1,2,p\n2,3,q\n"); }));
+}
+
+TEST_F(Inspect, KnowsDecimalCommas) {
+  std::string rows;
+  for (int i = 0; i < 60; ++i)
+    rows += fmt::format("{},{};{};{},5\n", i, i % 10, i % 2 ? "Ulm" : "Bonn", 3 * i);
+  for (const char* names : {"size;town;price\n", ""}) {
+    const auto path = file("sizes.csv", names + rows);
+    const Finding finding = inspect(path);
+    EXPECT_EQ(option<std::string>(finding.options, "decimal"), ",") << names;
+    EXPECT_EQ(finding.kind, FindingKind::kFeatureValues);
+    EXPECT_EQ(finding.options.contains("header"), std::string(names).empty());
+    EXPECT_EQ(opened(finding, path).train->spec().input_shape, Shape{3}) << "a size and two towns";
+  }
+  EXPECT_FALSE(inspect(file("points.csv", "a;y\n1.5;p\n2.5;q\n")).options.contains("decimal"));
+}
+
+TEST_F(Inspect, FindsTheClassInJson) {
+  const auto shards = [&](const std::string& name, const std::string& json) {
+    const std::string image = to_png(draw(16, 16, [](auto, auto, auto) { return 80U; }));
+    TarContents members;
+    for (int i = 0; i < 20; ++i) {
+      members.push_back({fmt::format("{}.png", i), image});
+      members.push_back({fmt::format("{}.json", i), fmt::format(fmt::runtime(json), i % 2 ? "cat" : "ant")});
+    }
+    write_tar(folder_.path() / name / "s.tar", members);
+    return folder_.path() / name;
+  };
+  const auto usual = shards("usual", R"({{"width": 16, "class": "{}"}})");
+  const Finding finding = inspect(usual);
+  EXPECT_EQ(option<std::string>(finding.options, "json_key"), "class");
+  EXPECT_EQ(opened(finding, usual).train->spec().class_names, (std::vector<std::string>{"ant", "cat"}));
+  EXPECT_EQ(
+      option<std::string>(inspect(shards("only", R"({{"kind": "{}", "box": [1]}})")).options, "json_key"),
+      "kind");
+  EXPECT_FALSE(inspect(shards("label", R"({{"label": "{}"}})")).options.contains("json_key"));
+  EXPECT_PRED_FORMAT2(IsSubstring, "which key of '0.json' has the class is not clear, it has kind, width",
+                      refusal([&] { inspect(shards("unclear", R"({{"width": 16, "kind": "{}"}})")); }));
 }
 
 TEST_F(Inspect, KnowsTextAndFitsTheWindowToIt) {

@@ -145,6 +145,7 @@ json table_json(const TableSchema& schema) {
   json columns = json::array();
   for (const TableColumn& column : schema.columns) columns.push_back(column_json(column));
   return {{"delimiter", text_json(std::string(1, schema.delimiter))},
+          {"decimal", std::string(1, schema.decimal)},
           {"header", schema.has_header},
           {"missing", texts_json(schema.missing)},
           {"task", word_for(kTasks, schema.task)},
@@ -159,6 +160,10 @@ TableSchema table_from(const json& from, const SampleSpec& spec) {
   require_sound(delimiter.size() == 1 && std::string_view("\"\r\n").find(delimiter) == std::string_view::npos,
                 "the delimiter is none");
   schema.delimiter = delimiter[0];
+  const std::string decimal = from.value("decimal", ".");
+  require_sound((decimal == "." || decimal == ",") && decimal != delimiter,
+                "the mark before decimals is none");
+  schema.decimal = decimal[0];
   schema.has_header = from.at("header").get<bool>();
   schema.missing = texts_from(from.at("missing"));
   schema.task = value_for(kTasks, from.at("task"));

@@ -22,9 +22,9 @@ void require_width(const CsvReader& row, std::size_t columns) {
   throw row.fault(fmt::format("{} fields are wanted, found {}", columns, row.size()));
 }
 
-double number_of(const CsvReader& row, const TableColumn& column, std::string_view field) {
+double number_of(const CsvReader& row, const TableColumn& column, std::string_view field, char decimal) {
   double value = 0;
-  if (!parse_number(field, value))
+  if (!parse_number(field, decimal, value))
     throw row.fault(
         fmt::format("column '{}' wants a number, found '{}'; make it a category, or ignore it, or "
                     "name the word in option 'missing'",
@@ -61,12 +61,12 @@ TableCell TableSchema::encode_field(const CsvReader& row, std::size_t index, std
   const bool gone = is_missing(missing, field);
   if (column.role == ColumnRole::kNumeric)
     return std::bit_cast<TableCell>(gone ? std::numeric_limits<float>::quiet_NaN()
-                                         : static_cast<float>(number_of(row, column, field)));
+                                         : static_cast<float>(number_of(row, column, field, decimal)));
   return gone ? kMissingCategory : place_of(column.categories, field);
 }
 
 float TableSchema::encode_value(const CsvReader& row) const {
-  return static_cast<float>(number_of(row, target_column(), target_field(*this, row)));
+  return static_cast<float>(number_of(row, target_column(), target_field(*this, row), decimal));
 }
 
 std::int64_t TableSchema::encode_class(const CsvReader& row) const {

@@ -40,6 +40,7 @@ struct TableSchema {
   std::int64_t features = 0;
   std::vector<std::string> missing;  // words that say that a value is not there
   char delimiter = ',';
+  char decimal = '.';
   bool has_header = true;
 
   const TableColumn& target_column() const { return columns[target]; }
@@ -57,9 +58,10 @@ struct TableSchema {
 // One column over all rows: what decides its role.
 struct ColumnSurvey {
   std::string name;
-  bool numeric = true;   // every value that is there is a number
-  bool integers = true;  // and whole
-  bool many = false;     // more different values than categories may have, or long texts
+  bool numeric = true;         // every value that is there is a number
+  bool integers = true;        // and whole
+  bool other_decimal = false;  // ... with the other mark before decimals, comma or point
+  bool many = false;           // more different values than categories may have, or long texts
   std::uint64_t missing = 0;
   std::vector<std::string> values{};  // the different ones, sorted, unless there are many
 };
@@ -73,6 +75,8 @@ struct TableSurvey {
 // Options of data set "csv" are resolved here: docs/data.md.
 std::vector<OptionSpec> table_options();
 TableSurvey survey_table(const std::filesystem::path& path, const OptionMap& options);
+// Whether a column would be of numbers with the other mark before decimals, and only so.
+bool has_other_decimal(const ColumnSurvey& column);
 // Which role each column has. Throws Error(kBadInput) naming the option that does not fit.
 TableSchema decide_roles(const TableSurvey& survey, const OptionMap& options);
 // Means, deviations and categories, from the rows that are not held out. Reads the file once.

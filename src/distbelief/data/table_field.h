@@ -24,6 +24,16 @@ inline bool parse_number(std::string_view field, double& value) {
   return failure == std::errc{} && end == field.data() + field.size() && std::abs(value) <= kLargest;
 }
 
+// The same with another mark before the decimals, a comma: a point is then no part of a number.
+inline bool parse_number(std::string_view field, char decimal, double& value) {
+  if (decimal == '.') return parse_number(field, value);
+  constexpr std::size_t kMostDigits = 400;
+  if (field.size() > kMostDigits || field.find('.') != std::string_view::npos) return false;
+  std::string with_point(field);
+  std::replace(with_point.begin(), with_point.end(), decimal, '.');
+  return parse_number(with_point, value);
+}
+
 inline bool is_missing(const std::vector<std::string>& words, std::string_view field) {
   return field.empty() || std::find(words.begin(), words.end(), field) != words.end();
 }

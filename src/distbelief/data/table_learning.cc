@@ -33,6 +33,12 @@ char delimiter_of(const std::filesystem::path& path, const OptionMap& options) {
   throw bad_option("delimiter", fmt::format("must be auto, tab or one character, found '{}'", wanted));
 }
 
+char decimal_of(const OptionMap& options) {
+  const std::string& wanted = option<std::string>(options, "decimal");
+  if (wanted == "." || wanted == ",") return wanted[0];
+  throw bad_option("decimal", fmt::format("must be \".\" or \",\", found '{}'", wanted));
+}
+
 std::vector<std::string> column_names(CsvReader& reader, bool header) {
   std::vector<std::string> names;
   std::set<std::string> seen;
@@ -86,6 +92,7 @@ class Surveyor {
   Surveyor(TableSurvey& survey, const OptionMap& options)
       : survey_(survey),
         missing_(split_csv_line(option<std::string>(options, "missing"))),
+        decimal_(decimal_of(options)),
         most_(most_categories(options)),
         ignored_(listed(survey, options, "ignore")),
         needed_(listed(survey, options, "category")),
@@ -93,6 +100,9 @@ class Surveyor {
     const std::size_t target = target_of(survey, options);
     needed_.insert(target);
     ignored_.erase(target);
+    // Between commas, one within a field may be anything.
+    for (ColumnSurvey& column : survey.columns)
+      column.other_decimal = survey.delimiter != ',' || decimal_ == ',';
   }
 
   void add(const CsvReader& row) {
@@ -122,7 +132,9 @@ class Surveyor {
       return;
     }
     double value = 0;
-    if (column.numeric && !parse_number(field, value)) column.numeric = column.integers = false;
+    if (column.other_decimal && !parse_number(field, decimal_ == '.' ? ',' : '.', value))
+      column.other_decimal = false;
+    if (column.numeric && !parse_number(field, decimal_, value)) column.numeric = column.integers = false;
     if (column.integers && value != std::floor(value)) column.integers = false;
     if (column.many || values_[index].contains(field)) return;
     if (field.size() > kMostCategoryBytes || values_[index].size() == most_) {
@@ -149,6 +161,7 @@ class Surveyor {
 
   TableSurvey& survey_;
   std::vector<std::string> missing_;
+  char decimal_;
   std::size_t most_;
   std::set<std::size_t> ignored_;
   std::set<std::size_t> needed_;  // also when they are numbers
@@ -166,17 +179,29 @@ TableTask task_of(const ColumnSurvey& target, const OptionMap& options) {
   return target.numeric && !(target.integers && few) ? TableTask::kRegression : TableTask::kClassification;
 }
 
+// Numbers that were meant must not pass for categories.
+void require_decimal(const ColumnSurvey& column, char decimal) {
+  if (!has_other_decimal(column)) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("data set 'csv': column '{}' has numbers with a decimal {}{}; set option 'decimal' to "
+                  "\"{}\", or name the column in option 'category' or 'ignore'",
+                  column.name, decimal == '.' ? "comma" : "point",
+                  column.values.empty() ? "" : fmt::format(" such as '{}'", column.values.front()),
+                  decimal == '.' ? ',' : '.'));
+}
+
 // By their numbers if they are numbers: class 10 comes after 9.
-std::vector<std::string> classes_of(const ColumnSurvey& target) {
+std::vector<std::string> classes_of(const ColumnSurvey& target, char decimal) {
   if (target.many || target.values.size() < 2)
     throw bad_option("target",
                      fmt::format("names column '{}', which has {} different values; classes are wanted",
                                  target.name, target.many ? "too many" : "fewer than 2"));
   std::vector<std::string> classes = target.values;
   if (target.numeric)
-    std::stable_sort(classes.begin(), classes.end(), [](const std::string& a, const std::string& b) {
+    std::stable_sort(classes.begin(), classes.end(), [decimal](const std::string& a, const std::string& b) {
       double x = 0, y = 0;
-      return parse_number(a, x) && parse_number(b, y) && x < y;
+      return parse_number(a, decimal, x) && parse_number(b, decimal, y) && x < y;
     });
   return classes;
 }
@@ -219,11 +244,12 @@ struct ColumnLearner {
   std::set<std::string, std::less<>> words;
 };
 
-void learn_field(const CsvReader& row, std::string_view field, TableColumn& column, ColumnLearner& learner) {
+void learn_field(const CsvReader& row, std::string_view field, const TableSchema& schema,
+                 const TableColumn& column, ColumnLearner& learner) {
   double value = 0;
   if (column.role == ColumnRole::kCategory) {
     if (!learner.words.contains(field)) learner.words.emplace(field);
-  } else if (parse_number(field, value)) {
+  } else if (parse_number(field, schema.decimal, value)) {
     learner.moments.add(value);
   } else {
     throw row.fault(
@@ -247,6 +273,7 @@ std::vector<OptionSpec> table_options() {
       {"most_categories", std::int64_t{1000}, "different values that a category may have"},
       {"standardize_target", false, "regression: predict (value - mean) / deviation"},
       {"delimiter", std::string("auto"), "auto, tab, or the character"},
+      {"decimal", std::string("."), "what stands before decimals: \".\", or \",\""},
       {"header", true, "the first line has the columns' names; otherwise they are c1, c2, ..."},
       {"test", std::string(), "another file to test on; empty: a share of this one"}};
   for (OptionSpec& held : held_out_options()) options.push_back(std::move(held));
@@ -283,9 +310,12 @@ TableSurvey survey_table(const std::filesystem::path& path, const OptionMap& opt
   return survey;
 }
 
+bool has_other_decimal(const ColumnSurvey& column) { return !column.numeric && column.other_decimal; }
+
 TableSchema decide_roles(const TableSurvey& survey, const OptionMap& options) {
   TableSchema schema;
   schema.delimiter = survey.delimiter;
+  schema.decimal = decimal_of(options);
   schema.has_header = option<bool>(options, "header");
   schema.missing = split_csv_line(option<std::string>(options, "missing"));
   schema.target = target_of(survey, options);
@@ -296,13 +326,15 @@ TableSchema decide_roles(const TableSurvey& survey, const OptionMap& options) {
                              .category = listed(survey, options, "category")};
   for (std::size_t i = 0; i < survey.columns.size(); ++i) {
     const bool target = i == schema.target;
+    if (!written.ignored.contains(i) && !written.category.contains(i))
+      require_decimal(survey.columns[i], schema.decimal);
     TableColumn column{.name = survey.columns[i].name,
                        .role = target ? ColumnRole::kTarget : role_of(survey.columns[i], i, written)};
     if (!target && column.role != ColumnRole::kIgnored) schema.inputs.push_back(i);
     schema.columns.push_back(std::move(column));
   }
   if (schema.task == TableTask::kClassification)
-    schema.columns[schema.target].categories = classes_of(survey.columns[schema.target]);
+    schema.columns[schema.target].categories = classes_of(survey.columns[schema.target], schema.decimal);
   return schema;
 }
 
@@ -321,7 +353,7 @@ void learn_columns(const std::filesystem::path& path, const std::vector<bool>& h
       if (is_missing(schema.missing, field))
         schema.columns[index].has_missing = true;
       else
-        learn_field(reader, field, schema.columns[index], learners[index]);
+        learn_field(reader, field, schema, schema.columns[index], learners[index]);
     }
   }
   for (const std::size_t index : learnt) {

@@ -102,6 +102,38 @@ TEST_F(Table, ReadsTabsAndTablesWithoutNames) {
   EXPECT_EQ(features(*set.train, 0), std::vector<float>{-1});
 }
 
+TEST_F(Table, ReadsDecimalCommas) {
+  const std::string rows = "a;b;y\n-1,5;3;p\n+2,5;4;q\n";
+  const DataSet set = open(rows, rows, {{"decimal", std::string(",")}});
+  EXPECT_EQ(features(*set.train, 0), (std::vector<float>{-1, -1}));
+  EXPECT_EQ(features(*set.test, 1), (std::vector<float>{1, 1}));
+  const DataSet values = open("a;y\n1;0,25\n2;1e-1\n", "a;y\n1;1,5\n",
+                              {{"decimal", std::string(",")}, {"task", std::string("regression")}});
+  float row = 0, target = 0;
+  values.test->read(0, &row, &target);
+  EXPECT_EQ(target, 1.5F);
+}
+
+TEST_F(Table, NumbersWithTheOtherDecimalMarkAreNoCategories) {
+  const std::string commas = "a;y\n1,5;p\n2;q\n", points = "a;y\n1.5;p\n2;q\n";
+  EXPECT_PRED_FORMAT2(IsSubstring,
+                      "column 'a' has numbers with a decimal comma such as '1,5'; set option "
+                      "'decimal' to \",\"",
+                      refusal([&] { open(commas, commas); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "column 'a' has numbers with a decimal point such as '1.5'", refusal([&] {
+                        open(points, points, {{"decimal", std::string(",")}});
+                      }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "column 'y' has numbers with a decimal comma",
+                      refusal([&] { open("a;y\n1;1,5\n2;2,5\n", "a;y\n1;1,5\n"); }))
+      << "of the target too";
+  EXPECT_EQ(open(commas, commas, {{"category", std::string("a")}}).train->spec().input_shape, Shape{2});
+  const std::string quoted = "a,y\n\"1,5\",p\n\"2,5\",q\n";
+  EXPECT_EQ(open(quoted, quoted).train->spec().input_shape, Shape{2}) << "between commas one may be anything";
+  EXPECT_PRED_FORMAT2(IsSubstring, "option 'decimal' must be", refusal([&] {
+                        open(points, points, {{"decimal", std::string("x")}});
+                      }));
+}
+
 TEST_F(Table, HoldsOutTheSameRowsEachTime) {
   std::string rows = "a,y\n";
   for (int i = 0; i < 100; ++i) rows += std::to_string(i) + (i % 2 ? ",p\n" : ",q\n");

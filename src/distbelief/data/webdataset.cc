@@ -1,10 +1,15 @@
 #include "distbelief/data/webdataset.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
@@ -20,6 +25,9 @@ namespace {
 
 constexpr std::uint64_t kMostLabelBytes = 64 << 10;
 constexpr std::int64_t kMostLabel = 1 << 24;
+constexpr std::size_t kMostNameBytes = 256;  // of a class
+constexpr std::size_t kMostNames = 100'000;
+constexpr const char* kUsualJsonKey = "label";
 
 Error shard_fault(const RandomAccessFile& file, std::uint64_t offset, const std::string& what) {
   return Error(ErrorCode::kBadInput, fmt::format("{}: {}", file.at(offset), what));
@@ -37,38 +45,102 @@ MemberName split_name(std::string_view name) {
   return {name.substr(0, dot), name.substr(dot + 1)};
 }
 
-std::int64_t label_in_json(const std::string& text, const std::string& key) {
-  const nlohmann::json object = json_or_discarded(text);
-  if (!object.is_object()) return -1;
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
-}
+// A class as it is written: a number from 0, or a name.
+struct Label {
+  std::int64_t number = -1;
+  std::string name;
 
-std::int64_t label_in_text(std::string_view text) {
+  bool is_class() const { return !name.empty() || (number >= 0 && number < kMostLabel); }
+};
+
+Label label_in_text(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
   text = trimmed(text);
-  std::int64_t label = -1;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), label);
-  return failure == std::errc{} && end == text.data() + text.size() ? label : -1;
+  Label label;
+  double value = 0;
+  if (parse_number(text, value)) {
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), label.number);
+    if (failure != std::errc{} || end != text.data() + text.size()) label.number = -1;
+  } else if (text.size() <= kMostNameBytes &&
+             std::none_of(text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; })) {
+    label.name = text;
+  }
+  return label;
 }
 
-std::int32_t read_label(const RandomAccessFile& file, const TarMember& member, std::string_view ending,
-                        const std::string& json_key) {
+Label label_in_json(const std::string& text, const std::string& key) {
+  const nlohmann::json object = json_or_discarded(text);
+  if (!object.is_object()) return {};
+  const auto found = object.find(key);
+  if (found == object.end()) return {};
+  if (found->is_string()) return label_in_text(found->get_ref<const std::string&>());
+  return found->is_number_integer() ? Label{.number = found->get<std::int64_t>(), .name = {}} : Label{};
+}
+
+std::string read_member(const RandomAccessFile& file, const TarMember& member) {
   if (member.size > kMostLabelBytes)
     throw shard_fault(file, member.offset,
                       fmt::format("label '{}' has {} bytes, at most {} are taken", member.name, member.size,
                                   kMostLabelBytes));
   std::string text(member.size, '\0');
   file.read(member.offset, text.data(), text.size());
-  const std::int64_t label = ending == "json" ? label_in_json(text, json_key) : label_in_text(text);
-  if (label < 0 || label >= kMostLabel)
+  return text;
+}
+
+Label read_label(const RandomAccessFile& file, const TarMember& member, std::string_view ending,
+                 const std::string& json_key) {
+  const std::string text = read_member(file, member);
+  Label label = ending == "json" ? label_in_json(text, json_key) : label_in_text(text);
+  if (!label.is_class())
     throw shard_fault(
         file, member.offset,
-        fmt::format("'{}' must hold a class, a number from 0{}, found '{}'", member.name,
-                    ending == "json" ? fmt::format(" under \"{}\" (option json_key)", json_key) : "",
+        fmt::format("'{}' must hold a class, a number from 0 or a name{}, found '{}'", member.name,
+                    ending == "json" ? fmt::format(", under \"{}\" (option json_key)", json_key) : "",
                     shown(text)));
-  return static_cast<std::int32_t>(label);
+  return label;
 }
+
+// Names get numbers as they come; sorted() says which they have in order.
+class NamedClasses {
+ public:
+  // The number of this class. Throws where some classes have names and others none.
+  std::int32_t number_of(const RandomAccessFile& file, const TarMember& member, const Label& label) {
+    const Kind kind = label.name.empty() ? Kind::kNumbers : Kind::kNames;
+    if (kind_ != Kind::kNone && kind != kind_)
+      throw shard_fault(
+          file, member.offset,
+          fmt::format("'{}' has {}, but the samples before it have {}: classes are all numbers, "
+                      "or all names",
+                      member.name,
+                      kind == Kind::kNames ? fmt::format("the name '{}'", label.name)
+                                           : fmt::format("the number {}", label.number),
+                      kind == Kind::kNames ? "numbers" : "names"));
+    kind_ = kind;
+    if (kind == Kind::kNumbers) return static_cast<std::int32_t>(label.number);
+    const auto [place, added] = numbers_.emplace(label.name, static_cast<std::int32_t>(numbers_.size()));
+    if (added && numbers_.size() > kMostNames)
+      throw shard_fault(
+          file, member.offset,
+          fmt::format("there are more than {} names of classes; is '{}' one?", kMostNames, label.name));
+    return place->second;
+  }
+
+  // Numbers the samples by their names in order.
+  void finish(ShardIndex& index) const {
+    std::vector<std::int32_t> places(numbers_.size());
+    for (const auto& [name, number] : numbers_) {
+      places[static_cast<std::size_t>(number)] = static_cast<std::int32_t>(index.names.size());
+      index.names.push_back(name);
+    }
+    if (!index.names.empty())
+      for (ShardSample& sample : index.samples) sample.label = places[static_cast<std::size_t>(sample.label)];
+  }
+
+ private:
+  enum class Kind { kNone, kNumbers, kNames };
+  Kind kind_ = Kind::kNone;
+  std::map<std::string, std::int32_t> numbers_;
+};
 
 // Of the whole ending: "0001.seg.png" is something else about sample 0001, such as a mask.
 bool is_image_of_sample(std::string_view ending) {
@@ -79,9 +151,10 @@ bool is_image_of_sample(std::string_view ending) {
 class SampleGatherer {
  public:
   SampleGatherer(const RandomAccessFile& file, std::uint32_t shard, const std::string& json_key,
-                 ShardIndex& index)
+                 NamedClasses& classes, ShardIndex& index)
       : file_(file),
         json_key_(json_key),
+        classes_(classes),
         index_(index) {
     sample_.shard = shard;
   }
@@ -96,7 +169,7 @@ class SampleGatherer {
     if (is_image_of_sample(name.ending)) {
       add_image(member);
     } else if (name.ending == "cls" || (name.ending == "json" && sample_.label < 0)) {
-      sample_.label = read_label(file_, member, name.ending, json_key_);
+      sample_.label = classes_.number_of(file_, member, read_label(file_, member, name.ending, json_key_));
     }
   }
 
@@ -133,6 +206,7 @@ class SampleGatherer {
 
   const RandomAccessFile& file_;
   const std::string& json_key_;
+  NamedClasses& classes_;
   ShardIndex& index_;
   std::string key_;
   std::string image_;  // of the sample so far
@@ -147,40 +221,79 @@ std::vector<ShardSample> kept_samples(const ShardIndex& index, const std::vector
   return kept;
 }
 
-// With `known_classes` above 0 there are so many, and labels are below it.
-DataSet open_shards_as(const DataConfig& config, const OptionMap& options, std::int64_t known_classes) {
+// All that the parts have, of the ones that training had if those are known. Numbers samples that have names
+// anew.
+ClassList number_classes(std::span<ShardIndex* const> parts, const ClassList& known) {
+  const ShardIndex& first = *parts.front();
+  ClassList all{.names = known.names};
+  for (const ShardIndex* part : parts) {
+    if (part->names.empty() != first.names.empty())
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("classes of '{}' are {}, those of '{}' {}", first.shards.front().string(),
+                              first.names.empty() ? "numbers" : "names", part->shards.front().string(),
+                              part->names.empty() ? "numbers" : "names"));
+    all.count = std::max(all.count, part->classes);
+    for (const std::string& name : part->names) {
+      const auto place = std::lower_bound(all.names.begin(), all.names.end(), name);
+      if (place != all.names.end() && *place == name) continue;
+      if (!known.names.empty())
+        throw Error(ErrorCode::kBadInput,
+                    fmt::format("'{}' has a class '{}' that the images to train on have not; they have {}",
+                                part->shards.front().string(), name, fmt::join(known.names, ", ")));
+      all.names.insert(place, name);
+    }
+  }
+  if (first.names.empty()) {
+    all.names.clear();
+    all.count = std::max(all.count, known.count);
+    return all;
+  }
+  all.count = std::int64_t(all.names.size());
+  if (all.count == 1)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("all samples are of class '{}'; two or more are wanted", all.names.front()));
+  for (ShardIndex* part : parts)
+    for (ShardSample& sample : part->samples)
+      sample.label = static_cast<std::int32_t>(
+          std::lower_bound(all.names.begin(), all.names.end(), part->names[std::size_t(sample.label)]) -
+          all.names.begin());
+  return all;
+}
+
+// Without known classes those that the shards have.
+DataSet open_shards_as(const DataConfig& config, const OptionMap& options, const ClassList& known) {
   if (config.path.empty()) throw Error(ErrorCode::kUnavailable, "set data.path to a folder of tar shards");
   const ImageSettings settings = image_settings("data set 'webdataset'", options);
   const auto learnt = std::make_shared<const Learnt>(Learnt{.images = settings});
   const std::string& json_key = option<std::string>(options, "json_key");
   const ImageParts parts = find_image_parts(config.path);
-  const auto train = std::make_shared<const ShardIndex>(index_shards(find_shards(parts.train), json_key));
-  const auto test = parts.test.empty()
-                        ? train
-                        : std::make_shared<const ShardIndex>(index_shards(find_shards(parts.test), json_key));
-  const std::int64_t found = std::max(train->classes, test->classes);
-  const std::int64_t classes = known_classes > 0 && found <= known_classes ? known_classes : found;
+  const auto train = std::make_shared<ShardIndex>(index_shards(find_shards(parts.train), json_key));
   if (parts.test.empty()) {
+    ShardIndex* const all[] = {train.get()};
+    const ClassList classes = number_classes(all, known);
     const std::vector<bool> held = hold_out(train->samples.size(), options);
     return {std::make_unique<WebDatasetSource>(train, kept_samples(*train, held, false), settings, classes),
             std::make_unique<WebDatasetSource>(train, kept_samples(*train, held, true), settings, classes),
             learnt};
   }
+  const auto test = std::make_shared<ShardIndex>(index_shards(find_shards(parts.test), json_key));
+  ShardIndex* const all[] = {train.get(), test.get()};
+  const ClassList classes = number_classes(all, known);
   return {std::make_unique<WebDatasetSource>(train, train->samples, settings, classes),
           std::make_unique<WebDatasetSource>(test, test->samples, settings, classes), learnt};
 }
 
 DataSet open_webdataset(const DataConfig& config, const OptionMap& options) {
-  return open_shards_as(config, options, 0);
+  return open_shards_as(config, options, {});
 }
 
 DataSet reopen_webdataset(const DataConfig& config, const OptionMap& options, const KnownSet& known) {
-  return open_shards_as(config, options, known.spec.classes);
+  return open_shards_as(config, options, {.count = known.spec.classes, .names = known.spec.class_names});
 }
 
 std::vector<OptionSpec> webdataset_options() {
   std::vector<OptionSpec> options = image_options();
-  options.push_back({"json_key", std::string("label"), "what the class is called in .json files"});
+  options.push_back({"json_key", std::string(kUsualJsonKey), "what the class is called in .json files"});
   for (OptionSpec& held : held_out_options()) options.push_back(std::move(held));
   return options;
 }
@@ -189,10 +302,11 @@ std::vector<OptionSpec> webdataset_options() {
 
 ShardIndex index_shards(std::vector<std::filesystem::path> shards, const std::string& json_key) {
   ShardIndex index;
+  NamedClasses classes;
   index.shards = std::move(shards);
   for (std::size_t i = 0; i < index.shards.size(); ++i) {
     const RandomAccessFile file(index.shards[i]);
-    SampleGatherer gatherer(file, static_cast<std::uint32_t>(i), json_key, index);
+    SampleGatherer gatherer(file, static_cast<std::uint32_t>(i), json_key, classes, index);
     for (const TarMember& member : index_tar(index.shards[i])) gatherer.add(member);
     gatherer.finish();
   }
@@ -200,16 +314,50 @@ ShardIndex index_shards(std::vector<std::filesystem::path> shards, const std::st
     throw Error(ErrorCode::kBadInput,
                 fmt::format("'{}' and its like hold no samples: images with .cls or .json",
                             index.shards.front().string()));
+  classes.finish(index);
   index.classes = std::max<std::int64_t>(index.classes, 2);
   return index;
 }
 
+std::string likely_json_key(const std::vector<std::filesystem::path>& shards) {
+  const RandomAccessFile file(shards.front());
+  std::string first_key;
+  nlohmann::json found;
+  for (const TarMember& member : index_tar(shards.front())) {
+    const MemberName name = split_name(member.name);
+    if (!found.is_null() && name.key != first_key) break;
+    if (name.ending == "cls") return kUsualJsonKey;
+    if (name.ending != "json") continue;
+    first_key = name.key;
+    found = json_or_discarded(read_member(file, member));
+    if (!found.is_object()) return kUsualJsonKey;  // refused where it is read
+  }
+  if (found.is_null()) return kUsualJsonKey;
+  std::vector<std::string> all, possible;
+  for (const auto& [key, value] : found.items()) {
+    all.push_back(key);
+    const bool is_whole = value.is_number_integer() && value.get<std::int64_t>() >= 0;
+    if (is_whole || (value.is_string() && label_in_text(value.get_ref<const std::string&>()).is_class()))
+      possible.push_back(key);
+  }
+  for (const char* usual : {kUsualJsonKey, "class", "cls", "target", "y", "label_name", "class_name",
+                            "label_id", "class_id", "category"})
+    if (std::find(possible.begin(), possible.end(), usual) != possible.end()) return usual;
+  if (possible.size() == 1) return possible.front();
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("'{}' and its like: which key of '{}.json' has the class is not clear, it has {}; "
+                  "write a job file with data.name = \"webdataset\" and data.json_key",
+                  shards.front().string(), first_key, shown(fmt::format("{}", fmt::join(all, ", ")))));
+}
+
 WebDatasetSource::WebDatasetSource(std::shared_ptr<const ShardIndex> index, std::vector<ShardSample> samples,
-                                   const ImageSettings& settings, std::int64_t classes)
+                                   const ImageSettings& settings, const ClassList& classes)
     : index_(std::move(index)),
       samples_(std::move(samples)),
       settings_(settings) {
-  spec_ = image_spec(settings_, classes);
+  spec_ = image_spec(settings_, classes.count);
+  spec_.class_names = classes.names;
 }
 
 void WebDatasetSource::read(std::uint64_t index, void* input, void* target) const {

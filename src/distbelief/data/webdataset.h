@@ -13,7 +13,7 @@
 // first dot are one sample: 0001.jpg and 0001.cls, or 0001.png and 0001.json.
 namespace distbelief::data {
 
-// A sample's image within a shard, and its class.
+// A sample's image within a shard, and its class: a number, or where classes have names the name's place.
 struct ShardSample {
   std::uint64_t offset = 0;
   std::uint32_t bytes = 0;
@@ -24,18 +24,30 @@ struct ShardSample {
 struct ShardIndex {
   std::vector<std::filesystem::path> shards;
   std::vector<ShardSample> samples;
-  std::int64_t classes = 0;  // one more than the largest label
+  std::int64_t classes = 0;          // one more than the largest label
+  std::vector<std::string> names{};  // of classes that have names, sorted; otherwise none
+};
+
+// How many classes there are, and what they are called where they have names.
+struct ClassList {
+  std::int64_t count = 0;
+  std::vector<std::string> names{};
 };
 
 // Reads every header and label of the shards, none of the images. `json_key` names the class in .json files.
-// Throws as index_tar does, and Error(kBadInput) with shard and byte for samples without image or label.
+// Throws as index_tar does, and Error(kBadInput) with shard and byte for samples without image or label, and
+// where some classes are numbers and others names.
 ShardIndex index_shards(std::vector<std::filesystem::path> shards, const std::string& json_key);
+
+// What the class seems to be called in the .json files of these shards, from the first sample. "label" where
+// there is a .cls beside it or no .json. Throws Error(kBadInput) with what there is when nothing will do.
+std::string likely_json_key(const std::vector<std::filesystem::path>& shards);
 
 // Images stay in the shards; memory is 24 bytes a sample.
 class WebDatasetSource : public Source {
  public:
   WebDatasetSource(std::shared_ptr<const ShardIndex> index, std::vector<ShardSample> samples,
-                   const ImageSettings& settings, std::int64_t classes);
+                   const ImageSettings& settings, const ClassList& classes);
   std::uint64_t size() const override { return samples_.size(); }
   void read(std::uint64_t index, void* input, void* target) const override;
   void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,

@@ -44,6 +44,25 @@ TEST_F(WebDataset, ReadsSamplesOfSeveralShards) {
   EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{90, 4}));
 }
 
+TEST_F(WebDataset, ClassesMayHaveNames) {
+  tar("train/s-0.tar", {{"0.png", plain_png(10)},
+                        {"0.cls", "dog\n"},
+                        {"1.json", R"({"label": "cat"})"},
+                        {"1.png", plain_png(20)}});
+  tar("train/s-1.tar", {{"2.png", plain_png(30)}, {"2.cls", "dog"}});
+  tar("test/s.tar",
+      {{"9.png", plain_png(90)}, {"9.cls", " big bird"}, {"8.png", plain_png(80)}, {"8.cls", "dog"}});
+  const DataSet set = open();
+  EXPECT_EQ(set.train->spec().class_names, (std::vector<std::string>{"big bird", "cat", "dog"}));
+  EXPECT_EQ(set.test->spec().class_names, set.train->spec().class_names);
+  EXPECT_EQ(set.train->spec().classes, 3);
+  EXPECT_EQ(sample(*set.train, 0), (std::pair<int, std::int64_t>{10, 2}));
+  EXPECT_EQ(sample(*set.train, 1), (std::pair<int, std::int64_t>{20, 1}));
+  EXPECT_EQ(sample(*set.train, 2), (std::pair<int, std::int64_t>{30, 2}));
+  EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{90, 0}));
+  EXPECT_EQ(sample(*set.test, 1), (std::pair<int, std::int64_t>{80, 2}));
+}
+
 TEST_F(WebDataset, PassesOverWhatIsNotTheImageItself) {
   tar("train/s.tar", {{"a/0.PNG", plain_png(10)},
                       {"a/0.seg.png", plain_png(200)},
@@ -107,7 +126,13 @@ TEST_F(WebDataset, NamesShardAndByteOfWhatCannotBe) {
   EXPECT_PRED_FORMAT2(IsSubstring, "s.tar', byte 512: sample 'a' has no .cls",
                       why({{"a.png", plain_png(1)}}));
   EXPECT_PRED_FORMAT2(IsSubstring, "sample 'a' has no .jpg", why({{"a.cls", "1"}}));
-  EXPECT_PRED_FORMAT2(IsSubstring, "must hold a class", why({{"a.cls", "cat"}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "must hold a class", why({{"a.cls", "\n"}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "must hold a class", why({{"a.cls", "1.5"}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "must hold a class", why({{"a.cls", "c\1t"}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "must hold a class",
+                      why({{"a.cls", std::string(300, 'c')}, {"a.png", "x"}}));
+  EXPECT_PRED_FORMAT2(IsSubstring, "'b.cls' has the name 'cat', but the samples before it have numbers",
+                      why({{"a.cls", "1"}, {"a.png", "x"}, {"b.cls", "cat"}, {"b.png", "x"}}));
   EXPECT_PRED_FORMAT2(IsSubstring, "must hold a class", why({{"a.cls", "-1"}, {"a.png", "x"}}));
   EXPECT_PRED_FORMAT2(IsSubstring, "under \"label\"", why({{"a.json", "[[[["}, {"a.png", "x"}}));
   EXPECT_PRED_FORMAT2(IsSubstring, "has 70000 bytes",

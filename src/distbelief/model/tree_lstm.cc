@@ -3,14 +3,76 @@
 #include <fmt/format.h>
 
 #include "distbelief/base/error.h"
+#include "distbelief/model/device.h"
 #include "distbelief/model/layers.h"
 #include "distbelief/model/requirements.h"
+#include "distbelief/model/watched.h"
 
 namespace distbelief::model {
 namespace {
 
-// Node after node for all samples at once: what a node sees of earlier ones is masked by who its children
-// are.
+// The nodes of all samples by how far they are from their roots: the children of a level are all in the next.
+// Empty nodes and those that no root reaches are in none.
+class TreeLevels {
+ public:
+  // `input` is [samples, nodes, 2].
+  explicit TreeLevels(const torch::Tensor& input) : nodes_(input.size(1)) {
+    const HostValues<std::int64_t> numbers(input);
+    for (std::int64_t sample = 0; sample < input.size(0); ++sample)
+      add_tree(numbers.data() + sample * nodes_ * 2, sample * nodes_);
+  }
+
+  std::int64_t count() const { return std::int64_t(levels_.size()); }
+  std::vector<std::int64_t> sizes() const {
+    std::vector<std::int64_t> found;
+    for (const Level& level : levels_) found.push_back(std::int64_t(level.rows.size()));
+    return found;
+  }
+  // Of [samples * nodes], level after level.
+  torch::Tensor rows() const {
+    std::vector<std::int64_t> all;
+    for (const Level& level : levels_) all.insert(all.end(), level.rows.begin(), level.rows.end());
+    return torch::tensor(all, torch::kInt64);
+  }
+  // Where in the level before the parents of this one are.
+  torch::Tensor parents(std::int64_t level) const {
+    return torch::tensor(levels_[std::size_t(level)].parents, torch::kInt64);
+  }
+
+ private:
+  struct Level {
+    std::vector<std::int64_t> rows, parents;
+  };
+  struct Place {
+    std::int64_t level = -1, index = 0;
+  };
+
+  // From the root, which is last, down: parents come before their children.
+  void add_tree(const std::int64_t* tree, std::int64_t first_row) {
+    std::vector<Place> places(static_cast<std::size_t>(nodes_));
+    for (std::int64_t node = nodes_ - 1; node >= 0; --node) {
+      const std::int64_t token = tree[2 * node], parent = tree[2 * node + 1];
+      if (node == nodes_ - 1)
+        places[std::size_t(node)] = add({0, 0}, first_row + node);
+      else if (token > 0 && parent > node && parent < nodes_ && places[std::size_t(parent)].level >= 0)
+        places[std::size_t(node)] =
+            add({places[std::size_t(parent)].level + 1, places[std::size_t(parent)].index}, first_row + node);
+    }
+  }
+  Place add(const Place& level_and_parent, std::int64_t row) {
+    if (level_and_parent.level == count()) levels_.emplace_back();
+    Level& level = levels_[std::size_t(level_and_parent.level)];
+    level.rows.push_back(row);
+    level.parents.push_back(level_and_parent.index);
+    return {level_and_parent.level, std::int64_t(level.rows.size()) - 1};
+  }
+
+  std::int64_t nodes_;
+  std::vector<Level> levels_;
+};
+
+// All nodes of a level at once, from the deepest to the roots, so a step costs as much as there are nodes.
+// Node by node where it is watched: a trace must not depend on what the trees look like.
 class TreeBlock final : public Block {
  public:
   TreeBlock(std::int64_t tokens, std::int64_t width)
@@ -23,42 +85,75 @@ class TreeBlock final : public Block {
                                 torch::nn::Linear(torch::nn::LinearOptions(width, width).bias(false)))) {}
 
   torch::Tensor forward(torch::Tensor input) override {
-    const torch::Tensor tokens = input.select(2, 0);
-    const torch::Tensor parents = input.select(2, 1);
-    const torch::Tensor real = tokens.gt(0).to(torch::kFloat32).unsqueeze(2);
-    const torch::Tensor seen = own_(tok_(tokens));
-    Nodes nodes;
-    for (std::int64_t i = 0; i < input.size(1); ++i)
-      add_node(nodes, seen.select(1, i), parents.narrow(1, 0, i).eq(i), real.select(1, i));
-    return nodes.outputs.back();
+    const torch::Tensor roots = is_watched() ? by_node(input) : by_level(input);
+    return roots * input.select(2, 0).select(1, -1).gt(0).unsqueeze(1);
   }
 
  private:
-  struct Nodes {
-    std::vector<torch::Tensor> outputs, cells, forgets;  // [samples, width] each
+  // [nodes, width] each; of a node, or summed over its children.
+  struct State {
+    torch::Tensor output, cell;
   };
 
-  void add_node(Nodes& nodes, const torch::Tensor& seen, const torch::Tensor& is_child,
-                const torch::Tensor& real) {
-    const std::vector<torch::Tensor> own = seen.split(width_, 1);  // input, output, update, forget
-    torch::Tensor in = own[0], out = own[1], update = own[2], kept;
-    if (!nodes.outputs.empty()) {
-      const torch::Tensor mask = is_child.to(torch::kFloat32).unsqueeze(2);
-      const std::vector<torch::Tensor> summed =
-          sum_((torch::stack(nodes.outputs, 1) * mask).sum(1)).split(width_, 1);
-      in = in + summed[0];
-      out = out + summed[1];
-      update = update + summed[2];
-      const torch::Tensor gates = torch::sigmoid(torch::stack(nodes.forgets, 1) + own[3].unsqueeze(1));
-      kept = (gates * torch::stack(nodes.cells, 1) * mask).sum(1);
+  torch::Tensor by_level(const torch::Tensor& input) {
+    const TreeLevels levels(input);
+    const torch::Tensor tokens = input.select(2, 0).flatten();
+    // Split, not narrowed: the gradient of each part would be as large as the whole.
+    const std::vector<torch::Tensor> seen =
+        own_(tok_(tokens.index_select(0, on_device(levels.rows(), input.device()))))
+            .split_with_sizes(levels.sizes(), 0);
+    State level;
+    for (std::int64_t at = levels.count() - 1; at >= 0; --at) {
+      State children;
+      if (level.output.defined())
+        children = summed(level, on_device(levels.parents(at + 1), input.device()), seen[std::size_t(at)]);
+      level = node(seen[std::size_t(at)], children);
     }
-    torch::Tensor cell = torch::sigmoid(in) * torch::tanh(update);
-    if (kept.defined()) cell = cell + kept;
-    cell = cell * real;
-    const torch::Tensor output = torch::sigmoid(out) * torch::tanh(cell);
-    nodes.outputs.push_back(output);
-    nodes.cells.push_back(cell);
-    nodes.forgets.push_back(forget_(output));
+    return level.output;
+  }
+
+  // Adds up children by their parents, of which `seen` is.
+  State summed(const State& children, const torch::Tensor& parents, const torch::Tensor& seen) {
+    const torch::Tensor kept = kept_of(children, forget_part(seen).index_select(0, parents));
+    const auto sums = [&](const torch::Tensor& rows) {
+      return torch::zeros({seen.size(0), width_}, rows.options()).index_add(0, parents, rows);
+    };
+    return {sums(children.output), sums(kept)};
+  }
+
+  torch::Tensor by_node(const torch::Tensor& input) {
+    const torch::Tensor tokens = input.select(2, 0);
+    const torch::Tensor real = tokens.gt(0).unsqueeze(2);
+    const torch::Tensor seen = own_(tok_(tokens));
+    const std::int64_t nodes = input.size(1);
+    const State sums{torch::zeros_like(seen.narrow(2, 0, width_)),
+                     torch::zeros_like(seen.narrow(2, 0, width_))};
+    for (std::int64_t i = 0;; ++i) {
+      State own = node(seen.select(1, i), {sums.output.select(1, i), sums.cell.select(1, i)});
+      if (i == nodes - 1) return own.output;
+      own = {own.output * real.select(1, i), own.cell * real.select(1, i)};
+      // An empty node has none (-1): what it adds to the first one, which has been read, is 0.
+      const torch::Tensor parent = input.select(2, 1).narrow(1, i, 1).clamp_min(0).unsqueeze(2);
+      const torch::Tensor asks = forget_part(seen.gather(1, parent.expand({-1, 1, 4 * width_})).squeeze(1));
+      const torch::Tensor at = parent.expand({-1, 1, width_});
+      sums.output.scatter_add_(1, at, own.output.unsqueeze(1));
+      sums.cell.scatter_add_(1, at, kept_of(own, asks).unsqueeze(1));
+    }
+  }
+
+  // What a parent, by what it sees itself, keeps of each child's cell.
+  torch::Tensor kept_of(const State& children, const torch::Tensor& asks) {
+    return torch::sigmoid(asks + forget_(children.output)) * children.cell;
+  }
+  torch::Tensor forget_part(const torch::Tensor& seen) const { return seen.narrow(1, 3 * width_, width_); }
+
+  State node(const torch::Tensor& seen, const State& children) {
+    torch::Tensor gates = seen.narrow(1, 0, 3 * width_);  // input, output, update
+    if (children.output.defined()) gates = gates + sum_(children.output);
+    const std::vector<torch::Tensor> parts = gates.split(width_, 1);
+    torch::Tensor cell = torch::sigmoid(parts[0]) * torch::tanh(parts[2]);
+    if (children.cell.defined()) cell = cell + children.cell;
+    return {torch::sigmoid(parts[1]) * torch::tanh(cell), cell};
   }
 
   std::int64_t width_;

@@ -376,6 +376,17 @@ std::string build_name(const std::string& isa) {
 Reproducibility reproducibility(const Config& config, int hosts, std::int64_t tensor) {
   if (config.parallel.algorithm == "ring" && hosts > 1)
     return {false, "parallel.algorithm = \"ring\" adds in ring order, which depends on the number of hosts"};
+  const ParallelConfig& parallel = config.parallel;
+  const bool at_own_pace =
+      parallel.mode == "async" || parallel.mode == "bounded" || parallel.mode == "hybrid";
+  if (has_servers(parallel) && at_own_pace)
+    return {false, fmt::format("parallel.mode = \"{}\" applies each gradient when it comes, so what it was "
+                               "computed from, and the result, depend on time",
+                               parallel.mode)};
+  if (has_servers(parallel) && parallel.mode == "sync" && parallel.spare_replicas > 0)
+    return {false, "which replicas a step waits for (parallel.spare_replicas) depends on time"};
+  if (has_servers(parallel) && parallel.mode == "decomposed" && parallel.workers > parallel.sub_networks)
+    return {false, "replicas of one sub-network go each at its own pace, so the result depends on time"};
   if (tensor == kTensorChanged)
     return {false,
             "the width of tensor groups changed while the run went on, and with it the order of additions"};
