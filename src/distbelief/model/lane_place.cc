@@ -13,6 +13,11 @@ std::optional<LanePlace>& place_of_thread() {
   return place;
 }
 
+bool& order_of_thread() {
+  thread_local bool in_order = false;
+  return in_order;
+}
+
 }  // namespace
 
 LanePlaceScope::LanePlaceScope(const LanePlace& place) {
@@ -26,5 +31,14 @@ const LanePlace* current_lane() {
   const std::optional<LanePlace>& place = place_of_thread();
   return place ? &*place : nullptr;
 }
+
+SamplesInOrderScope::SamplesInOrderScope() {
+  DISTBELIEF_INVARIANT(!order_of_thread());
+  order_of_thread() = true;
+}
+
+SamplesInOrderScope::~SamplesInOrderScope() { order_of_thread() = false; }
+
+bool samples_are_in_order() { return order_of_thread(); }
 
 }  // namespace distbelief::model

@@ -27,4 +27,16 @@ class LanePlaceScope {
 // Null outside a step: nothing is carried.
 const LanePlace* current_lane();
 
+// Validation: while it lives, the samples of a batch that a forward on this thread is given follow each
+// other, and a block that carries state in training reads them on, the first from zeros. Scopes on a thread
+// do not nest.
+class SamplesInOrderScope {
+ public:
+  SamplesInOrderScope();
+  ~SamplesInOrderScope();
+  SamplesInOrderScope(const SamplesInOrderScope&) = delete;
+  SamplesInOrderScope& operator=(const SamplesInOrderScope&) = delete;
+};
+bool samples_are_in_order();
+
 }  // namespace distbelief::model

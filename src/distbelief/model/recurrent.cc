@@ -35,6 +35,9 @@ class CarriedState final : public torch::nn::Module {
   CarriedState(std::int64_t streams, std::int64_t width)
       : rows_(streams > 0 ? register_buffer("rows", torch::zeros({streams, width})) : torch::Tensor()) {}
 
+  // Whether it would be carried in training, and the samples follow each other here too. (A block itself is
+  // not told of the network's mode.)
+  bool reads_on() const { return rows_.defined() && !is_training() && samples_are_in_order(); }
   // Of this lane's samples; none where nothing is carried.
   torch::Tensor take(std::int64_t samples) const {
     const LanePlace* place = carrying();
@@ -73,11 +76,17 @@ class RecurrentBlock final : public Block {
                                std::make_shared<CarriedState>(options.streams, kStates * options.width))) {}
 
   torch::Tensor forward(torch::Tensor input) override {
+    if (state_->reads_on()) return read_on(input);
     const torch::Tensor carried = on_device(state_->take(input.size(0)), input.device());
     return dropout_->forward(run(input, carried.defined() ? carried : zeros_for(input, kStates * width_)));
   }
 
  private:
+  // Nothing is learnt, so nothing is truncated: the samples are one long one.
+  torch::Tensor read_on(const torch::Tensor& input) {
+    const torch::Tensor whole = input.reshape({1, -1, width_});
+    return run(whole, zeros_for(whole, kStates * width_)).view(input.sizes());
+  }
   torch::Tensor part(const torch::Tensor& state, std::int64_t index) const {
     return state.narrow(1, index * width_, width_).unsqueeze(0).contiguous();
   }

@@ -12,7 +12,7 @@ namespace distbelief::model {
 // vocabulary. With `streams` above 0 (then it is train.batch_size, and data.order is "streams") a layer
 // starts a step from the state that the step before left at the same place of the batch: back-propagation is
 // truncated to a sample's length, the state is not. The rows of state are a buffer of the layer
-// (model/lane_place.h). Validation starts every sample from zero.
+// (model/lane_place.h). Validation reads the samples of each of its chunks on, from zero.
 std::vector<OptionSpec> recurrent_options();
 Blueprint lstm_blueprint(const OptionMap& options, const DataShape& shape);
 Blueprint gru_blueprint(const OptionMap& options, const DataShape& shape);

@@ -93,6 +93,25 @@ TEST_P(CarriedRows, BelongToTheirPlace) {
   EXPECT_FALSE(torch::allclose(fresh.step(second_, {3, 2}, Begin::kFresh), wanted, 1e-3, 1e-3));
 }
 
+TEST_P(CarriedRows, AreOfNoUseToValidationWhichReadsItsSamplesOn) {
+  const torch::NoGradGuard no_grad;
+  const auto build = [](std::int64_t streams) {
+    auto network = build_model(
+        {GetParam(), {{"layers", std::int64_t{2}}, {"width", std::int64_t{6}}, {"streams", streams}}},
+        {.tokens = true, .input = {kTokensEach}, .classes = kWords}, 3);
+    network->eval();
+    return network;
+  };
+  const torch::Tensor samples = tokens_.view({2 * kPlaces, kTokensEach});
+  const torch::Tensor whole = build(0)->forward(tokens_.view({1, -1})), apart = build(0)->forward(samples);
+  const auto carrying = build(kPlaces);
+  EXPECT_TRUE(torch::allclose(carrying->forward(samples), apart, 1e-5, 1e-6)) << "whoever else asks";
+  const SamplesInOrderScope in_order;
+  EXPECT_TRUE(torch::allclose(carrying->forward(samples), whole, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(build(0)->forward(samples), apart, 1e-5, 1e-6)) << "nothing is carried";
+  EXPECT_FALSE(torch::allclose(whole, apart, 1e-3, 1e-3));
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, CarriedRows, testing::Values("lstm", "gru"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "distbelief/model/lane_place.h"
+
 namespace distbelief::train {
 namespace {
 
@@ -53,6 +55,7 @@ Evaluation evaluate(model::Network& network, const Task& task, const data::Batch
       evaluate({.task = &task, .samples = samples, .part = workers.rank(), .parts = workers.size()}, workers,
                [&](data::Range range) {
                  maker.eval_batch(range, batch);
+                 const model::SamplesInOrderScope in_order;
                  return task.score(network, prepared_for_test(task, as_tensors(batch), network.device()));
                });
   network.train();

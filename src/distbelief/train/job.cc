@@ -153,6 +153,19 @@ void require_layout_for(const Config& config, const TaskEntry& task) {
                                                 wanted));
 }
 
+// Samples of a text that overlap would be foretold by the state that has read them.
+void require_no_overlap(const DataConfig& data) {
+  if (data.name != "text") return;
+  const OptionMap options = data::data_set_options(data.name, data.options);
+  const auto length = option<std::int64_t>(options, "length"),
+             stride = option<std::int64_t>(options, "stride");
+  if (stride == 0 || stride >= length || option<std::string>(options, "level") == "sentences") return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("model.streams reads on from sample to sample, but of data.length {} a sample "
+                          "repeats all but data.stride {}; leave data.stride out",
+                          length, stride));
+}
+
 // State is carried by place of the batch, so each place must read on where it was.
 void require_streams(const Config& config) {
   const auto found = config.model.options.find("streams");
@@ -168,6 +181,7 @@ void require_streams(const Config& config) {
                 fmt::format("model.streams {} wants data.order = \"streams\", found \"{}\": state would be "
                             "carried between samples that have nothing to do with each other",
                             *streams, config.data.order));
+  require_no_overlap(config.data);
 }
 
 // As far as it can be told without the data.

@@ -111,6 +111,7 @@ Evaluation LaneTeam::evaluate(const data::BatchMaker& maker, std::uint64_t sampl
   data::Batch batch;
   std::map<std::uint64_t, Score> scores;  // by the chunk's first sample
   network.eval();
+  const model::SamplesInOrderScope in_order;
   for (auto chunk = std::uint64_t(options_.workers->rank()); chunk < chunks; chunk += workers) {
     const std::uint64_t begin = chunk * kEvaluationChunk;
     maker.eval_batch({begin, std::min(samples, begin + kEvaluationChunk)}, batch);

@@ -364,6 +364,7 @@ Evaluation PipelineTeam::evaluate(const data::BatchMaker& maker, std::uint64_t s
 
 Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data::Batch& batch) {
   const torch::NoGradGuard no_grad;
+  const model::SamplesInOrderScope in_order;
   const auto tag = std::int64_t(range.begin);
   Score score;
   for (const auto& part : parts_) {
