@@ -204,7 +204,7 @@ TEST_F(PredictInputs, AHiddenTokenIsAskedAbout) {
   reader.add("test:0", samples);  // the end, the, cat, sat; filled up with one more end
   EXPECT_EQ(samples.place(2).asked, (std::vector<std::int64_t>{3}));
   EXPECT_EQ(samples.place(2).truth.size(), 1U);
-  EXPECT_EQ(reader.class_name(samples.place(2).truth[0]), "sat");
+  EXPECT_EQ(reader.class_name(samples.place(2).truth[0]), " sat");
   EXPECT_EQ(samples_of<std::int64_t>(samples)[2][3], mask);
 }
 
