@@ -209,10 +209,9 @@ TEST_F(PredictInputs, AHiddenTokenIsAskedAbout) {
 }
 
 TEST_F(PredictInputs, HiddenTokensAreAskedAboutInRowsOfNumbersToo) {
-  const DataConfig job =
-      config("synthetic_tokens", "", {{"length", std::int64_t{12}}, {"vocabulary", std::int64_t{9}}});
-  const data::DataSet set = data::open_data_set(job);
-  const InputReader reader(job, *set.test, TokenQuestion::kHidden);
+  const data::DataSet set = data::open_data_set(
+      config("synthetic_tokens", "", {{"length", std::int64_t{12}}, {"vocabulary", std::int64_t{9}}}));
+  const InputReader reader(set, TokenQuestion::kHidden);
   GivenSamples samples(set.test->spec());
   reader.add(file("asked.csv", "?,1,2,3,4,5,6,7,8,9,0,[MASK]\n"), samples);
   EXPECT_EQ(samples_of<std::int64_t>(samples)[0],
@@ -228,7 +227,7 @@ TEST_F(PredictInputs, HiddenTokensAreAskedAboutInRowsOfNumbersToo) {
   std::vector<std::int64_t> tokens(12), targets(12);
   set.test->read(3, tokens.data(), targets.data());
   EXPECT_EQ(samples.place(1).truth, (std::vector<std::int64_t>{tokens[3], tokens[10]}));
-  const InputReader next(job, *set.test);
+  const InputReader next(set);
   EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 8, found 9",
                       refusal([&] { next.add(file("next.csv", "0,1,2,3,4,5,6,7,8,0,1,9\n"), samples); }));
 }

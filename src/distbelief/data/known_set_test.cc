@@ -66,6 +66,8 @@ TEST_F(KnownData, GivesTheSameBitsForTheSameFiles) {
   expect_the_same(config("csv", file("people.csv", kPeople), {{"held_out", 0.25}}));
   expect_the_same(config("csv", file("values.csv", "a,b\n1,0.1\n2,0.7\n3.3,0.3\n4,1e-9\n"),
                          {{"standardize_target", true}, {"held_out", 0.25}}));
+  expect_the_same(config("csv", file("commas.csv", "a;b\n1,5;0,1\n2;0,7\n3,3;0,3\n4;1\n"),
+                         {{"decimal", std::string(",")}, {"held_out", 0.25}}));
   const std::string text = file("t.txt", "b\xc3\xa4r tanzt\nw\xe2\x82\xac ld\nund so weiter\n");
   for (const char* level : {"bytes", "characters", "sentences"})
     expect_the_same(config("text", text,
@@ -167,6 +169,7 @@ TEST_F(KnownData, RefusesPartsThatDoNotFit) {
       {R"({"fingerprints": []})", "of which files"},
       {R"({"learnt": {"table": {"columns": []}}})", "one target"},
       {R"({"learnt": {"table": {"delimiter": "\n"}}})", "delimiter"},
+      {R"({"learnt": {"table": {"decimal": ";"}}})", "decimals"},
       {R"({"learnt": {"table": {"task": "magic"}}})", "'magic'"},
       {R"({"learnt": {"vocabulary": {"level": "bytes"}}})", "256 tokens"},
       {R"({"learnt": {"tree_names": ["a", "a"]}})", "must differ"},
