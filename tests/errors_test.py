@@ -200,7 +200,7 @@ class FullDiskTest(ErrorsTest):
         (self.scratch / "disk").mkdir()
         outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", self.scratch / "disk", PROGRAM, "train",
                                "--run-dir", self.scratch / "disk" / "run", *settings(MLP))
-        self.assertRegex(outcome.err, "(?i)job.toml.*no space")
+        self.assertRegex(outcome.err, "(?i)data.json.*no space")  # the first file
         self.assertIn("first: 1, left: full\n", outcome.out)
 
 

@@ -161,7 +161,12 @@ HostAnswers ask_hosts(const std::vector<HostSlots>& hosts, const std::vector<Hos
     std::string why;
     pthread_setname_np(pthread_self(), "db-ask");
     try {
+      const auto began = std::chrono::steady_clock::now();
       answer = answer_of(host, program, kAnswerDeadline, interrupted);
+      // Launchers that start side by side make and remove one folder for their files, and one may fail for
+      // it.
+      if (!answer && std::chrono::steady_clock::now() - began < kAnswerDeadline / 2 && !interrupted.load())
+        answer = answer_of(host, program, kAnswerDeadline, interrupted);
     } catch (const Error& error) {
       why = fmt::format(" ({})", error.what());
     }
