@@ -258,6 +258,14 @@ class ProgramTest(unittest.TestCase):
 
 
 class _Reporter(unittest.TextTestResult):
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.monotonic()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.stream.writeln(f"    {time.monotonic() - self.began:.1f} s")
+
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
         print(SKIP_MARK + " ".join(reason.split()), flush=True)

@@ -139,8 +139,10 @@ HostAnswer parse_host_answer(const std::string& line) {
 std::optional<HostAnswer> answer_of(const std::string& host, const std::filesystem::path& program,
                                     std::chrono::milliseconds deadline,
                                     const std::atomic<bool>& interrupted) {
+  const ScratchFolder session;  // its own: launchers that start side by side make and remove one between them
   LaunchOptions options;
   options.hosts = {{host, 1}};
+  options.session_folder = session.path();
   std::vector<std::string> command = mpiexec_command(options);
   command.insert(command.end(), {program.string(), "host"});
   const std::optional<std::string> answer = output_of(command, deadline, interrupted);
@@ -161,12 +163,7 @@ HostAnswers ask_hosts(const std::vector<HostSlots>& hosts, const std::vector<Hos
     std::string why;
     pthread_setname_np(pthread_self(), "db-ask");
     try {
-      const auto began = std::chrono::steady_clock::now();
       answer = answer_of(host, program, kAnswerDeadline, interrupted);
-      // Launchers that start side by side make and remove one folder for their files, and one may fail for
-      // it.
-      if (!answer && std::chrono::steady_clock::now() - began < kAnswerDeadline / 2 && !interrupted.load())
-        answer = answer_of(host, program, kAnswerDeadline, interrupted);
     } catch (const Error& error) {
       why = fmt::format(" ({})", error.what());
     }
