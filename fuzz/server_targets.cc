@@ -40,7 +40,7 @@ class Asker final : public comm::RequestSource {
   Asker(const std::string& role, std::uint64_t connection) {
     peer_.connection = connection;
     peer_.role = role;
-    peer_.name = "fuzz";
+    peer_.name = role == "server" ? server::name_of_server(1) : "fuzz";
   }
   const comm::Peer& peer() const override { return peer_; }
   void send(grpc::ByteBuffer message) override {

@@ -135,7 +135,7 @@ TEST(LogCheck, ARunOnServersOfOthersIsReadFromTheirLogsOfItsJob) {
     UpdateLog file(standing / "servers" / name);
     file.append_job(job_mark(job));
     for (int i = 0; i < tickets; ++i) file.append({.version = i + 1, .ticket = i});
-    if (job == "ours") file.append_over();
+    if (job == "ours") file.note_over();
   };
   log("0-server1.jsonl", "theirs", 5);
   log("1-server1.jsonl", "ours", 2);

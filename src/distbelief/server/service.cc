@@ -18,7 +18,7 @@ namespace {
 using Kind = comm::StoreRequest::Kind;
 
 // What is handed on to backups has the job's name and a few numbers more.
-constexpr std::size_t kMostAskedBytes = comm::kMaxHeaderBytes - 1024;
+constexpr std::size_t kMostAskedBytes = 15 << 10;  // by a replica
 
 }  // namespace
 
@@ -115,9 +115,10 @@ void wait_for(BackupLink& link, BackupLink::Item item) {
   done.get_future().wait();
 }
 
-BackupLink::Item opening(const comm::SpaceSpec& spec) {
-  const auto text = std::make_shared<std::string>(comm::encode(spec));
-  return {.header = comm::encode(comm::StoreRequest{.kind = Kind::kOpen}),
+BackupLink::Item opening(Space& space) {
+  const auto text = std::make_shared<std::string>(comm::encode(space.spec()));
+  return {.header = comm::encode(
+              comm::StoreRequest{.kind = Kind::kOpen, .granted = space.is_granted() && space.is_filled()}),
           .payload = std::as_bytes(std::span(*text)),
           .owner = text};
 }
@@ -126,7 +127,7 @@ BackupLink::Item opening(const comm::SpaceSpec& spec) {
 
 void Service::fill(BackupLink& link, int newcomer) {
   for (const auto& space : spaces()) {
-    wait_for(link, opening(space->spec()));
+    wait_for(link, opening(*space));
     space->fill(newcomer);
   }
 }
@@ -150,8 +151,8 @@ void Service::settle(const std::shared_ptr<const Roles>& roles) {
 }
 
 // A backup has to have the space for what comes; replicas may not know of that server yet.
-void Service::announce(const comm::SpaceSpec& spec) const {
-  for (const auto& [id, link] : roles_->links) link->hand_over(opening(spec));
+void Service::announce(Space& space) const {
+  for (const auto& [id, link] : roles_->links) link->hand_over(opening(space));
 }
 
 void Service::handle(comm::ExchangeServer::Request request) {

@@ -63,9 +63,13 @@ class Service final : public comm::ExchangeServer::Handler {
   void keep_links(const Roles& roles);
   void open(const comm::StoreRequest& asked, comm::ExchangeServer::Request& request);
   void close(const comm::StoreRequest& message, comm::ExchangeServer::Request& request);
-  std::shared_ptr<Space> admit(const comm::SpaceSpec& spec, std::uint64_t& id);
+  std::shared_ptr<Space> admit(const comm::SpaceSpec& spec, std::uint64_t& id, bool is_told);
+  void grant(Space& space, bool is_under_way);
+  void end_job(const std::string& job);
+  bool is_another(const comm::SpaceSpec& spec) const;
   std::shared_ptr<Space> known(const comm::SpaceSpec& spec, std::uint64_t& id) const;
-  std::shared_ptr<Budget> room_for(const comm::SpaceSpec& spec) const;
+  std::shared_ptr<Budget> room_for(const comm::SpaceSpec& spec, bool is_told) const;
+  [[noreturn]] void refuse_job(const comm::SpaceSpec& spec, std::size_t jobs, std::size_t bytes) const;
   bool is_over(const std::string& job) const;
   bool is_closed(const std::string& job) const;
   std::shared_ptr<Space> find(const comm::StoreRequest& message, const comm::Peer& peer) const;
@@ -73,7 +77,7 @@ class Service final : public comm::ExchangeServer::Handler {
   std::shared_ptr<const Roles> roles() const;
   void settle(const std::shared_ptr<const Roles>& roles);
   void fill(BackupLink& link, int newcomer);
-  void announce(const comm::SpaceSpec& spec) const;
+  void announce(Space& space) const;
   void watch(const std::stop_token& stop);
   void look_at_jobs();
   std::shared_ptr<Space> extract(const std::string& job);

@@ -49,9 +49,14 @@ void Service::open(const comm::StoreRequest& asked, comm::ExchangeServer::Reques
   require_sound(spec);
   std::uint64_t id = 0;
   const bool is_of_server = request.peer().role == "server";
-  const std::shared_ptr<Space> space = admit(spec, id);
+  if (is_of_server && is_another(spec)) {
+    spdlog::warn("job {} is another one on {}: it is over here", spec.job, request.peer().name);
+    end_job(spec.job);
+  }
+  const std::shared_ptr<Space> space = admit(spec, id, is_of_server);
   if (!space && is_of_server) return request.answer(comm::encode(comm::StoreAnswer{}));
   if (!space) throw Error(ErrorCode::kBadInput, fmt::format("job {} is over", spec.job));
+  if (!is_of_server || asked.granted) grant(*space, is_of_server);
   space->renew_lease();
   if (!is_of_server) space->meet_speaker(request.peer().connection, asked.replica);
   request.limit_shared(shared_bytes_for(spec));
@@ -67,16 +72,25 @@ void Service::close(const comm::StoreRequest& message, comm::ExchangeServer::Req
   if (message.job.empty() || message.job.size() > kMostNameBytes)
     throw Error(ErrorCode::kBadInput, fmt::format("the name of a job has 1 to {} bytes, not {}",
                                                   kMostNameBytes, message.job.size()));
-  std::shared_ptr<Space> over;
-  {
-    const std::lock_guard lock(mutex_);
-    over = extract(message.job);
-    if (over) spdlog::info("job {} is over", message.job);
-    // One that is not here as well: a server that has not heard of it yet may still open it here.
-    if (!is_closed(message.job)) closed_.push_back(message.job);
-    if (closed_.size() > kClosedJobs) closed_.pop_front();
-  }
+  end_job(message.job);
   request.answer(comm::encode(comm::StoreAnswer{}));
+}
+
+// One that is not here as well: a server that has not heard of it yet may still open it here.
+void Service::end_job(const std::string& job) {
+  std::shared_ptr<Space> over;  // let go without the lock
+  const std::lock_guard lock(mutex_);
+  over = extract(job);
+  if (over) spdlog::info("job {} is over", job);
+  if (!is_closed(job)) closed_.push_back(job);
+  if (closed_.size() > kClosedJobs) closed_.pop_front();
+}
+
+// Whoever submits a job as one thing here and as another there loses it, and no server another.
+bool Service::is_another(const comm::SpaceSpec& spec) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_job_.find(spec.job);
+  return found != by_job_.end() && spaces_.at(found->second)->spec() != spec;
 }
 
 // With the lock. To be let go without it: that may take a while.
@@ -107,7 +121,7 @@ void Service::look_at_jobs() {
   for (const auto& [id, space] : spaces_) {
     if (space->has_speakers()) {
       space->renew_lease();
-      announce(space->spec());
+      announce(*space);
     } else if (space->silence() > options_.lease) {
       silent.push_back(space->spec().job);
     }
@@ -132,29 +146,49 @@ std::shared_ptr<Space> Service::known(const comm::SpaceSpec& spec, std::uint64_t
   return spaces_.at(id);
 }
 
-// With the lock. The job's budget, with what it begins with.
-std::shared_ptr<Budget> Service::room_for(const comm::SpaceSpec& spec) const {
+void Service::refuse_job(const comm::SpaceSpec& spec, std::size_t jobs, std::size_t bytes) const {
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("job {} wants {} bytes on this server, which has {} jobs with {} bytes and takes "
+                          "{} jobs, {} bytes each, {} in all",
+                          spec.job, bytes_for(spec, *roles_), jobs, bytes, options_.jobs_limit,
+                          options_.job_limit, options_.memory_limit));
+}
+
+// With the lock. The job's budget, with what it begins with. A server that tells of a job is not refused: to
+// its link that would mean that this one is none.
+std::shared_ptr<Budget> Service::room_for(const comm::SpaceSpec& spec, bool is_told) const {
   const std::size_t wanted = bytes_for(spec, *roles_);
   auto budget = std::make_shared<Budget>(options_.job_limit, memory_);
   const std::size_t taken = memory_->taken();
-  if (int(spaces_.size()) >= options_.jobs_limit || !budget->take(wanted))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("job {} wants {} bytes on this server, which has {} jobs with {} bytes and takes "
-                            "{} jobs, {} bytes each, {} in all",
-                            spec.job, wanted, spaces_.size(), taken, options_.jobs_limit, options_.job_limit,
-                            options_.memory_limit));
+  if (is_told)
+    budget->add(wanted);
+  else if (int(spaces_.size()) >= options_.jobs_limit || !budget->take(wanted))
+    refuse_job(spec, spaces_.size(), taken);
   return budget;
 }
 
+// A job that another server told of has not asked this one for room: its first replica does, before there is
+// anything of it but room. One that is under way where the map has brought it here is not asked.
+void Service::grant(Space& space, bool is_under_way) {
+  const std::lock_guard lock(mutex_);
+  if (space.is_granted()) return;
+  const std::size_t others = spaces_.size() - 1;
+  const std::size_t own = space.bytes(), all = memory_->taken();
+  const bool has_room =
+      int(others) < options_.jobs_limit && own <= options_.job_limit && all <= options_.memory_limit;
+  if (!is_under_way && !has_room) refuse_job(space.spec(), others, all - std::min(all, own));
+  space.grant();
+}
+
 // Null: the job is over. Others' requests go on while a space is put together.
-std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t& id) {
+std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t& id, bool is_told) {
   const std::lock_guard changing(changing_);
   std::shared_ptr<Budget> budget;
   {
     const std::lock_guard lock(mutex_);
     if (std::shared_ptr<Space> space = known(spec, id)) return space;
     if (is_closed(spec.job)) return nullptr;
-    budget = room_for(spec);
+    budget = room_for(spec, is_told);
   }
   const std::shared_ptr<const Roles> now = roles();
   const std::filesystem::path log = options_.logs.empty()
@@ -168,7 +202,8 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
   spaces_[id] = space;
   by_job_[spec.job] = id;
   ++jobs_seen_;
-  announce(spec);
+  if (!is_told) space->grant();
+  announce(*space);
   spdlog::info("job {}: {} elements, {} bytes here", spec.job, spec.elements, budget->taken());
   return space;
 }

@@ -212,6 +212,84 @@ TEST_F(ServiceTest, AJobThatIsTooLargeOrAnotherIsRefused) {
   EXPECT_THROW(join(1, other), Error);
 }
 
+// What another server tells of is not refused to that server, which would take this one for broken, but to
+// the job's replicas; and where a job is under way it is refused to nobody.
+TEST_F(ServiceTest, AJobThatIsTooLargeForOneServerOfTwoHarmsNeither) {
+  lease_ = 1s;
+  add_server();
+  add_server(1 << 20);
+  publish(first_map({{.id = 0, .target = addresses_[0].target}, {.id = 1, .target = addresses_[1].target}}));
+  EXPECT_THROW(join(0, spec("async")), Error) << "three slices, on a server that takes one";
+  for (int i = 0; i < 500 && services_[0]->jobs() + services_[1]->jobs() > 0; ++i)
+    std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(services_[0]->jobs() + services_[1]->jobs(), 0U);
+  comm::SpaceSpec small = spec("async");
+  small.job = "small", small.elements = 2048, small.parameters[1].count = 1024;
+  Client client = join(0, small);
+  std::vector<float> values(small.elements), gradient(small.elements, 0.5F);
+  EXPECT_FALSE(client.push_pull({.ticket = 0, .lr = 1}, gradient, values));
+  lose_server(1);
+  Client large = join(0, spec("async"));
+  std::vector<float> all(spec("async").elements);
+  add_server(1 << 20);
+  publish(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}));
+  follow_plan({}, [&] { large.pull(all); });
+  Client other = join(1, spec("async"));
+  const std::vector<float> gradients(all.size(), 0.5F);
+  EXPECT_FALSE(other.push_pull({.ticket = 0, .lr = 1}, gradients, all));
+  EXPECT_EQ(all[0], 0.5F);
+  EXPECT_EQ(apart_, 0);
+}
+
+TEST_F(ServiceTest, AJobThatIsAnotherOneOnEachServerIsOverAndHarmsNeither) {
+  serve(2);
+  comm::SpaceSpec here = spec("async"), there = spec("async");
+  there.tickets = 7;
+  comm::ExchangeClient replica({.address = addresses_[1], .name = "replica 0"});
+  const auto open = [](comm::ExchangeClient& at, const comm::SpaceSpec& spec) {
+    const std::string text = comm::encode(spec);
+    at.send(comm::encode(comm::StoreRequest{.kind = comm::StoreRequest::Kind::kOpen}),
+            std::as_bytes(std::span(text)), {})
+        .wait(20s);
+  };
+  {  // before the first hears of it from the second
+    const ServerMap both = map_;
+    publish(without_server(map_, 0));
+    open(replica, there);
+    ServerMap later = both;
+    later.epoch = map_.epoch + 1;
+    publish(later);
+  }
+  comm::ExchangeClient other({.address = addresses_[0], .name = "replica 0"});
+  open(other, here);
+  for (int i = 0; i < 500 && services_[1]->jobs() > 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(services_[1]->jobs(), 0U);
+  comm::SpaceSpec honest = spec("async");
+  honest.job = "honest";
+  Client client = join(0, honest);
+  std::vector<float> values(honest.elements), gradient(honest.elements, 0.5F);
+  EXPECT_FALSE(client.push_pull({.ticket = 0, .lr = 1}, gradient, values));
+  EXPECT_EQ(apart_, 0);
+}
+
+TEST_F(ServiceTest, MoreSmallParametersThanASliceCanTellItsBackupOfAreRefused) {
+  serve(2);
+  comm::SpaceSpec many = spec("async");
+  many.elements = 1 << 16;
+  many.parameters.clear();
+  for (std::uint64_t i = 0; i < 8192; ++i) many.parameters.push_back({.begin = 4 * i, .count = 4});
+  Client client = join(0, many);
+  std::vector<float> values(many.elements), gradient(many.elements, 0.5F);
+  EXPECT_FALSE(client.push_pull({.ticket = 0, .lr = 1}, gradient, values));
+  add_server();
+  publish(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}));
+  follow_plan({}, [&] { client.pull(values); });
+  EXPECT_EQ(apart_, 0);
+  many.job = "more";
+  many.parameters.push_back({.begin = 4 * 8192, .count = 4});
+  EXPECT_THROW(join(0, many), Error);
+}
+
 // What each of them read is kept.
 TEST_F(ServiceTest, WithDelayCompensationReplicasTakeUpRoom) {
   serve(1, 10 << 20);

@@ -68,10 +68,13 @@ Space::Space(Options options, const std::shared_ptr<const Roles>& roles)
   set_roles(roles);
 }
 
-Space::~Space() { close(); }
+// A server that ends does not say that its jobs are over: others may go on with them.
+Space::~Space() {
+  if (options_.budget) options_.budget->close();
+}
 
 void Space::close() {
-  if (log_) log_->append_over();
+  if (log_) log_->note_over();
   if (options_.budget) options_.budget->close();
 }
 

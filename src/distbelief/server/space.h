@@ -53,6 +53,10 @@ class Space : public std::enable_shared_from_this<Space> {
 
   const comm::SpaceSpec& spec() const { return options_.spec; }
   bool is_filled();
+  // Whether its replicas may use it: there was room for it here, or it was under way when it came.
+  bool is_granted() const { return granted_; }
+  void grant() { granted_ = true; }
+  std::size_t bytes() const { return options_.budget ? options_.budget->taken() : 0; }
   // A connection speaks for one replica, from its first word on. Throws Error(kBadInput) for another's.
   void meet_speaker(std::uint64_t connection, std::int32_t replica);
   bool has_speakers();
@@ -226,6 +230,7 @@ class Space : public std::enable_shared_from_this<Space> {
   };
   std::map<std::uint64_t, Speaker> speakers_;  // by connection
   std::atomic<Clock::time_point> renewed_{Clock::now()};
+  std::atomic<bool> granted_{false};
 
   std::mutex desk_;  // guards what follows
   Dealer dealer_;

@@ -21,6 +21,7 @@ namespace {
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
 constexpr std::int64_t kMostTickets = std::int64_t{1} << 48;
 constexpr std::size_t kMostTables = 64;
+constexpr std::size_t kMostInASlice = 8192;  // parameters
 constexpr std::uint32_t kMostWidth = 65536;
 constexpr std::uint64_t kMostInputBytes = std::uint64_t{1} << 32;
 constexpr std::int64_t kMostWindow = 65536;
@@ -63,6 +64,26 @@ void require_sound_inputs(const SpaceSpec& spec) {
   require(spec.input_bytes <= kMostInputBytes && spec.window >= 1 && spec.window <= kMostWindow,
           fmt::format("a window of {} inputs of {} bytes; wanted: 1 to {} of up to {}", spec.window,
                       spec.input_bytes, kMostWindow, kMostInputBytes));
+}
+
+// A slice goes to its backup with a count for each: they have to fit a header (kMaxHeaderBytes). In the order
+// of the arena.
+void require_few_in_a_slice(const SpaceSpec& spec, const std::vector<SpaceSpec::Stretch>& stretches) {
+  std::uint64_t slice = 0;
+  std::size_t here = 0;
+  for (const SpaceSpec::Stretch& stretch : stretches) {
+    if (stretch.count == 0) continue;
+    const std::uint64_t first = stretch.begin / kSliceElements;
+    here = first == slice ? here + 1 : 1;
+    if (here > kMostInASlice)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("job {}: more than {} parameters within {} elements; servers keep a count of "
+                              "updates for each: put small ones together",
+                              spec.job, kMostInASlice, kSliceElements));
+    const std::uint64_t last = (stretch.begin + stretch.count - 1) / kSliceElements;
+    if (last != first) here = 1;
+    slice = last;
+  }
 }
 
 }  // namespace
@@ -110,6 +131,7 @@ void require_sound(const SpaceSpec& spec) {
             "a parameter lies outside the arena or on another");
     end = stretch.begin + stretch.count;
   }
+  require_few_in_a_slice(spec, stretches);
 }
 
 // A connection speaks for one replica: what servers keep for each is bounded by the connections that they

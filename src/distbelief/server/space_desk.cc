@@ -36,7 +36,7 @@ void Space::follow_desk(const Roles& roles) {
     dealer_.take_over();
     freshness_ = {};
     for (const int replica : dealer_.replicas())
-      if (log_) log_->append_joined(replica, dealer_.clock(replica));
+      if (log_) log_->note_joined(replica, dealer_.clock(replica));
     for (const std::int64_t ticket : window_.whole()) dealer_.offer(ticket);
   }
   has_desk_ = has_desk;
@@ -71,7 +71,7 @@ bool Space::enter(const StoreRequest& message, const Request& request) {
   if (joins) {
     freshness_.forget(message.replica);
     dealer_.join(message.replica, message.clock < 0 ? std::nullopt : std::optional(message.clock));
-    if (log_) log_->append_joined(message.replica, dealer_.clock(message.replica));
+    if (log_) log_->note_joined(message.replica, dealer_.clock(message.replica));
   }
   seats_[message.replica] = {.incarnation = message.incarnation, .connection = request.peer().connection};
   return joins;
@@ -79,7 +79,7 @@ bool Space::enter(const StoreRequest& message, const Request& request) {
 
 void Space::let_go(std::int32_t replica, const std::vector<std::int64_t>& done) {
   const bool is_told = has_desk_ && dealer_.has(replica);
-  if (is_told && log_) log_->append_left(replica);
+  if (is_told && log_) log_->note_left(replica);
   dealer_.leave(replica);
   freshness_.forget(replica);
   if (is_told || !done.empty()) tell_deals(done, replica);

@@ -145,12 +145,12 @@ void Space::take_coordinator(const StoreRequest& message) {
         fmt::format("a coordinator after {} evaluations; job {} has had {}, and {} tickets at most",
                     message.ticket, options_.spec.job, coordinator_.evaluation, options_.spec.tickets));
   const auto state = compute::LbfgsState::from(message.numbers, {.history = history_of(options_.spec)});
-  coordinator_ = {.evaluation = message.ticket, .numbers = message.numbers, .ends = message.ends};
   if (log_)
     log_->append_evaluation(fmt::format(
         R"("evaluation":{},"replica":{},"iteration":{},"loss":{},"gradient":{},"seconds":{:.6f},"ends":{})",
         message.ticket, message.replica, state.iterations, state.loss, state.gradient_norm, seconds_now(),
         message.ends));
+  coordinator_ = {.evaluation = message.ticket, .numbers = message.numbers, .ends = message.ends};
 }
 
 void Space::advance(const StoreRequest& message, Request& request) {

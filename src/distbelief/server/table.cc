@@ -204,6 +204,7 @@ void Table::require_ticket(std::int64_t ticket, std::uint64_t parts) {
 bool Table::push(const StoreRequest& message, Request& request) {
   const Push push = checked(message, request);
   require_open();
+  require_logged();
   std::optional<Reservation> room;
   reserve(room, push.ids);
   Parcels parcels;
@@ -273,9 +274,20 @@ std::optional<Error> Table::note(const RowsRecord& record) {
   try {
     options_.log->append_rows(record);
   } catch (const Error& error) {
+    const std::lock_guard lock(unlogged_mutex_);
+    unlogged_.push_back(record);
     return error;
   }
   return std::nullopt;
+}
+
+// Whoever sends it again is told that it is there: by then its line is. Nothing new is done before.
+void Table::require_logged() {
+  const std::lock_guard lock(unlogged_mutex_);
+  while (!unlogged_.empty()) {
+    options_.log->append_rows(unlogged_.front());
+    unlogged_.pop_front();
+  }
 }
 
 void Table::update(const Push& push, Part& part, std::size_t row, const Parcels& parcels) {

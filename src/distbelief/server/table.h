@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -109,6 +110,7 @@ class Table {
              RowsRecord& record, Reservation* room);
   void update(const Push& push, Part& part, std::size_t row, const Parcels& parcels);
   std::optional<Error> note(const RowsRecord& record);
+  void require_logged();
   void make_place(Part& part, const Parcels& parcels);
   void hand_over(const Parcels& parcels, const comm::StoreRequest& about, const std::function<void()>& done);
   static void wait_behind(const Parcels& parcels, const std::function<void()>& done);
@@ -117,7 +119,6 @@ class Table {
                  std::span<const std::byte> records, RowsRecord& record);
   void take_record(Part& part, std::span<const std::byte> record);
   void note_tickets(const comm::StoreRequest& message, int number, Part& part);
-  void note_forgotten(int number);
   void stream(int number, int newcomer);
 
   Options options_;
@@ -127,6 +128,8 @@ class Table {
   std::mutex turn_;             // so that who waits for all gets its turn
   std::shared_mutex applying_;  // shared: a request goes by the roles that it has seen
   std::atomic<bool> open_;      // rows of an earlier run are here
+  std::mutex unlogged_mutex_;
+  std::deque<RowsRecord> unlogged_;  // pushes that were done, but not told to be
 };
 
 }  // namespace distbelief::server

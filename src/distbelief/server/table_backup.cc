@@ -101,12 +101,6 @@ void Table::wait_for_all() {
 }
 
 // The map counts, whatever can be logged.
-void Table::note_forgotten(int number) try {
-  if (options_.log != nullptr) options_.log->append_rows_forgotten(options_.number, number);
-} catch (const Error& error) {
-  spdlog::error("{}", error.what());
-}
-
 void Table::follow(const Roles& roles) {
   wait_for_all();
   for (int number = 0; number < kParts; ++number) {
@@ -118,7 +112,8 @@ void Table::follow(const Roles& roles) {
     if (part.filled != role.filling || (is_primary && !part.was_primary)) part.filled = kNobody;
     part.was_primary = is_primary;
     if (roles.holds(role)) continue;
-    if (part.tickets.size() > 0) note_forgotten(number);
+    if (part.tickets.size() > 0 && options_.log != nullptr)
+      options_.log->note_rows_forgotten(options_.number, number);
     part.rows.reset();
     count(part);
     part.tickets = {};
@@ -147,6 +142,7 @@ bool Table::is_held(const StoreRequest& message, const std::string& sender, int 
 
 void Table::install(const StoreRequest& message, Request& request) {
   const std::span<const std::byte> payload = checked_records(request);
+  require_logged();
   const std::string sender = request.peer().name;
   const auto part_at = [&](std::size_t at) { return compute::part_of_row(head_of(payload.subspan(at)).id); };
   RowsRecord record{.table = options_.number, .ticket = message.ticket, .replica = message.replica};

@@ -14,6 +14,7 @@
 #include "distbelief/compute/row_values.h"
 #include "distbelief/server/client_connection.h"
 #include "distbelief/server/close_job.h"
+#include "distbelief/server/test_full_disk.h"
 #include "distbelief/server/test_tables.h"
 
 namespace distbelief::server {
@@ -62,6 +63,34 @@ TEST_F(TableTest, ATicketCountsOnceInEveryPart) {
   Client other = join(1, with_tables());
   other.push_rows(0, 4, 0.1, ids, gradients);
   check_all(other);
+}
+
+// The disk of the logs is full for a while: the push is refused, and when it is sent again its line is there.
+TEST_F(TableTest, WhatIsToldToBeDoneIsInTheLog) {
+  std::filesystem::create_directories(folder_ / "logs");
+  serve(1);
+  Client client = join(0, with_tables(), 1, false);
+  push_some(client, 0, 0, 500);
+  comm::ExchangeClient replica({.address = addresses_[0], .name = "replica 7"});
+  const std::string text = comm::encode(with_tables());
+  const auto send = [&](comm::StoreRequest request, std::span<const std::byte> payload) {
+    request.replica = 7;
+    return comm::decode_answer(replica.send(comm::encode(request), payload, {}).wait(20s).header);
+  };
+  const std::uint64_t space = send({.kind = Kind::kOpen}, std::as_bytes(std::span(text))).space;
+  const std::uint64_t id = 3;
+  std::vector<std::byte> row(sizeof id + kWidth * sizeof(float));
+  std::memcpy(row.data(), &id, sizeof id);
+  const auto push = [&] {
+    return send({.kind = Kind::kPushRows, .space = space, .ticket = 1, .lr = 0.1, .parts = ~std::uint64_t{0}},
+                row);
+  };
+  {
+    const FileSizeLimit full(0);
+    for (int i = 0; i < 2; ++i) EXPECT_THROW(push(), Error);
+  }
+  EXPECT_EQ(push().outcome, comm::StoreAnswer::Outcome::kRepeated);
+  expect_proven({0, 1}, {});
 }
 
 TEST_F(TableTest, ALostServerLosesNoRowAndANewOneIsFilled) {

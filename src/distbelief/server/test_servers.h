@@ -49,7 +49,8 @@ class ServiceTest : public ::testing::Test {
                                                    .memory_limit = memory_limit,
                                                    .job_limit = job_limit,
                                                    .lease = lease_,
-                                                   .on_settled = [this](std::int64_t) { ++settled_; }}));
+                                                   .on_settled = [this](std::int64_t) { ++settled_; },
+                                                   .on_apart = [this](int, std::int64_t) { ++apart_; }}));
     addresses_.push_back({.target = "unix:" + (folder_ / std::to_string(id)).string()});
     exchanges_.push_back(std::make_unique<comm::ExchangeServer>(
         comm::ExchangeServer::Options{.address = addresses_.back(), .shared_limit = std::size_t{1} << 30},
@@ -125,6 +126,7 @@ class ServiceTest : public ::testing::Test {
   std::chrono::milliseconds lease_{0};
   ServerMap map_;
   std::atomic<int> settled_{0};
+  std::atomic<int> apart_{0};  // how often a server was said not to take what it is sent
   std::vector<comm::ControlAddress> addresses_;
   std::vector<std::unique_ptr<Service>> services_;
   std::vector<std::unique_ptr<comm::ExchangeServer>> exchanges_;

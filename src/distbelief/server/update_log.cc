@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,7 +60,7 @@ void UpdateLog::append_job(const std::string& mark) {
                          mark));
 }
 
-void UpdateLog::append_over() { write_line("{\"over\":true}\n"); }
+void UpdateLog::note_over() { note("{\"over\":true}\n"); }
 
 void UpdateLog::append(const UpdateRecord& record) {
   const std::string of =
@@ -107,10 +109,10 @@ void UpdateLog::append_rows_given(std::int32_t table, int part, std::int64_t bel
                          table, part, below, fmt::join(ranges, ",")));
 }
 
-void UpdateLog::append_rows_forgotten(std::int32_t table, int part) {
-  write_line(fmt::format(R"({{"rows_forgotten":{},"part":{}}})"
-                         "\n",
-                         table, part));
+void UpdateLog::note_rows_forgotten(std::int32_t table, int part) {
+  note(fmt::format(R"({{"rows_forgotten":{},"part":{}}})"
+                   "\n",
+                   table, part));
 }
 
 void UpdateLog::append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest,
@@ -120,16 +122,16 @@ void UpdateLog::append_begin(std::int32_t replica, std::int64_t clock, std::int6
                          replica, clock, slowest, ticket));
 }
 
-void UpdateLog::append_joined(std::int32_t replica, std::int64_t clock) {
-  write_line(fmt::format(R"({{"joined":{},"clock":{}}})"
-                         "\n",
-                         replica, clock));
+void UpdateLog::note_joined(std::int32_t replica, std::int64_t clock) {
+  note(fmt::format(R"({{"joined":{},"clock":{}}})"
+                   "\n",
+                   replica, clock));
 }
 
-void UpdateLog::append_left(std::int32_t replica) {
-  write_line(fmt::format(R"({{"left":{}}})"
-                         "\n",
-                         replica));
+void UpdateLog::note_left(std::int32_t replica) {
+  note(fmt::format(R"({{"left":{}}})"
+                   "\n",
+                   replica));
 }
 
 void UpdateLog::append_fetched(std::span<const std::int64_t> versions) {
@@ -153,16 +155,32 @@ void UpdateLog::append_answers(const char* what, std::int64_t ticket,
                          what, ticket, seconds_since_epoch(), fmt::join(versions, ",")));
 }
 
+// Half a line would be taken for the beginning of the next.
 void UpdateLog::write_line(const std::string& line) {
   const std::lock_guard lock(mutex_);
   std::size_t written = 0;
   while (written < line.size()) {
     const ssize_t count = ::write(file_, line.data() + written, line.size() - written);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0)
+    if (count < 0) {
+      const int why = errno;
+      struct stat now {};
+      if (written > 0 && (fstat(file_, &now) != 0 || ftruncate(file_, now.st_size - off_t(written)) != 0))
+        spdlog::error("the log of updates {} ends with half a line: {}", path_.string(),
+                      std::strerror(errno));
       throw Error(ErrorCode::kUnavailable, fmt::format("the log of updates {} cannot be written: {}",
-                                                       path_.string(), std::strerror(errno)));
+                                                       path_.string(), std::strerror(why)));
+    }
     written += std::size_t(count);
+  }
+}
+
+// What is no update: nobody is refused for it, and nothing is undone.
+void UpdateLog::note(const std::string& line) {
+  try {
+    write_line(line);
+  } catch (const Error& error) {
+    spdlog::error("{}", error.what());
   }
 }
 

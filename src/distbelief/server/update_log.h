@@ -42,7 +42,9 @@ struct RowsRecord {
 };
 
 // A file of lines, one per update or deal, in the order in which they took effect. Each line is in the file,
-// though not on the disk, when append() returns: a killed process loses none. Thread safe.
+// though not on the disk, when append() returns: a killed process loses none; one that cannot be written
+// leaves nothing, and throws Error(kUnavailable). What is noted, and is no update, is only missed then, which
+// the server's own log says. Thread safe.
 class UpdateLog {
  public:
   // Goes on at the end of a file that is there. Throws Error(kUnavailable).
@@ -54,7 +56,7 @@ class UpdateLog {
   // Whose updates follow; and that the job is over on this server: what happens to the server later matters
   // not.
   void append_job(const std::string& mark);
-  void append_over();
+  void note_over();
   void append(const UpdateRecord& record);
   // A slice came from another server, at this version.
   void append_installed(std::int64_t slice, std::int64_t version);
@@ -69,12 +71,12 @@ class UpdateLog {
   // ranges as TicketSet has them; or it has gone to others.
   void append_rows_given(std::int32_t table, int part, std::int64_t below,
                          const std::vector<std::int64_t>& ranges);
-  void append_rows_forgotten(std::int32_t table, int part);
+  void note_rows_forgotten(std::int32_t table, int part);
   // A replica begins the step of a ticket: its clock and that of the slowest (bounded).
   void append_begin(std::int32_t replica, std::int64_t clock, std::int64_t slowest, std::int64_t ticket);
   // A replica takes part in the dealing, with this clock, or does not any more.
-  void append_joined(std::int32_t replica, std::int64_t clock);
-  void append_left(std::int32_t replica);
+  void note_joined(std::int32_t replica, std::int64_t clock);
+  void note_left(std::int32_t replica);
   // At a replica: what it has fetched without a push, or when it came; versions of the slices of its share.
   void append_fetched(std::span<const std::int64_t> versions);
   // All servers have answered a push; versions of the slices, as they told them.
@@ -85,6 +87,7 @@ class UpdateLog {
  private:
   void append_answers(const char* what, std::int64_t ticket, const std::vector<std::int64_t>& versions);
   void write_line(const std::string& line);
+  void note(const std::string& line);
 
   std::mutex mutex_;
   std::filesystem::path path_;

@@ -4,6 +4,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
+#include "distbelief/server/test_full_disk.h"
 
 namespace distbelief::server {
 namespace {
@@ -44,8 +45,8 @@ TEST(UpdateLog, GivesBackWhatWasAppended) {
     log.append_table(1, "wo\"rds");
     log.append_rows(rows);
     log.append_rows_given(1, 7, 4, {6, 8});
-    log.append_rows_forgotten(1, 7);
-    log.append_over();
+    log.note_rows_forgotten(1, 7);
+    log.note_over();
   }
   write_text(path, read_text(path) + R"({"slice":3,"vers)");  // cut short
   using Kind = LogLine::Kind;
@@ -70,6 +71,21 @@ TEST(UpdateLog, GivesBackWhatWasAppended) {
   EXPECT_EQ(mark_of_log(path), job_mark("secret"));
   EXPECT_EQ(job_mark("secret").size(), 16U);
   EXPECT_EQ(job_mark("secret").find("secret"), std::string::npos);
+}
+
+TEST(UpdateLog, WhatCannotBeWrittenLeavesNoHalfOfALine) {
+  const ScratchFolder scratch;
+  const auto path = scratch.path() / "log";
+  const UpdateRecord record{.slice = 3, .version = 1, .ticket = 9, .replica = 2, .base = 0, .lr = 0.1};
+  UpdateLog log(path);
+  log.append(record);
+  {
+    const FileSizeLimit full(std::filesystem::file_size(path) + 10);
+    EXPECT_THROW(log.append(record), Error);
+    EXPECT_NO_THROW(log.note_left(2)) << "nobody is refused for that";
+  }
+  log.append(record);
+  EXPECT_EQ(read_log(path), (std::vector<LogLine>{{.update = record}, {.update = record}}));
 }
 
 TEST(UpdateLog, TheChecksumOfRowsDoesNotDependOnTheirOrderAndIsNoNegativeNumber) {

@@ -8,7 +8,7 @@
 // without gRPC.
 namespace distbelief::comm {
 
-inline constexpr std::size_t kMaxHeaderBytes = 16 << 10;
+inline constexpr std::size_t kMaxHeaderBytes = 256 << 10;
 inline constexpr std::size_t kMaxPayloadBytes = 1 << 20;  // 262144 floats
 inline constexpr std::uint32_t kExchangeVersion = 1;
 

@@ -19,6 +19,7 @@ inline constexpr std::size_t kSliceElements = std::size_t{256} << 10;
 
 // Replicas of a job have numbers below it.
 inline constexpr std::int32_t kMostReplicas = 1 << 16;
+inline constexpr std::int64_t kMostStarts = std::int64_t{1} << 40;  // of one
 
 // Rows of numbers that are made when they are first updated; only those that a step touches are sent.
 struct TableSpec {
@@ -133,6 +134,7 @@ struct StoreRequest {
   std::int64_t below = 0;                // tickets below it are in; others are in `done`
   std::int32_t pieces = 0;               // that the state has
   std::vector<std::int32_t> replicas{};  // whose gradients an update is the sum of (sync)
+  bool granted = false;                  // open: the job is under way, so there is room for it or not
   // Sandblaster:
   std::vector<Operation> operations{};  // of a command
   std::int64_t sequence = 0;            // of a command

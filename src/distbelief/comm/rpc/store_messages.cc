@@ -2,6 +2,7 @@
 #include <proto/store.pb.h>
 
 #include <cmath>
+#include <limits>
 
 #include "distbelief/base/error.h"
 #include "distbelief/comm/rpc/exchange.h"
@@ -170,6 +171,7 @@ std::string encode(const StoreRequest& request) {
   wire.set_below(request.below);
   wire.set_pieces(request.pieces);
   wire.mutable_replicas()->Assign(request.replicas.begin(), request.replicas.end());
+  wire.set_granted(request.granted);
   for (const Operation& operation : request.operations) {
     store::Operation& one = *wire.add_operations();
     one.set_kind(int(operation.kind));
@@ -211,6 +213,11 @@ StoreRequest decode_request(std::string_view bytes) {
           "a negative number of a replica, slice, ticket or version");
   require(std::isfinite(float(wire.lr())), "a learning rate that is no number");
   require(wire.sequence() >= 0 && wire.pieces() >= 0, "a negative number of a command or of pieces");
+  require(wire.incarnation() >= 0 && wire.incarnation() < kMostStarts,
+          "a replica started more often than any is");
+  require(wire.first_lane() >= 0 && wire.end_lane() >= 0, "a negative number of a lane");
+  require(wire.piece() >= 0 && wire.piece() < std::numeric_limits<std::int32_t>::max(),
+          "the number of a piece that nothing has");
   return {.kind = StoreRequest::Kind(wire.kind()),
           .space = wire.space(),
           .replica = wire.replica(),
@@ -235,6 +242,7 @@ StoreRequest decode_request(std::string_view bytes) {
           .below = wire.below(),
           .pieces = wire.pieces(),
           .replicas = {wire.replicas().begin(), wire.replicas().end()},
+          .granted = wire.granted(),
           .operations = operations_of(wire),
           .sequence = wire.sequence(),
           .numbers = {wire.numbers().begin(), wire.numbers().end()},
