@@ -395,7 +395,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
 }
 
 void add_places(CLI::App& command, TrainFlags& flags) {
-  command.add_option("--workers", flags.workers, "how many processes")->check(CLI::Range(1, 4096));
+  command.add_option("--workers", flags.workers, "how many processes")->check(CLI::Range(1, 65536));
   command.add_option("--hosts", flags.hosts, "on which machines, with how many each: a:2,b:2");
   command.add_option("--hostfile", flags.hostfile,
                      "the same as lines of a file, which may change while the run trains");

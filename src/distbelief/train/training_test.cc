@@ -71,6 +71,26 @@ TEST(Evaluate, CountsEverySampleOnce) {
   EXPECT_NEAR(result.loss, whole.sums[0] / 300, 1e-4);
 }
 
+// What summary.json says of the bits.
+TEST(Job, IsReproducibleUnlessOrderOrTimeDecide) {
+  Config ring = small_job();
+  ring.parallel.algorithm = "ring";
+  EXPECT_TRUE(reproducibility(ring, 1, 1).holds);
+  EXPECT_FALSE(reproducibility(ring, 2, 1).holds);
+  Config served = small_job();
+  served.parallel.sync = "parameter_server";
+  for (const auto& [mode, same] :
+       {std::pair("sync", true), std::pair("async", false), std::pair("bounded", false)}) {
+    served.parallel.mode = mode;
+    EXPECT_EQ(reproducibility(served, 1, 1).holds, same) << mode;
+  }
+  served.parallel.mode = "sync";
+  served.parallel.spare_replicas = 1;
+  EXPECT_FALSE(reproducibility(served, 1, 1).holds);
+  EXPECT_TRUE(reproducibility(small_job(), 2, 2).holds);
+  EXPECT_FALSE(reproducibility(small_job(), 1, kTensorChanged).holds);
+}
+
 TEST(Job, LanesFollowWorkersThreadsAndAccumulationUnlessGiven) {
   Config config;
   config.parallel.threads = 2;
