@@ -154,7 +154,9 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
     const std::size_t distance = edit_distance(wanted, lower_case(candidate));
     // Near: a third of the letters at most, but one slip is always allowed in a word of two or more.
     const bool near = distance < longer && distance <= std::max<std::size_t>(1, longer / 3);
-    if (near && (best.empty() || distance < best_distance)) {
+    const bool is_longer_form =
+        lower_case(candidate).starts_with(wanted) && !lower_case(best).starts_with(wanted);
+    if (near && (best.empty() || distance < best_distance || (distance == best_distance && is_longer_form))) {
       best = candidate;
       best_distance = distance;
     }

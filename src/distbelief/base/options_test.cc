@@ -108,6 +108,7 @@ TEST(Nearest, FindsASlipOfEachKind) {
 TEST(Nearest, PrefersTheSmallestDistanceThenTheFirst) {
   EXPECT_EQ(nearest("adamw", {"adam", "adamw"}), "adamw");
   EXPECT_EQ(nearest("bat", {"cat", "hat"}), "cat");
+  EXPECT_EQ(nearest("resnet", {"lenet", "resnet18", "resnet34"}), "resnet18") << "as near, and it begins so";
 }
 
 TEST(Nearest, CompletesTheBeginningOfOneCandidate) {
