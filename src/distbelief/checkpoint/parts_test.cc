@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "distbelief/checkpoint/file_size_limit.h"
+#include "distbelief/base/file_size_limit.h"
 #include "distbelief/checkpoint/sample_parts.h"
 
 namespace distbelief::checkpoint {

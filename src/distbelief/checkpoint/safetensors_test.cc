@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/file_size_limit.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/checkpoint/file_size_limit.h"
 #include "distbelief/checkpoint/safetensors_header.h"
 
 namespace distbelief::checkpoint {

@@ -4,9 +4,9 @@
 
 #include <cstring>
 
+#include "distbelief/base/file_size_limit.h"
 #include "distbelief/base/random.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/checkpoint/file_size_limit.h"
 
 namespace distbelief::checkpoint {
 namespace {

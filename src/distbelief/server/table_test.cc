@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/file_size_limit.h"
 #include "distbelief/compute/row_values.h"
 #include "distbelief/server/client_connection.h"
 #include "distbelief/server/close_job.h"
-#include "distbelief/server/test_full_disk.h"
 #include "distbelief/server/test_tables.h"
 
 namespace distbelief::server {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/file_size_limit.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/server/test_full_disk.h"
 
 namespace distbelief::server {
 namespace {

@@ -5,7 +5,7 @@
 #include <csignal>
 
 // For tests.
-namespace distbelief::checkpoint {
+namespace distbelief {
 
 // While it lives no file may grow beyond `bytes`: a disk that fills up at an exact place.
 class FileSizeLimit {
@@ -27,4 +27,4 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-}  // namespace distbelief::checkpoint
+}  // namespace distbelief
