@@ -14,6 +14,7 @@
 #include "distbelief/data/table_source.h"
 #include "distbelief/data/webdataset.h"
 #include "memory_file.h"
+#include "tar_headers.h"
 #include "targets.h"
 
 namespace distbelief::fuzz {
@@ -149,8 +150,17 @@ void text(std::span<const std::uint8_t> input) {
 }
 
 void tar(std::span<const std::uint8_t> input) {
-  const MemoryFile file(input);
-  parse_or_refuse([&] { data::index_shards({file.path()}, "label"); });
+  std::vector<std::uint8_t> bytes(input.begin(), input.end());
+  put_headers_right(bytes);
+  for (const std::span<const std::uint8_t> shard : {input, std::span<const std::uint8_t>(bytes)}) {
+    const MemoryFile file(shard);
+    parse_or_refuse([&] { data::index_shards({file.path()}, "label"); });
+    parse_or_refuse([&] {
+      open_and_read("webdataset", file.path(),
+                    {{"resize", std::int64_t{0}}, {"crop", std::int64_t{4}}, {"held_out", 0.4}});
+    });
+  }
+  look_at("shard.tar", bytes);
 }
 
 void tree(std::span<const std::uint8_t> input) {

@@ -121,6 +121,8 @@ class OwnModelTest(OutOfTreeTest):
     def test_same_bits_at_one_to_four_workers_and_held_out_accuracy_on_three_seeds(self):
         self.consumer = self.build("program_consumer") / "program_consumer"
         hashes = {self.trained(f"bits{workers}", self.SHORT, workers)["weights_sha256"] for workers in (1, 2, 3, 4)}
+        threaded = {**self.SHORT, "parallel.threads": 2}
+        hashes.add(self.trained("threads", threaded, 2)["weights_sha256"])
         self.assertEqual(len(hashes), 1)
         found = [self.trained(f"seed{seed}", {**self.IMAGES, "train.seed": seed}, 2)["test_metrics"]["accuracy"]
                  for seed in (1, 2, 3)]

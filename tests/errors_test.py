@@ -51,6 +51,21 @@ class JobFileTest(ErrorsTest):
         self.assertRegex(error, r"job\.toml:3\b")
         self.assertIn("hidden", error)
 
+    def test_misspelt_names_in_a_job_file(self):
+        for line, text, near in ((2, '[model]\nname = "resnett18"\n', "resnet18"),
+                                 (2, '[data]\nname = "fashion_mnits"\n', "fashion_mnist"),
+                                 (3, '[model]\nname = "cnn"\nactivation = "gelo"\n', "gelu"),
+                                 (3, '[model]\nname = "resnet18"\nstem = "cifra"\n', "cifar")):
+            error = self.refused(self.job_file(text))
+            self.assertRegex(error, rf"job\.toml:{line}\b")
+            self.assertIn(f"did you mean '{near}'?", error)
+
+    def test_settings_that_nothing_would_read(self):
+        for changes, named in (({"train.label_smoothing": 0.1, "model.name": "autoencoder", "model.code": 4}, "train.label_smoothing"),
+                               ({"train.loss": "mse", "train.task": "few_labels", "train.labelled": 0.5}, "train.loss"),
+                               ({"train.loss": "nll"}, "log-probabilities")):
+            self.assertIn(named, self.refused("--workers", 1, *settings({**MLP, **changes})))
+
     def test_bounds_that_contradict_the_number_of_workers(self):
         self.assertIn("elastic.min", self.refused("--workers", 2, *settings({**MLP, "elastic.min": 3})))
         self.assertIn("elastic.max", self.refused("--workers", 2, *settings({**MLP, "elastic.max": 1})))

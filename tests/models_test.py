@@ -292,7 +292,7 @@ ANY_WORKERS = {"lenet": LENET, "wide_resnet": WIDE_RESNET, "unet": UNET, "autoen
 
 
 class EveryKindTest(ModelsTest):
-    """Short: what no other short test trains from its start to its end."""
+    """What no other test but HeldOutTest trains from its start to its end, in seconds."""
 
     def test_two_steps_and_a_validation(self):
         for name in ("lenet", "wide_resnet", "autoencoder", "autoencoder_convolutions", "vae_convolutions", "table_classes",

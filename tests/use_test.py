@@ -197,14 +197,14 @@ class PredictTest(UseTest):
                            "train.epochs": 2, "train.batch_size": 32}, "--workers", 2)
         wanted = json.loads((self.scratch / "run" / "predictions.json").read_text())["first"][:4]
         pixels = gzip.decompress((DATA / "t10k-images-idx3-ubyte.gz").read_bytes())[16:]
-        images = [pixels[784 * i:784 * (i + 1)] for i in range(4)]
+        images = [pixels[784 * sample["sample"]:784 * (sample["sample"] + 1)] for sample in wanted]
         (self.scratch / "rows.csv").write_text("\n".join(
             [",".join(f"p{i}" for i in range(784))] + [",".join(map(str, image)) for image in images]) + "\n")
         for i, image in enumerate(images):
             (self.scratch / f"{i}.pgm").write_bytes(b"P5\n# a comment\n28 28\n255\n" + image)
             (self.scratch / f"{i}.ppm").write_bytes(b"P6 28 28 255\n" + bytes(v for value in image for v in 3 * [value]))
             (self.scratch / f"{i}.png").write_bytes(png(28, 28, image))
-        given = ["test:0-3", "rows.csv", *(f"{i}.{kind}" for kind in ("pgm", "ppm", "png") for i in range(4))]
+        given = [*(f"test:{sample['sample']}" for sample in wanted), "rows.csv", *(f"{i}.{kind}" for kind in ("pgm", "ppm", "png") for i in range(4))]
         every = json.loads(self.distbelief("predict", "run", *given, "--json", "--top", 2).out)
         self.assertEqual(len(every), 5 * 4)
         for first in range(0, len(every), 4):
@@ -308,8 +308,9 @@ class MorePredictTest(UseTest):
         for loss in ("mse", "cross_entropy"):
             self.train(loss, {**program.MLP, "train.loss": loss}, "--workers", 1)
             kept = json.loads((self.scratch / loss / "predictions.json").read_text())["first"]
-            answers = json.loads(self.distbelief("predict", loss, "test:0-11", "--json").out)
-            for answer, shown in zip(answers, kept):
+            asked = [f"test:{shown['sample']}" for shown in kept]
+            answers = json.loads(self.distbelief("predict", loss, *asked, "--json").out)
+            for answer, shown in zip(answers, kept, strict=True):
                 self.assertEqual(answer["classes"][0]["class"], shown["predicted"])
                 self.assertAlmostEqual(answer["classes"][0]["probability"], shown["probability"], places=6)
 
@@ -421,7 +422,11 @@ class ChangedDataTest(UseTest):
         self.assertIn("test:0", self.distbelief("predict", "run2", "test:0").out)
         refused = self.distbelief("resume", "run2", "--set", "train.epochs=11", "--set", "data.ignore=town", code=2)
         self.assertIn("cannot change data.ignore", refused.err)
+        refused = self.distbelief("resume", "run2", "--set", "train.epochs=11", code=2)
+        self.assertIn("an epoch of this run has 18 steps, but with the data as it is now it would have 45", refused.err)
+        self.table([(rooms + 1, town) for rooms, town in rows])
         went_on = self.distbelief("resume", "run2", "--set", "train.epochs=11")
+        self.assertEqual(self.summary("run2")["steps"], 11 * 18)
         self.assertIn("has changed since it was last trained", went_on.err)
         self.assertFalse(self.summary("run2")["reproducible"])
         self.assertIn("data files were changed", self.summary("run2")["reproducible_note"])

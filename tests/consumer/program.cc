@@ -9,12 +9,14 @@ struct Mine : torch::nn::Module {
       : first(register_module("first", torch::nn::Linear(inputs, width))),
         last(register_module("last", torch::nn::Linear(width, classes))),
         drop(register_module("drop", std::make_shared<distbelief::model::Dropout>(0.1))),
+        drops(register_module("drops", torch::nn::Dropout(0.1))),  // torch's own will do too
         scale(register_parameter("scale", torch::ones({classes}))) {}
   torch::Tensor forward(const torch::Tensor& batch) {
-    return last(drop->forward(torch::relu(first(batch.flatten(1))))) * scale;
+    return last(drops(drop->forward(torch::relu(first(batch.flatten(1)))))) * scale;
   }
   torch::nn::Linear first, last;
   std::shared_ptr<distbelief::model::Dropout> drop;
+  torch::nn::Dropout drops;
   torch::Tensor scale;
 };
 

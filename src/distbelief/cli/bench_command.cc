@@ -10,6 +10,7 @@
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cli/named_job.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/model/registry.h"
 #include "distbelief/train/job.h"
@@ -19,7 +20,8 @@
 namespace distbelief::cli {
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000;  // samples, steps, runs
+constexpr std::int64_t kMost = 1'000'000;                     // samples, steps, runs
+constexpr std::size_t kMostSum = (std::size_t{1} << 33) - 4;  // bytes: MPI counts floats in an int
 
 struct BenchFlags {
   std::string model = "cnn";
@@ -78,7 +80,8 @@ Job bench_job(const BenchFlags& flags, int workers) {
   for (const std::string& assignment : flags.sets) apply_override(job, assignment);
   refuse_other_layouts(job.config.parallel);
   validate(job);
-  check_options(job, "model", "model '" + flags.model + "'", model::find_model(flags.model).options);
+  require_named(job, flags.model, "--model");
+  check_named(job);
   train::resolve_for_workers(job.config, workers);
   return job;
 }
@@ -120,6 +123,11 @@ int bench_step(const BenchFlags& flags, const Invocation& invocation) {
 }
 
 int bench_allreduce(const BenchFlags& flags, const Invocation& invocation) {
+  for (const std::size_t bytes : flags.sizes)
+    if (bytes % sizeof(float) != 0)
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("--sizes: {} bytes are no whole number of floats; give a multiple of 4", bytes));
   return in_workers(flags, Config{}, invocation, [&](World& world) {
     const nlohmann::json rows = train::bench_allreduce(world, flags.sizes, flags.repeats);
     if (world.rank() != 0) return;
@@ -164,9 +172,9 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
   network->add_flag("--json", flags->json, "answer as JSON");
   network->footer("Example:\n  distbelief bench network --model lstm --batch 16 --json");
   CLI::App* allreduce = command->add_subcommand("allreduce", "our allreduce against MPI's and memcpy");
-  allreduce->add_option("--sizes", flags->sizes, "bytes, from 4 on")
+  allreduce->add_option("--sizes", flags->sizes, "bytes, multiples of 4 below 8 GiB")
       ->delimiter(',')
-      ->check(CLI::Range(std::size_t{4}, std::size_t{1} << 40));
+      ->check(CLI::Range(std::size_t{4}, kMostSum));
   allreduce->add_option("--repeats", flags->repeats, "runs of each")
       ->capture_default_str()
       ->check(CLI::Range(1, int(kMost)));

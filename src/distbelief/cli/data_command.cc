@@ -12,6 +12,7 @@
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/data/inspect.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/slices/depot.h"
 #include "distbelief/data/slices/pack.h"
@@ -232,8 +233,9 @@ nlohmann::json info_json(const SetInfo& info) {
 }
 
 void show_split(const InfoFlags& flags, const DataConfig& config, nlohmann::json* json) {
-  const data::SplitRule rule = data::parse_split(flags.split);
   const data::DataSet set = data::open_data_set(config);
+  const bool is_table = set.learnt && set.learnt->table;
+  const data::SplitRule rule = data::parse_split(flags.split, is_table ? &*set.learnt->table : nullptr);
   const data::SplitColumns columns = data::read_split_columns(*set.train, rule);
   const data::Split split = data::split_samples(rule, columns, flags.clients, flags.seed);
   if (json != nullptr) {
@@ -257,7 +259,7 @@ int show_info(const InfoFlags& flags) {
   nlohmann::json json = info_json(found);
   if (!flags.json) print_info(found);
   if (!flags.split.empty()) show_split(flags, config, flags.json ? &json : nullptr);
-  if (flags.json) fmt::print("{}\n", json.dump());
+  if (flags.json) fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   return 0;
 }
 
@@ -290,8 +292,9 @@ void add_info(CLI::App& data, Run& run) {
   CLI::App* command =
       data.add_subcommand("info", "say what a data set has: counts, shapes, size, balance of classes");
   flags->source.add_to(*command);
-  command->add_option("--split", flags->split,
-                      "draw a split: even, stratified, label:CLASSES, dirichlet:ALPHA, feature:NUMBER");
+  command->add_option(
+      "--split", flags->split,
+      "draw a split: even, stratified, label:CLASSES, dirichlet:ALPHA, feature:NUMBER or COLUMN");
   command->add_option("--clients", flags->clients, "between how many")->check(CLI::Range(1, 1'000'000));
   command->add_option("--seed", flags->seed, "of the split")->capture_default_str();
   command->add_flag("--json", flags->json, "answer as JSON");

@@ -47,11 +47,12 @@ int get_set(const GetFlags& flags) {
                           line->show(done, all);
                         }});
   line.reset();
-  fmt::print(
-      "'{}' is in {}: {} fetched, {} was there already; every SHA-256 is right\ntrain on it: --set "
-      "data.name={}{}\n",
-      set.name, to, bytes_text(fetched.bytes), bytes_text(fetched.kept_bytes), set.name,
-      to == set.folder && !flags.name.ends_with(".json") ? "" : " --set data.path=" + to);
+  const std::string use = flags.name.ends_with(".json")
+                              ? fmt::format("a job file for it: distbelief init {}", to)
+                              : fmt::format("train on it: --set data.name={}{}", set.name,
+                                            to == set.folder ? "" : " --set data.path=" + to);
+  fmt::print("'{}' is in {}: {} fetched, {} was there already; every SHA-256 is right\n{}\n", set.name, to,
+             bytes_text(fetched.bytes), bytes_text(fetched.kept_bytes), use);
   return 0;
 }
 

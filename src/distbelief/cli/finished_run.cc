@@ -19,7 +19,7 @@ std::int64_t saved_step(const fs::path& run_dir) {
   return loaded ? train::run_progress_from_json(loaded->progress().at("run")).step : 0;
 }
 
-bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t total_steps, Saved saved) {
+bool is_finished(const fs::path& run_dir, const Config& config, const StartNeeds& needs, Saved saved) {
   const auto loaded = checkpoint::Store(run_dir / "checkpoints")
                           .load_latest([](const checkpoint::Entry& entry, const Error& error) {
                             fmt::print(stderr, "distbelief: checkpoint {} is damaged and passed over: {}\n",
@@ -41,6 +41,8 @@ bool is_finished(const fs::path& run_dir, const Config& config, std::int64_t tot
                     run_dir.string(),
                     former_run(run_dir) == FormerRun::kNothing ? "" : ", with another --run-dir"));
   const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
+  train::require_same_epochs(progress, needs.steps_per_epoch);
+  const std::int64_t total_steps = needs.total_steps;
   const std::string reason = train::stop_reason(config.train, progress);
   if (reason.empty() && progress.step < total_steps) return false;
   const nlohmann::json summary = read_summary(run_dir);

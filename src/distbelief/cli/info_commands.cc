@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
@@ -8,6 +9,8 @@
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/named_job.h"
+#include "distbelief/cli/start_check.h"
+#include "distbelief/cli/worker_places.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/model/describe.h"
@@ -20,26 +23,30 @@ namespace {
 
 struct CheckFlags {
   JobFlags job;
-  int workers = 0;
+  PlaceFlags places;
   bool json = false;
 };
 
-int check(const CheckFlags& flags) {
+int check(const CheckFlags& flags, const Invocation& invocation) {
   Job job = flags.job.read();
-  if (flags.workers > 0) job.config.parallel.workers = flags.workers;
+  // Hosts that come and go as the job says are not waited for here.
+  const bool are_named = !flags.places.hosts.empty() || !flags.places.hostfile.empty();
+  if (flags.places.workers > 0) job.config.parallel.workers = flags.places.workers;
+  const std::vector<cluster::HostSlots> hosts =
+      are_named ? place_workers(flags.places, job.config, invocation) : std::vector<cluster::HostSlots>{};
+  if (invocation.interrupted->load()) return 130;
   validate(job);
   check_named(job);
   const int workers = int(job.config.parallel.workers);
   train::resolve_for_workers(job.config, workers);
   // With parameter servers each replica is a world of its own.
   const bool are_apart = has_servers(job.config.parallel);
-  const int in_a_world = are_apart ? int(workers_per_replica(job.config.parallel)) : workers;
-  train::require_mesh(job.config, in_a_world);
+  train::require_mesh(job.config, are_apart ? int(workers_per_replica(job.config.parallel)) : workers);
   const train::PreparedJob prepared = prepare_placed(job);
   const auto parameters = train::outline_of(prepared).parameters;
-  const std::size_t shared =
-      (are_apart ? std::size_t(workers) : 1) * train::shared_memory_needed(prepared, {in_a_world});
-  comm::require_shared_memory(shared, fmt::format("{} with {} workers", job.config.model.name, workers));
+  const std::vector<StartNeeds::Room> rooms = rooms_of(prepared, hosts);
+  const std::size_t shared = std::ranges::max(rooms, {}, &StartNeeds::Room::bytes).bytes;
+  if (hosts.empty()) comm::require_shared_memory(rooms[0].bytes, rooms[0].purpose);
   train::require_state_room(prepared);
   std::int64_t count = 0;
   for (const auto& parameter : parameters) count += element_count(parameter.shape);
@@ -62,11 +69,12 @@ int check(const CheckFlags& flags) {
       "  data           {}: {} to train on, {} to test on\n"
       "  steps          {} per epoch, {} in all, batches of {}\n"
       "  {:<14} {} with {} lanes, {} thread{} each\n"
-      "  shared memory  {:.1f} MB per host, if all workers are on one\n",
+      "  shared memory  {:.1f} MB{}\n",
       job.config.model.name, count, job.config.data.name, prepared.data.train->size(),
       prepared.data.test->size(), prepared.steps_per_epoch(), prepared.total_steps(),
       job.config.train.batch_size, are_apart ? "replicas" : "workers", workers, job.config.parallel.lanes,
-      job.config.parallel.threads, job.config.parallel.threads == 1 ? "" : "s", double(shared) / 1e6);
+      job.config.parallel.threads, job.config.parallel.threads == 1 ? "" : "s", double(shared) / 1e6,
+      hosts.empty() ? ", all workers on this host" : " at most on each host; they were not asked for it");
   return 0;
 }
 
@@ -143,6 +151,7 @@ int models(const ModelsFlags& flags) {
   Job job{default_job(), {}};
   job.config.model = {flags.name, {}};
   for (const std::string& assignment : flags.sets) apply_override(job, assignment);
+  require_named(job, flags.name, "the model's name");
   const model::ModelEntry& entry = model::find_model(flags.name);
   check_options(job, "model", "model '" + flags.name + "'", entry.options);
   if (entry.name == "torchscript" && !job.config.model.options.contains("file"))
@@ -190,14 +199,16 @@ int datasets(const DataSetsFlags& flags) {
 
 }  // namespace
 
-void add_check(CLI::App& app, const Invocation&, Run& run) {
+void add_check(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<CheckFlags>();
   CLI::App* command = app.add_subcommand("check", "check a job file, its data and its model; start nothing");
   flags->job.add_to(*command, false);
-  command->add_option("--workers", flags->workers, "how many processes")->check(CLI::Range(1, 4096));
+  flags->places.add_to(*command);
   command->add_flag("--json", flags->json, "answer as JSON");
-  command->footer("Example:\n  distbelief check examples/jobs/fashion_mnist_cnn.toml --workers 4");
-  command->callback([=, &run] { run = [=] { return check(*flags); }; });
+  command->footer(
+      "Examples:\n  distbelief check examples/jobs/fashion_mnist_cnn.toml --workers 4\n"
+      "  distbelief check job.toml --hosts a:8,b:8");
+  command->callback([=, &invocation, &run] { run = [=, &invocation] { return check(*flags, invocation); }; });
 }
 
 void add_models(CLI::App& app, const Invocation&, Run& run) {

@@ -31,7 +31,7 @@ TEST(Validate, RefusesNumbersOutOfRange) {
   EXPECT_EQ(verdict({"train.lr=0"}), "train.lr must be greater than 0, found 0");
   EXPECT_EQ(verdict({"train.lr=-0.5"}), "train.lr must be greater than 0, found -0.5");
   EXPECT_EQ(verdict({"train.batch_size=0"}), "train.batch_size must be 1 or more, found 0");
-  EXPECT_EQ(verdict({"train.epochs=-1"}), "train.epochs must be 0 or more, found -1");
+  EXPECT_EQ(verdict({"train.epochs=-1"}), "train.epochs must be from 0 to 1e9, found -1");
   EXPECT_EQ(verdict({"train.momentum=1"}), "train.momentum must be 0 or more and below 1, found 1");
   EXPECT_EQ(verdict({"train.beta1=1"}), "train.beta1 must be 0 or more and below 1, found 1");
   EXPECT_EQ(verdict({"train.beta2=-0.1"}), "train.beta2 must be 0 or more and below 1, found -0.1");
@@ -348,7 +348,7 @@ TEST(Validate, ReportsEveryFaultAtItsPlace) {
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.message(),
-              "job.toml:4: train.epochs must be 0 or more, found -1\n"
+              "job.toml:4: train.epochs must be from 0 to 1e9, found -1\n"
               "job.toml:2: train.lr must be greater than 0, found 0\n"
               "--set checkpoint.keep=0: checkpoint.keep must be 1 or more, found 0");
   }

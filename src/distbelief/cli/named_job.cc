@@ -8,18 +8,35 @@
 
 namespace distbelief::cli {
 
-void check_named(const Job& job) {
+namespace {
+
+// What `find` gives; a name that nobody has is an error with the place of `key`.
+template <typename Find>
+const auto& found_at(const Job& job, const std::string& key, const Find& find) {
   try {
-    check_options(job, "model", "model '" + job.config.model.name + "'",
-                  model::find_model(job.config.model.name).options);
+    return find();
   } catch (const Error& error) {
-    if (job.places.contains("model.name") && error.message().find("unknown model") != std::string::npos)
-      rethrow_at(job, "model.name", error);
+    if (job.places.contains(key)) rethrow_at(job, key, error);
     throw;
   }
-  for (const data::DataSetEntry& entry : data::data_sets())
-    if (entry.name == job.config.data.name)
-      check_options(job, "data", "data set '" + entry.name + "'", entry.options);
+}
+
+}  // namespace
+
+void check_named(const Job& job) {
+  const model::ModelEntry& model = found_at(
+      job, "model.name", [&]() -> const auto& { return model::find_model(job.config.model.name); });
+  check_options(job, "model", "model '" + model.name + "'", model.options);
+  const data::DataSetEntry& set = found_at(
+      job, "data.name", [&]() -> const auto& { return data::find_data_set(job.config.data.name); });
+  check_options(job, "data", "data set '" + set.name + "'", set.options);
+}
+
+void require_named(const Job& job, const std::string& model, const std::string& flag) {
+  if (job.config.model.name == model) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("{} says '{}', --set model.name says '{}'; leave the latter out", flag, model,
+                          job.config.model.name));
 }
 
 train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) {
@@ -29,6 +46,10 @@ train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) {
   } catch (const Error& error) {
     for (const auto& [key, place] : job.places)
       if (error.message().starts_with(key + " ")) rethrow_at(job, key, error);
+    for (const auto& [key, place] :
+         job.places)  // "no activation is named 'x'", "no stem of resnet18 is named 'x'"
+      if (key.starts_with("model.") && error.message().starts_with("no " + key.substr(6) + " "))
+        rethrow_at(job, key, error);
     const std::string section = error.message().starts_with("model '") ? "model." : "data.";
     for (const auto& [key, place] : job.places)
       if (key.starts_with(section) &&

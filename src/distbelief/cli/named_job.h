@@ -7,8 +7,11 @@
 // A job together with the model and the data set that it names.
 namespace distbelief::cli {
 
-// Checks the free-form options of [model] and [data] against what they name, with file and line.
+// Checks what [model] and [data] name, and their free-form options against it, with file and line.
 void check_named(const Job& job);
+
+// For commands that name a model themselves: throws Error(kBadInput) when --set names another.
+void require_named(const Job& job, const std::string& model, const std::string& flag);
 
 // train::prepare_job(), with the data as it is known if it is; an option that the model or data set refuses
 // is named with its place.

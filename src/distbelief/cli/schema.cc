@@ -56,6 +56,7 @@ Key key(const std::string& full_name, AnyField field, Choices choices, std::stri
   return key(full_name, field, std::nullopt, std::move(choices), std::move(help));
 }
 
+constexpr Limit kEpochs{"from 0 to 1e9", [](double x) { return x >= 0 && x <= 1e9; }};
 constexpr Limit kPositive{"greater than 0", [](double x) { return x > 0; }};
 constexpr Limit kNotNegative{"0 or more", [](double x) { return x >= 0; }};
 constexpr Limit kAtLeastOne{"1 or more", [](double x) { return x >= 1; }};
@@ -84,9 +85,9 @@ std::vector<Key> model_and_data_keys() {
           "folder of the data set's files, relative to the working directory; empty: where it is usually "
           "found"),
       key("data.train_limit", at<&DataConfig::train_limit>(), kNotNegative,
-          "train on the first so many samples only; 0: all"),
+          "train on so many samples only, the first (of `image_folder` some of every class); 0: all"),
       key("data.test_limit", at<&DataConfig::test_limit>(), kNotNegative,
-          "test on the first so many samples only; 0: all"),
+          "test on so many samples only, chosen in the same way; 0: all"),
       key("data.normalize", at<&DataConfig::normalize>(),
           "subtract the data set's mean and divide by its deviation, per channel"),
       key("data.augment", at<&DataConfig::augment>(), Choices{"pad_crop", "flip"},
@@ -104,7 +105,7 @@ std::vector<Key> model_and_data_keys() {
 
 std::vector<Key> train_keys() {
   return {
-      key("train.epochs", at<&TrainConfig::epochs>(), kNotNegative,
+      key("train.epochs", at<&TrainConfig::epochs>(), kEpochs,
           "passes over the training samples; 0: until `max_steps`"),
       key("train.max_steps", at<&TrainConfig::max_steps>(), kNotNegative,
           "end after so many steps, even within an epoch; 0: no limit"),
@@ -131,15 +132,16 @@ std::vector<Key> train_keys() {
           "`few_labels`: learn from the other samples too; false: from those with a label alone, to compare"),
       key("train.loss", at<&TrainConfig::loss>(), Choices{"cross_entropy", "nll", "mse"},
           "what is minimised: cross entropy of the softmax of the outputs, the negative log-likelihood of "
-          "outputs that are log-probabilities, or the mean square distance to the one-hot class"),
+          "outputs that are log-probabilities (of a network of your own), or the mean square distance to the "
+          "one-hot class; of task `classification`, others have a loss of their own"),
       key("train.label_smoothing", at<&TrainConfig::label_smoothing>(), kBelowOne,
-          "share of the target spread over all classes; `cross_entropy` only"),
+          "share of the target spread over all classes; task `classification` with `cross_entropy` only"),
       key("train.clip_norm", at<&TrainConfig::clip_norm>(), kNotNegative,
           "scale the gradient down to this norm when it is longer; 0: off"),
       key("train.reproducible", at<&TrainConfig::reproducible>(),
           "same bits for any number of workers; refuses what would break that"),
       key("train.early_stop_patience", at<&TrainConfig::early_stop_patience>(), kNotNegative,
-          "end after so many epochs without a better validation loss; 0: off"),
+          "end after so many validations (`validate_every`) without a better loss; 0: off"),
       key("train.target", at<&TrainConfig::target>(),
           "end when a validation finds `target_metric` as good as this: as high, or as low where lower is "
           "better; 0: off"),

@@ -55,6 +55,15 @@ std::size_t room_of_spare(const train::PreparedJob& job, const std::vector<int>&
   return most;
 }
 
+void show_init(const train::PreparedJob& job) {
+  if (job.config.train.init.empty()) return;
+  fmt::print("{}\n",
+             train::describe_init(model::find_model(job.config.model.name), job.blueprint, job.config.train));
+  std::fflush(stdout);  // before what the workers print
+}
+
+}  // namespace
+
 Rooms rooms_of(const train::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
   if (has_servers(job.config.parallel)) return rooms_of_replicas(job, hosts);
   const std::vector<int> workers = cluster::workers_per_host(hosts, int(job.config.parallel.workers));
@@ -70,21 +79,12 @@ Rooms rooms_of(const train::PreparedJob& job, const std::vector<cluster::HostSlo
   return rooms;
 }
 
-void show_init(const train::PreparedJob& job) {
-  if (job.config.train.init.empty()) return;
-  fmt::print("{}\n",
-             train::describe_init(model::find_model(job.config.model.name), job.blueprint, job.config.train));
-  std::fflush(stdout);  // before what the workers print
-}
-
-}  // namespace
-
 StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts,
                               const data::KnownSet* known) {
-  check_named(job);
   cluster::require_short_place();
   const train::PreparedJob prepared = prepare_placed(job, known);
   StartNeeds needs{.total_steps = prepared.total_steps(),
+                   .steps_per_epoch = prepared.steps_per_epoch(),
                    .rooms = rooms_of(prepared, hosts),
                    .data = data::describe_data(job.config.data, prepared.data)};
   if (hosts.empty()) comm::require_shared_memory(needs.rooms[0].bytes, needs.rooms[0].purpose);
@@ -103,9 +103,11 @@ StartNeeds check_launched(const Job& job, World& world, const data::KnownSet* kn
   comm::require_shared_memory(train::shared_memory_needed(prepared, world.workers_per_host(), world.host()),
                               fmt::format("{} with {} workers", job.config.model.name, world.local_size()));
   train::require_state_room(prepared);
-  if (world.rank() != 0) return {.total_steps = prepared.total_steps()};
+  StartNeeds needs{.total_steps = prepared.total_steps(), .steps_per_epoch = prepared.steps_per_epoch()};
+  if (world.rank() != 0) return needs;
   show_init(prepared);
-  return {.total_steps = prepared.total_steps(), .data = data::describe_data(job.config.data, prepared.data)};
+  needs.data = data::describe_data(job.config.data, prepared.data);
+  return needs;
 }
 
 int act_together(World& world, const std::function<void()>& act) {

@@ -9,6 +9,7 @@
 #include "distbelief/cluster/hosts.h"
 #include "distbelief/comm/world.h"
 #include "distbelief/data/known_set.h"
+#include "distbelief/train/job.h"
 
 // Everything that can be known to fail is found before there is a run folder: what is corrected is then
 // started with the same command.
@@ -17,6 +18,7 @@ namespace distbelief::cli {
 // What a sound job has to do and to hold.
 struct StartNeeds {
   std::int64_t total_steps = 0;
+  std::int64_t steps_per_epoch = 0;
   struct Room {
     std::size_t bytes = 0;
     std::string purpose{};
@@ -25,6 +27,10 @@ struct StartNeeds {
   std::vector<Room> rooms{};
   data::KnownSet data{};  // as it is now
 };
+
+// What a job takes in /dev/shm, as StartNeeds says it.
+std::vector<StartNeeds::Room> rooms_of(const train::PreparedJob& job,
+                                       const std::vector<cluster::HostSlots>& hosts);
 
 // By the supervisor, before a process starts. Opens the data. Other hosts are not asked here: this machine
 // stands for all but for the room in /dev/shm. `known`: of a run that goes on.

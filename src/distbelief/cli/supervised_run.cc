@@ -302,13 +302,13 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
 int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const Invocation& invocation) {
   const bool resume = beginning == Beginning::kResumed;
   pin_or_restart(invocation);
+  check_named(job);
   const int workers = cluster::launcher_place().size;
   train::resolve_for_workers(job.config, workers);
   const Config kept = job.config;
   if (resume) {
     job.config.train.init.clear();  // it goes on from what it has learnt
   } else {
-    check_named(job);
     train::require_mesh(job.config, workers);
   }
   std::optional<report::PageWriter> page;                       // of the first worker
@@ -326,7 +326,7 @@ int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const 
       if (world.rank() != 0) return;
       if (!resume)
         begin_run_dir(run_dir.string(), job.config, needs.data);
-      else if (is_finished(run_dir, job.config, needs.total_steps, Saved::kCheckpoints))
+      else if (is_finished(run_dir, job.config, needs, Saved::kCheckpoints))
         is_over = 1;
       else {
         write_job(run_dir, kept);

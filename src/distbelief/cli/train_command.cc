@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
-#include <thread>
 #include <utility>
 
 #include "distbelief/base/error.h"
@@ -19,10 +17,9 @@
 #include "distbelief/cli/named_job.h"
 #include "distbelief/cli/plan_command.h"
 #include "distbelief/cli/run_folder.h"
-#include "distbelief/cli/standing_servers.h"
 #include "distbelief/cli/start_check.h"
 #include "distbelief/cli/supervised_run.h"
-#include "distbelief/cluster/host_watch.h"
+#include "distbelief/cli/worker_places.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/data/known_set.h"
@@ -36,116 +33,15 @@ namespace fs = std::filesystem;
 
 struct TrainFlags {
   JobFlags job;
-  int workers = 0;
+  PlaceFlags places;
   int worker = -1;
-  std::string hosts;
-  std::string hostfile;
   std::string run_dir;
   std::string trace;
   std::string init;
   bool init_partial = false;
   std::string progress;
   std::vector<std::string> inject;
-  std::string servers_at;
 };
-
-// The hosts that are there now, waiting for the first.
-std::vector<cluster::HostSlots> found_hosts(const Config& config, const std::atomic<bool>& interrupted) {
-  const auto look = [&] {
-    return cluster::find_hosts(config.elastic.hostfile, config.elastic.discovery, interrupted);
-  };
-  std::vector<cluster::HostSlots> hosts = look();
-  if (hosts.empty()) fmt::print(stderr, "distbelief: no host is there yet; waiting for the first\n");
-  while (hosts.empty() && !interrupted.load()) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(config.elastic.discovery_seconds));
-    hosts = look();
-  }
-  return hosts;
-}
-
-// Used between hosts only, but a folder that is not there is a mistake on one host too.
-void require_certificates(const fs::path& certs) {
-  if (certs.empty() || fs::is_directory(certs)) return;
-  throw Error(ErrorCode::kBadInput, fmt::format("elastic.certs: there is no folder {0}; make it with: "
-                                                "distbelief certs {0}",
-                                                certs.string()));
-}
-
-// With parameter servers: so many replicas, each with all its workers on one host.
-void count_replicas(const TrainFlags& flags, Config& config, const std::vector<cluster::HostSlots>& hosts) {
-  const std::vector<cluster::ReplicaPlace> places = cluster::place_replicas(
-      hosts, int(workers_per_replica(config.parallel)), replica_rule(config.parallel));
-  if (flags.workers > 0 && std::size_t(flags.workers) != places.size())
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("--workers counts replicas: {}, but --hosts {} has room for {}; give one of them",
-                            flags.workers, flags.hosts, places.size()));
-  config.parallel.workers = std::int64_t(places.size());
-  if (replica_rule(config.parallel) != cluster::ReplicaRule::kOnePerHost) return;
-  const std::int64_t cut = config.parallel.pipeline * config.parallel.tensor;
-  for (const cluster::HostSlots& host : hosts)
-    if (host.slots % cut != 0)
-      throw Error(
-          ErrorCode::kBadInput,
-          fmt::format("a replica of parallel.pipeline {} x parallel.tensor {} is on one host, but {} is "
-                      "to have {} workers; give it a multiple of {}",
-                      config.parallel.pipeline, config.parallel.tensor, host.host, host.slots, cut));
-  config.parallel.data = std::ranges::max(hosts, {}, &cluster::HostSlots::slots).slots / cut;
-}
-
-// Parameter servers that are not the run's own; none unless --servers-at names some.
-struct StandingServers {
-  std::string job{};  // by which they know the run
-  std::vector<std::string> targets{};
-};
-
-StandingServers standing_servers(const TrainFlags& flags, const Config& config) {
-  if (flags.servers_at.empty()) return {};
-  if (!has_servers(config.parallel))
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("--servers-at is for parallel.sync = \"parameter_server\", found \"{}\"",
-                            config.parallel.sync));
-  StandingServers standing{.job = draw_job_name(run_name(config)),
-                           .targets = targets_of_standing(flags.servers_at)};
-  const std::int64_t servers = config.parallel.servers;
-  if (servers != ParallelConfig().servers && servers != std::int64_t(standing.targets.size()))
-    fmt::print(stderr, "distbelief: parallel.servers = {} is passed over: {} servers stand at {}\n", servers,
-               standing.targets.size(), flags.servers_at);
-  return standing;
-}
-
-// Where the workers go, and how many there are: --hosts, --hostfile, --workers, or what the job says.
-std::vector<cluster::HostSlots> place_workers(const TrainFlags& flags, Config& config,
-                                              const Invocation& invocation) {
-  if (flags.workers > 0) config.parallel.workers = flags.workers;
-  if (!flags.hostfile.empty()) config.elastic.hostfile = fs::absolute(flags.hostfile).string();
-  require_certificates(config.elastic.certs);
-  const bool finds = !config.elastic.hostfile.empty() || !config.elastic.discovery.empty();
-  if (finds && !flags.hosts.empty())
-    throw Error(ErrorCode::kBadInput,
-                "--hosts and elastic.hostfile or elastic.discovery disagree; give one of them");
-  if (flags.hosts.empty() && !finds) {
-    if (!config.elastic.spares.empty())
-      throw Error(ErrorCode::kBadInput,
-                  "elastic.spares stand by for hosts; name those with --hosts or --hostfile");
-    return {};
-  }
-  const std::vector<cluster::HostSlots> hosts =
-      finds ? found_hosts(config, *invocation.interrupted) : cluster::parse_hosts(flags.hosts);
-  if (has_servers(config.parallel) && !finds) {
-    count_replicas(flags, config, hosts);
-    return hosts;
-  }
-  const int slots = std::accumulate(hosts.begin(), hosts.end(), 0,
-                                    [](int sum, const auto& host) { return sum + host.slots; });
-  if (!finds && flags.workers > 0 && flags.workers != slots)
-    throw Error(ErrorCode::kBadInput, fmt::format("--workers {} and --hosts {} disagree; give one of them",
-                                                  flags.workers, flags.hosts));
-  const std::int64_t most_busy = train::most_workers(config.parallel);
-  config.parallel.workers = slots;
-  for (const std::int64_t most : {config.elastic.max, finds ? most_busy : 0})
-    if (most > 0) config.parallel.workers = std::min(config.parallel.workers, most);
-  return hosts;
-}
 
 // A run that goes on keeps what its bits are made of.
 void require_same_arithmetic(const Config& before, const Config& after) {
@@ -203,7 +99,6 @@ void check_faults(const std::vector<std::string>& faults, const Config& config) 
 std::optional<strategy::LaneCosts> plan_if_wanted(Job& job, const std::vector<cluster::HostSlots>& hosts,
                                                   const Invocation& invocation) {
   if (job.config.parallel.mesh != "auto") return std::nullopt;
-  check_named(job);
   std::optional<ChosenLayout> chosen = choose_layout(job, hosts, invocation);
   if (!chosen) return std::nullopt;
   job.config = std::move(chosen->config);
@@ -221,13 +116,13 @@ void keep_measured(const fs::path& run_dir, const Config& config,
 // Under mpirun or srun the workers are where the launcher has put them, and nobody starts any other process.
 void refuse_under_launcher(const TrainFlags& flags, const Config& config) {
   const int started = cluster::launcher_place().size;
-  if (flags.workers > 0 && flags.workers != started)
+  if (flags.places.workers > 0 && flags.places.workers != started)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("--workers {} under a launcher that started {}; leave --workers out",
-                            flags.workers, started));
-  const std::pair<const char*, bool> given[] = {{"--hosts", !flags.hosts.empty()},
-                                                {"--hostfile", !flags.hostfile.empty()},
-                                                {"--servers-at", !flags.servers_at.empty()},
+                            flags.places.workers, started));
+  const std::pair<const char*, bool> given[] = {{"--hosts", !flags.places.hosts.empty()},
+                                                {"--hostfile", !flags.places.hostfile.empty()},
+                                                {"--servers-at", !flags.places.servers_at.empty()},
                                                 {"--inject", !flags.inject.empty()},
                                                 {"elastic.hostfile", !config.elastic.hostfile.empty()},
                                                 {"elastic.discovery", !config.elastic.discovery.empty()},
@@ -281,9 +176,10 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                   "under mpirun or srun give --run-dir: every process must know the same one");
     return train_launched(std::move(job), flags.run_dir, Beginning::kNew, invocation);
   }
-  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags.places, job.config, invocation);
   if (invocation.interrupted->load()) return 130;
   validate(job);
+  check_named(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   measure_if_searching(job.config);
@@ -295,7 +191,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   const StartNeeds needs = check_before_start(job, hosts);
   const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
   if (invocation.interrupted->load()) return 130;
-  const StandingServers standing = standing_servers(flags, job.config);
+  const StandingServers standing = standing_servers(flags.places, job.config);
   const fs::path run_dir = begin_run_dir(flags.run_dir, job.config, needs.data);
   keep_measured(run_dir, job.config, measured);
   return supervise(job.config, hosts, isa,
@@ -305,15 +201,15 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                     .inject = flags.inject,
                     .control = {},
                     .served_job = standing.job,
-                    .standing = flags.servers_at,
+                    .standing = flags.places.servers_at,
                     .servers_at = standing.targets},
                    invocation);
 }
 
 // A run under way keeps its settings; what can be changed has commands of its own.
 void refuse_changes_to_living(const TrainFlags& flags) {
-  const bool changes =
-      flags.workers > 0 || !flags.hosts.empty() || !flags.hostfile.empty() || !flags.job.sets.empty();
+  const bool changes = flags.places.workers > 0 || !flags.places.hosts.empty() ||
+                       !flags.places.hostfile.empty() || !flags.job.sets.empty();
   if (!changes || !is_living(flags.run_dir)) return;
   throw Error(
       ErrorCode::kBadInput,
@@ -346,8 +242,8 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
                             "on with: distbelief resume {}",
                             run_dir.string(), run_dir.string()));
   if (is_launched(run_dir))
-    return resume_launched({.run_dir = flags.run_dir, .sets = flags.job.sets, .workers = flags.workers},
-                           invocation);
+    return resume_launched(
+        {.run_dir = flags.run_dir, .sets = flags.job.sets, .workers = flags.places.workers}, invocation);
   Job job = read_job_file(run_dir / "job.toml");
   use_network_file(run_dir, job.config);
   const std::string init = std::exchange(job.config.train.init, "");  // it goes on from what it has learnt
@@ -365,17 +261,18 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
     job.config.train.init = init;
     return train_launched(std::move(job), run_dir, Beginning::kResumed, invocation);
   }
-  const std::vector<cluster::HostSlots> hosts = place_workers(flags, job.config, invocation);
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags.places, job.config, invocation);
   if (invocation.interrupted->load()) return 130;
   validate(job);
+  check_named(job);
   const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
   if (invocation.interrupted->load()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   const StartNeeds needs = check_before_start(job, hosts, known ? &*known : nullptr);
-  if (is_finished(run_dir, job.config, needs.total_steps, Saved::kSnapshotsToo)) return 0;
+  if (is_finished(run_dir, job.config, needs, Saved::kSnapshotsToo)) return 0;
   const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
   if (invocation.interrupted->load()) return 130;
-  const StandingServers standing = standing_servers(flags, job.config);
+  const StandingServers standing = standing_servers(flags.places, job.config);
   Config kept = job.config;
   kept.train.init = init;
   write_job(run_dir, kept);
@@ -389,18 +286,9 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
                     .control = {},
                     .served_job = standing.job,
                     .first_step = has_servers(job.config.parallel) ? saved_step(run_dir) : 0,
-                    .standing = flags.servers_at,
+                    .standing = flags.places.servers_at,
                     .servers_at = standing.targets},
                    invocation);
-}
-
-void add_places(CLI::App& command, TrainFlags& flags) {
-  command.add_option("--workers", flags.workers, "how many processes")->check(CLI::Range(1, 65536));
-  command.add_option("--hosts", flags.hosts, "on which machines, with how many each: a:2,b:2");
-  command.add_option("--hostfile", flags.hostfile,
-                     "the same as lines of a file, which may change while the run trains");
-  command.add_option("--servers-at", flags.servers_at,
-                     "use parameter servers that stand: the folder of `distbelief servers`, or addresses");
 }
 
 }  // namespace
@@ -409,7 +297,7 @@ void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* command = app.add_subcommand("train", "train a network on many processes");
   flags->job.add_to(*command, false);
-  add_places(*command, *flags);
+  flags->places.add_to(*command);
   command->add_option("--run-dir", flags->run_dir,
                       "folder for everything the run writes (default: runs/MODEL-DATA-TIME)");
   command->add_option("--init", flags->init, "begin with the weights of a safetensors file");
@@ -441,7 +329,7 @@ void add_resume(CLI::App& app, const Invocation& invocation, Run& run) {
   command->add_option("--set", flags->job.sets, "change a key, e.g. train.epochs=10")
       ->take_all()
       ->allow_extra_args(false);
-  add_places(*command, *flags);
+  flags->places.add_to(*command);
   command->add_option("--progress", flags->progress, "auto, bar, plain or none");
   command->add_option("--worker", flags->worker, "of a run under way: this worker, which was paused")
       ->check(CLI::Range(0, 65535));

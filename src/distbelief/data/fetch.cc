@@ -169,6 +169,11 @@ void fetch_file(const RemoteSet& set, const RemoteFile& file, const FetchOptions
 }  // namespace
 
 Fetched fetch(const RemoteSet& set, const FetchOptions& options) {
+  if (set.homes.empty() && options.mirror.empty())
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("nobody says where '{}' is to be fetched from; give the set \"homes\", or --mirror URL",
+                    set.name));
   std::error_code failure;
   fs::create_directories(options.folder, failure);
   if (failure)

@@ -96,6 +96,16 @@ TEST(RemoteSets, HaveAHomeAndAHashForEveryFile) {
   EXPECT_NE(refusal([] { find_remote_set("cifar"); }).find("did you mean 'cifar10'"), std::string::npos);
 }
 
+TEST(RemoteSets, WithoutAHomeAreNotFetched) {
+  const ScratchFolder scratch;
+  const RemoteSet set = parse_remote_set(
+      R"({"name": "x", "files": [{"name": "a.csv", "bytes": 5, "sha256": ")" + sha("hello") + R"("}]})",
+      "set.json");
+  EXPECT_NE(refusal([&] { fetch(set, {.folder = scratch.path() / "x"}); }).find("--mirror"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(scratch.path() / "x"));
+}
+
 TEST(RemoteSets, OfOnesOwnAreReadFromJson) {
   const std::string good = fmt::format(
       R"({{"name": "x", "homes": ["http://a"], "files": [{{"name": "f", "bytes": 5, "sha256": "{}"}}]}})",

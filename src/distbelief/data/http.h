@@ -30,7 +30,9 @@ class HttpClient {
     int attempts = 6;
     std::chrono::milliseconds first_pause{100};
     std::chrono::seconds connect_deadline{10};
-    std::chrono::seconds silence_deadline{30};  // so long without a byte, and the request has failed
+    // So long without a byte, and the request has failed. All attempts together are shorter than a loader
+    // waits.
+    std::chrono::seconds silence_deadline{15};
     // PEM file with the certificates of those who may vouch for an https server; empty: the system's.
     std::string ca_file{};
   };

@@ -79,6 +79,12 @@ DataSet open_images_as(const DataConfig& config, const OptionMap& options,
           std::make_unique<ImageFolderSource>(train.part(held, ImageList::Keep::kHeldOut), settings), learnt};
 }
 
+// Railways are photographed too: images, and no folders of them, make a folder called "train" a class.
+bool is_class_folder(const std::filesystem::path& folder) {
+  return folders_in(folder).empty() &&
+         !sorted_names(folder, [](const auto& entry) { return has_image_ending(entry.path()); }).empty();
+}
+
 DataSet open_image_folder(const DataConfig& config, const OptionMap& options) {
   return open_images_as(config, options, {});
 }
@@ -166,14 +172,16 @@ void ImageFolderSource::read_columns(std::uint64_t index, std::uint64_t begin, s
 ImageParts find_image_parts(const std::filesystem::path& root) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(root / "train", ignored)) return {root, {}};
+  if (is_class_folder(root / "train")) return {root, {}};
   for (const char* name : {"test", "val", "valid", "validation"})
     if (std::filesystem::is_directory(root / name, ignored)) return {root / "train", root / name};
   return {root / "train", {}};
 }
 
 DataSetEntry image_folder_entry() {
-  return {"image_folder", "images of your own, JPEG or PNG, in a folder for each class",
-          image_folder_options(), open_image_folder, reopen_image_folder};
+  return {"image_folder",         "images of your own, JPEG or PNG, in a folder for each class",
+          image_folder_options(), open_image_folder,
+          reopen_image_folder,    SampleOrder::kByClass};
 }
 
 }  // namespace distbelief::data

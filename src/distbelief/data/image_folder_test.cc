@@ -42,6 +42,29 @@ TEST_F(ImageFolder, ReadsPartsAndClassesInOrder) {
   EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{40, 1})) << "a class keeps its number";
 }
 
+TEST_F(ImageFolder, TakesAFolderOfImagesThatIsCalledTrainForAClass) {
+  for (const char* name : {"train/1.png", "train/2.png", "boat/1.png", "boat/2.png"}) image(name, 50);
+  const DataSet set = open({{"held_out", 0.25}});
+  EXPECT_EQ(set.train->spec().class_names, (std::vector<std::string>{"boat", "train"}));
+  EXPECT_EQ(set.train->size() + set.test->size(), 4U);
+}
+
+TEST_F(ImageFolder, ALimitTakesSomeOfEveryClass) {
+  for (int i = 0; i < 12; ++i) {
+    image(std::string("train/") + "abc"[i / 4] + "/" + std::to_string(i) + ".png", i);
+    image(std::string("test/") + "abc"[i / 4] + "/" + std::to_string(i) + ".png", i);
+  }
+  DataConfig limited = config();
+  limited.train_limit = 6;
+  limited.test_limit = 3;
+  const DataSet set = open_data_set(limited);
+  std::vector<std::int64_t> train, test;
+  for (std::uint64_t i = 0; i < set.train->size(); ++i) train.push_back(sample(*set.train, i).second);
+  for (std::uint64_t i = 0; i < set.test->size(); ++i) test.push_back(sample(*set.test, i).second);
+  EXPECT_EQ(train, (std::vector<std::int64_t>{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(test, (std::vector<std::int64_t>{0, 1, 2}));
+}
+
 TEST_F(ImageFolder, HoldsOutAShareOfOneFolder) {
   for (int i = 0; i < 10; ++i) image((i % 2 ? "a/" : "b/") + std::to_string(i) + ".png", 100 + i);
   const DataSet set = open({{"held_out", 0.3}}), again = open({{"held_out", 0.3}});

@@ -16,14 +16,15 @@ class ImageSetFixture : public testing::Test {
  protected:
   explicit ImageSetFixture(std::string name) : name_(std::move(name)) {}
 
-  DataSet open(const OptionMap& extra = {}) {
+  DataConfig config(const OptionMap& extra = {}) const {
     DataConfig config;
     config.name = name_;
     config.path = folder_.path().string();
     config.options = {{"resize", std::int64_t{0}}, {"crop", std::int64_t{4}}};
     for (const auto& [name, value] : extra) config.options[name] = value;
-    return open_data_set(config);
+    return config;
   }
+  DataSet open(const OptionMap& extra = {}) { return open_data_set(config(extra)); }
   // The first byte of a sample, and its class.
   static std::pair<int, std::int64_t> sample(const Source& source, std::uint64_t index) {
     std::vector<std::uint8_t> planes(48);

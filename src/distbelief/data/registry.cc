@@ -31,43 +31,51 @@ namespace {
 constexpr std::size_t kMostFilesLookedAt = 10'000;  // looking at each takes its time on a file server
 constexpr std::size_t kDigits = 24;
 
-// The first `limit` samples of another source.
+// `limit` samples of another source: the first, or, where samples of a class follow each other, some from all
+// over it.
 class LimitedSource : public Source {
  public:
-  LimitedSource(std::unique_ptr<Source> whole, std::uint64_t limit)
+  LimitedSource(std::unique_ptr<Source> whole, std::uint64_t limit, SampleOrder order)
       : whole_(std::move(whole)),
-        size_(std::min(limit, whole_->size())) {
+        size_(std::min(limit, whole_->size())),
+        order_(order) {
     spec_ = whole_->spec();
   }
 
   std::uint64_t size() const override { return size_; }
   void read(std::uint64_t index, void* input, void* target) const override {
     DISTBELIEF_INVARIANT(index < size_);
-    whole_->read(index, input, target);
+    whole_->read(place(index), input, target);
   }
   void read_columns(std::uint64_t index, std::uint64_t begin, std::uint64_t count, void* input,
                     void* target) const override {
     DISTBELIEF_INVARIANT(index < size_);
-    whole_->read_columns(index, begin, count, input, target);
+    whole_->read_columns(place(index), begin, count, input, target);
   }
-  void expect(std::uint64_t index) const override { whole_->expect(index); }
+  void expect(std::uint64_t index) const override { whole_->expect(place(index)); }
   Locality locality() const override { return whole_->locality(); }
   void announce(Range samples) const override {
     whole_->announce({std::min(samples.begin, size_), std::min(samples.end, size_)});
   }
 
  private:
+  std::uint64_t place(std::uint64_t index) const {
+    return order_ == SampleOrder::kByClass ? index * whole_->size() / size_ : index;
+  }
+
   std::unique_ptr<Source> whole_;
   std::uint64_t size_;
+  SampleOrder order_;
 };
 
-std::unique_ptr<Source> limited(std::unique_ptr<Source> source, const char* key, std::int64_t limit) {
+std::unique_ptr<Source> limited(std::unique_ptr<Source> source, const char* key, std::int64_t limit,
+                                SampleOrder order) {
   if (limit < 0) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("data.{} must be 0 (all samples) or more, it is {}", key, limit));
   }
   if (limit == 0) return source;
-  return std::make_unique<LimitedSource>(std::move(source), static_cast<std::uint64_t>(limit));
+  return std::make_unique<LimitedSource>(std::move(source), static_cast<std::uint64_t>(limit), order);
 }
 
 // Of a set with a public home: where Debian's package has it, else where `distbelief data get` puts it.
@@ -182,8 +190,8 @@ DataSet open_as(const DataConfig& given, const KnownSet* known) {
   });
   if (known != nullptr) require_known_samples(*known, set, config);
   if (!config.augment.empty()) require_augmentable(set.train->spec());
-  set.train = limited(std::move(set.train), "train_limit", config.train_limit);
-  set.test = limited(std::move(set.test), "test_limit", config.test_limit);
+  set.train = limited(std::move(set.train), "train_limit", config.train_limit, entry.order);
+  set.test = limited(std::move(set.test), "test_limit", config.test_limit, entry.order);
   if (!options.contains("cache") || option<std::string>(options, "cache").empty()) return set;
   // Of files that have changed, samples as the run knows them are others than those of a run that begins now.
   const bool is_other =

@@ -10,6 +10,9 @@ namespace distbelief::data {
 
 struct KnownSet;
 
+// How a set's samples are numbered: kByClass when those of a class follow each other.
+enum class SampleOrder { kMixed, kByClass };
+
 struct DataSetEntry {
   std::string name;
   std::string description;
@@ -20,6 +23,7 @@ struct DataSetEntry {
   // The same with what was learnt when `known` was made, whatever the files have now. Null: nothing in the
   // files decides what samples are.
   DataSet (*reopen)(const DataConfig& config, const OptionMap& options, const KnownSet& known) = nullptr;
+  SampleOrder order = SampleOrder::kMixed;
 };
 
 // All data sets known by name: "mnist", "fashion_mnist", "synthetic" and so on; docs/data.md describes them.

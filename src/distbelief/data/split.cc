@@ -9,11 +9,13 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <optional>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
 #include "distbelief/data/sampling.h"
 #include "distbelief/data/slices/slice.h"
+#include "distbelief/data/table.h"
 
 namespace distbelief::data {
 namespace {
@@ -25,7 +27,7 @@ using Samples = std::vector<std::uint64_t>;
   throw Error(
       ErrorCode::kBadInput,
       fmt::format("a split is even, stratified, label:CLASSES, dirichlet:ALPHA or feature:NUMBER, with "
-                  "positive numbers (a feature's from 0); found '{}'",
+                  "positive numbers (a feature's from 0; of a table feature:COLUMN); found '{}'",
                   text));
 }
 
@@ -36,6 +38,19 @@ Number number_after(const std::string& text, std::size_t at) {
   const auto [stopped, failure] = std::from_chars(text.data() + at, end, value);
   if (failure != std::errc{} || stopped != end) refuse_split(text);
   return value;
+}
+
+// The element of a row that is the column's number; nothing when no input is called so.
+std::optional<std::uint64_t> feature_of(const TableSchema& table, std::string_view name) {
+  for (const std::size_t input : table.inputs) {
+    const TableColumn& column = table.columns[input];
+    if (column.name != name) continue;
+    if (column.role == ColumnRole::kNumeric) return std::uint64_t(column.first_feature);
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("column '{}' has categories, and ranges are of numbers; name a column of numbers", name));
+  }
+  return std::nullopt;
 }
 
 Samples shuffled(const Samples& samples, std::uint64_t seed, std::uint64_t stream) {
@@ -172,7 +187,7 @@ double number_at(ElementType type, const void* element) {
 
 }  // namespace
 
-SplitRule parse_split(const std::string& text) {
+SplitRule parse_split(const std::string& text, const TableSchema* table) {
   SplitRule rule;
   if (text == "even") return rule;
   rule.kind = SplitKind::kStratified;
@@ -188,7 +203,9 @@ SplitRule parse_split(const std::string& text) {
     rule.alpha = number_after<double>(text, colon + 1);
   } else if (name == "feature") {
     rule.kind = SplitKind::kFeature;
-    rule.feature = number_after<std::uint64_t>(text, colon + 1);
+    const auto named =
+        table != nullptr ? feature_of(*table, std::string_view(text).substr(colon + 1)) : std::nullopt;
+    rule.feature = named ? *named : number_after<std::uint64_t>(text, colon + 1);
   } else {
     refuse_split(text);
   }

@@ -11,6 +11,8 @@
 // columns and seed give the same split everywhere; each sample goes to exactly one client.
 namespace distbelief::data {
 
+struct TableSchema;
+
 enum class SplitKind {
   kEven,        // at random, as many for each
   kStratified,  // the same, of every class
@@ -26,8 +28,10 @@ struct SplitRule {
   std::uint64_t feature = 0;      // kFeature: which element of the input
 };
 
-// "even", "stratified", "label:2", "dirichlet:0.3", "feature:17". Throws Error(kBadInput) for anything else.
-SplitRule parse_split(const std::string& text);
+// "even", "stratified", "label:2", "dirichlet:0.3", "feature:17"; of samples that are rows of a table also
+// "feature:age", a column of numbers by its name, which goes before a number. Throws Error(kBadInput) for
+// anything else.
+SplitRule parse_split(const std::string& text, const TableSchema* table = nullptr);
 
 // What a rule looks at: one entry per sample.
 struct SplitColumns {

@@ -9,6 +9,7 @@
 
 #include "distbelief/base/refusal.h"
 #include "distbelief/data/synthetic.h"
+#include "distbelief/data/table.h"
 
 namespace distbelief::data {
 namespace {
@@ -172,6 +173,14 @@ TEST(Split, ReadsItsColumnsFromASource) {
   EXPECT_EQ(columns.values[7], image[5]);
   EXPECT_EQ(columns.labels[7], label);
   EXPECT_NE(refusal([&] { read_split_columns(source, parse_split("feature:16")); }), "accepted");
+  const TableSchema table{.columns = {{.name = "town", .role = ColumnRole::kCategory, .first_feature = 0},
+                                      {.name = "7", .role = ColumnRole::kNumeric, .first_feature = 3}},
+                          .inputs = {0, 1},
+                          .missing = {}};
+  EXPECT_EQ(parse_split("feature:7", &table).feature, 3U) << "a name goes before a number";
+  EXPECT_EQ(parse_split("feature:2", &table).feature, 2U);
+  EXPECT_NE(refusal([&] { parse_split("feature:town", &table); }).find("categories"), std::string::npos);
+  EXPECT_NE(refusal([&] { parse_split("feature:city", &table); }), "accepted");
   const SyntheticTokens tokens(Part::kTrain, {.samples = 5, .length = 4, .vocabulary = 9});
   EXPECT_NE(refusal([&] { read_split_columns(tokens, parse_split("stratified")); }), "accepted");
 }

@@ -38,6 +38,28 @@ TEST(GeneratorScope, HighBitsOfTheSeedMatter) {
   EXPECT_FALSE(torch::equal(dropped(1), dropped(1 | (std::uint64_t{1} << 40))));
 }
 
+TEST(LaneSeed, LayersThatDrawFromTorchsGeneratorGetTheLanesWhateverRanBefore) {
+  const auto drawn = [](std::uint64_t seed, std::atomic<Draws>& draws) {
+    const GeneratorScope scope(seed);
+    return with_lane_seed(draws, [] { return torch::dropout(torch::ones({64}), 0.5, true); });
+  };
+  std::atomic<Draws> draws{Draws::kUnknown};
+  const torch::Tensor first = drawn(7, draws);
+  EXPECT_EQ(draws, Draws::kYes);
+  torch::rand({5});
+  EXPECT_FALSE(first.equal(drawn(8, draws)));
+  EXPECT_TRUE(first.equal(drawn(7, draws)));
+}
+
+TEST(LaneSeed, LayersThatDoNotDrawTakeNoTurns) {
+  std::atomic<Draws> draws{Draws::kUnknown};
+  with_lane_seed(draws, [] { return torch::rand({2}); });
+  EXPECT_EQ(draws, Draws::kUnknown) << "nobody asks outside a lane";
+  const GeneratorScope scope(1);
+  with_lane_seed(draws, [] { return torch::ones({2}); });
+  EXPECT_EQ(draws, Draws::kNever);
+}
+
 TEST(GeneratorScope, RefusesToNest) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(

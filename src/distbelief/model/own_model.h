@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "distbelief/model/random.h"
 #include "distbelief/model/registry.h"
 
 // Models of somebody else's program: any torch module that takes a batch and gives logits.
@@ -30,18 +31,21 @@ class OwnBlock final : public Block {
   }
   torch::Tensor forward(torch::Tensor input) override {
     if (module_->is_training() != mode_->is_training()) module_->train(mode_->is_training());
-    return module_->forward(std::move(input));
+    if (!mode_->is_training()) return module_->forward(std::move(input));
+    return with_lane_seed(draws_, [&]() -> torch::Tensor { return module_->forward(std::move(input)); });
   }
 
  private:
   std::shared_ptr<Net> module_;
   std::shared_ptr<torch::nn::Module> mode_;  // told whether the network trains; the module itself is not
+  std::atomic<Draws> draws_{Draws::kUnknown};
 };
 
 // Registers a model whose blocks `make(options, shape)` gives: a shared_ptr to a torch module with
 // forward(Tensor). It is built anew in every process and drawn from the job's seed, so the lambda makes
-// layers and nothing else. Layers that draw randomness use model::Dropout (model/layers.h), whose randomness
-// belongs to the lane.
+// layers and nothing else. Layers that draw from torch's default generator (torch::nn::Dropout) get the
+// lane's seed for each forward, and take turns where a worker carries several lanes at a time; those that use
+// model::Dropout (model/layers.h) draw from a generator of the lane and need not.
 template <typename Make>
 void register_model(const std::string& name, const std::string& description, std::vector<OptionSpec> options,
                     Make make) {

@@ -1,6 +1,9 @@
 #include "distbelief/model/random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/equal.h>
+
+#include <mutex>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
@@ -48,6 +51,20 @@ std::optional<at::Generator> current_generator() {
   if (!own.is_seeded) own.generator.set_current_seed(derive_seed({own.seed, own.stream}));
   own.is_seeded = true;
   return own.generator;
+}
+
+at::Tensor with_lane_seed(std::atomic<Draws>& draws, const std::function<at::Tensor()>& run) {
+  static std::mutex turn;
+  const auto lane = current_generator();
+  if (draws == Draws::kNever || !lane) return run();
+  const std::lock_guard own_turn(turn);
+  at::Generator torchs = at::detail::getDefaultCPUGenerator();
+  torchs.set_current_seed(lane->current_seed());
+  if (draws == Draws::kYes) return run();
+  const at::Tensor before = torchs.get_state();
+  at::Tensor output = run();
+  draws = before.equal(torchs.get_state()) ? Draws::kNever : Draws::kYes;
+  return output;
 }
 
 }  // namespace distbelief::model

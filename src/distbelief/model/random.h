@@ -1,8 +1,11 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 // Randomness of a lane. torch's default generator is one per process, so lanes on several threads would
@@ -26,5 +29,11 @@ void begin_stream(std::uint64_t stream);
 
 // The generator of this thread's scope, or nothing: then torch's default one is to be used.
 std::optional<at::Generator> current_generator();
+
+// For networks whose layers draw from torch's default generator: while `run` runs, that has the seed of this
+// thread's scope, and no other thread is here. Whether they draw at all is found out the first time and noted
+// in `draws`; those that do not, and whoever has no scope, take no turns. Blocks for the others' turns.
+enum class Draws { kUnknown, kNever, kYes };
+at::Tensor with_lane_seed(std::atomic<Draws>& draws, const std::function<at::Tensor()>& run);
 
 }  // namespace distbelief::model

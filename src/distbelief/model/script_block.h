@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "distbelief/model/network.h"
+#include "distbelief/model/random.h"
 
 namespace distbelief::model {
 
@@ -21,7 +22,7 @@ class ScriptBlock final : public Block {
   torch::Tensor run(torch::Tensor input);
 
   torch::jit::Module script_;
-  bool draws_;                               // dropout and the like
+  std::atomic<Draws> draws_;                 // dropout and the like
   std::shared_ptr<torch::nn::Module> mode_;  // told whether the network trains; the script follows
 };
 

@@ -5,7 +5,6 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "distbelief/base/error.h"
 #include "distbelief/model/random.h"
@@ -44,11 +43,6 @@ void hold_tensor(torch::nn::Module& root, const std::string& name, torch::Tensor
     place->register_buffer(name.substr(begin), tensor);
 }
 
-std::mutex& default_generator_turn() {
-  static std::mutex turn;
-  return turn;
-}
-
 void require_forward(const torch::jit::Module& script, const std::string& path) {
   const auto method = script.find_method("forward");
   if (!method)
@@ -72,7 +66,7 @@ void require_forward(const torch::jit::Module& script, const std::string& path) 
 
 ScriptBlock::ScriptBlock(torch::jit::Module script)
     : script_(std::move(script)),
-      draws_(draws_randomness(script_)) {
+      draws_(draws_randomness(script_) ? Draws::kYes : Draws::kNever) {
   mode_ = register_module("_torchscript", std::make_shared<torch::nn::Module>());
   for (const auto& item : script_.named_parameters()) hold_tensor(*this, item.name, item.value, true);
   for (const auto& item : script_.named_buffers()) hold_tensor(*this, item.name, item.value, false);
@@ -93,12 +87,8 @@ torch::Tensor ScriptBlock::run(torch::Tensor input) {
 
 torch::Tensor ScriptBlock::forward(torch::Tensor input) {
   if (script_.is_training() != mode_->is_training()) script_.train(mode_->is_training());
-  const auto generator = current_generator();
-  if (!draws_ || !generator || !mode_->is_training()) return run(std::move(input));
-  // Its layers draw from torch's one generator; it gets the lane's seed for as long as they run.
-  const std::lock_guard turn(default_generator_turn());
-  torch::manual_seed(generator->current_seed());
-  return run(std::move(input));
+  if (!mode_->is_training()) return run(std::move(input));
+  return with_lane_seed(draws_, [&] { return run(std::move(input)); });
 }
 
 std::vector<OptionSpec> torchscript_options() {

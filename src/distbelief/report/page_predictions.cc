@@ -42,6 +42,14 @@ std::vector<Cell> cells_of(const Json& predictions, std::int64_t classes) {
   return cells;
 }
 
+// The first so many characters of UTF-8: bytes that go on a character are none.
+std::string shortened(const std::string& name, std::size_t characters) {
+  std::size_t end = 0;
+  for (; end < name.size(); ++end)
+    if ((static_cast<unsigned char>(name[end]) & 0xC0U) != 0x80U && characters-- == 0) break;
+  return name.substr(0, end);
+}
+
 std::string class_name(const Json& predictions, std::int64_t index) {
   const auto names = predictions.find("names");
   if (names != predictions.end() && names->is_array() && index >= 0 && std::size_t(index) < names->size() &&
@@ -65,11 +73,11 @@ std::string draw_matrix(const Json& predictions, const std::vector<Cell>& cells,
   for (std::int64_t i = 0; i < classes; ++i) {
     const double middle = size * (double(i) + 0.5);
     const std::string name = class_name(predictions, i);
-    const std::string narrow = name.substr(0, std::size_t(size / 7));
+    const std::string narrow = shortened(name, std::size_t(size / 7));
     out += fmt::format(R"(<text class="label" x="{:.1f}" y="{:.0f}">{}<title>{}</title></text>)",
                        left + middle, top - 8, escape_html(narrow), escape_html(name));
     out += fmt::format(R"(<text class="label" x="{:.0f}" y="{:.1f}" style="text-anchor:end">{}</text>)",
-                       left - 8, top + middle + 4, escape_html(name.substr(0, 13)));
+                       left - 8, top + middle + 4, escape_html(shortened(name, 13)));
   }
   for (const Cell& cell : cells) {
     const double share =
@@ -139,13 +147,16 @@ std::string prediction_parts(const Json& predictions) {
       all += cell.count;
       right += cell.label == cell.predicted ? cell.count : 0;
     }
+    const std::int64_t there = whole_or(predictions, "of", all);
+    const std::string which =
+        there > all ? fmt::format(", drawn from {}; distbelief report RUN --score takes all", there) : "";
     std::string out = fmt::format(
-        R"(<h2>Predictions</h2><div class="grid2"><figure id="confusion"><figcaption>Confusion matrix</figcaption><p class="soft">{} of {} test samples are right ({:.2f} %)</p>)",
-        right, all, 100 * double(right) / double(std::max<std::int64_t>(1, all)));
+        R"(<h2>Predictions</h2><div class="grid2"><figure id="confusion"><figcaption>Confusion matrix</figcaption><p class="soft">{} of {} test samples are right ({:.2f} %){}</p>)",
+        right, all, 100 * double(right) / double(std::max<std::int64_t>(1, all)), which);
     out += classes <= kMostDrawn ? draw_matrix(predictions, cells, classes)
                                  : list_confusions(predictions, cells);
     out += R"(</figure><figure id="samples"><figcaption>Sample predictions</figcaption>)";
-    out += draw_samples(predictions, "first", "The first test samples");
+    out += draw_samples(predictions, "first", "Some test samples");
     out += draw_samples(predictions, "mistakes", "The most confident mistakes");
     return out + "</figure></div>";
   } catch (const Json::exception&) {  // somebody else's file of that name

@@ -61,7 +61,8 @@ TEST(Page, ConfusionMatrixHasACellForEachPair) {
   const ScratchFolder scratch;
   const Json predictions{
       {"classes", 3},
-      {"names", {"shirt", "bag", "<b>"}},
+      {"of", 900},
+      {"names", {"shirt", "\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc", "<b>"}},
       {"confusion", {{0, 0, 40}, {0, 1, 10}, {1, 1, 30}, {2, 0, 5}}},
       {"first",
        {{{"sample", 0}, {"label", 0}, {"predicted", 1}, {"probability", 0.75}, {"image", "iVBORw=="}}}}};
@@ -73,7 +74,9 @@ TEST(Page, ConfusionMatrixHasACellForEachPair) {
                                         .text = Json(),
                                         .job = ""});
   EXPECT_NE(page.find("70 of 85 test samples are right"), std::string::npos);
-  EXPECT_NE(page.find("shirt taken for bag: 10"), std::string::npos);
+  EXPECT_NE(page.find("drawn from 900"), std::string::npos);
+  EXPECT_NE(page.find("shirt taken for \xc3\xbc"), std::string::npos);
+  EXPECT_EQ(page.find("\xc3<"), std::string::npos) << "half a character";
   EXPECT_NE(page.find("data:image/png;base64,iVBORw=="), std::string::npos);
   EXPECT_NE(page.find("&lt;b&gt;"), std::string::npos);
 }

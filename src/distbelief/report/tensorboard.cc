@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -123,11 +124,12 @@ void TensorBoardFile::append(const std::string& event) {
 }
 
 void TensorBoardFile::take(const nlohmann::json& line) {
+  // null is how JSON writes what is not finite.
   const auto number = [](const nlohmann::json& value) {
-    return value.is_number() ? value.get<double>() : 0.0;
+    return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   };
   if (!line.contains("step") || !line["step"].is_number_integer()) return;
-  const double time = number(line.value("unix_seconds", nlohmann::json()));
+  const double time = number(line.value("unix_seconds", nlohmann::json(0)));
   const auto step = line["step"].get<std::int64_t>();
   if (!file_) open(time);
   for (const auto& [key, value] : line.items()) {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <vector>
 
 #include "distbelief/base/scratch_folder.h"
@@ -54,6 +55,20 @@ TEST(TensorBoard, FileIsMadeAnewAndThenFollows) {
   TensorBoardFile second(scratch.path());
   second.read_new();
   EXPECT_EQ(files(), whole);
+}
+
+TEST(TensorBoard, WhatIsNotFiniteIsNotZero) {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.path() / "metrics.jsonl")
+      << R"({"step": 1, "unix_seconds": 1.0, "test_metrics": {"perplexity": null}})"
+      << "\n";
+  TensorBoardFile file(scratch.path());
+  file.read_new();
+  const auto path = std::filesystem::directory_iterator(scratch.path() / "tensorboard")->path();
+  std::ifstream written(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(written), {}};
+  const std::string nan = scalar_event(1.0, 1, "test/perplexity", std::numeric_limits<float>::quiet_NaN());
+  EXPECT_NE(bytes.find(tensorboard_record(nan)), std::string::npos);
 }
 
 }  // namespace

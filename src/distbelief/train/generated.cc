@@ -165,7 +165,9 @@ bool keep_text(const PreparedJob& job, model::Network& network, const std::files
       sample.begin(), sample.begin() + std::min<std::ptrdiff_t>(kPrompt, sample.end() - sample.begin()));
   const std::vector<std::int64_t> added =
       continue_tokens(network, prompt,
-                      {.context = job.shape.input[0], .seed = job.config.train.seed, .most_time = kTextTime});
+                      {.context = context_of(job.config.model, job.shape.input[0]),
+                       .seed = job.config.train.seed,
+                       .most_time = kTextTime});
   const TokenText text(job.data, job.shape.classes);
   report::write_json_atomically(run_dir / "samples.json",
                                 {{"prompt", text.shown(prompt)}, {"text", text.shown(added)}});

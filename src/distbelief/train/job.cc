@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/data/columns.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/data/sampling.h"
 #include "distbelief/model/device.h"
 #include "distbelief/strategy/cuts.h"
@@ -42,7 +44,9 @@ std::int64_t PreparedJob::steps_per_epoch() const {
 
 std::int64_t PreparedJob::total_steps() const {
   if (config.train.epochs == 0) return config.train.max_steps;
-  const std::int64_t all = steps_per_epoch() * config.train.epochs;
+  std::int64_t all = 0;
+  if (__builtin_mul_overflow(steps_per_epoch(), config.train.epochs, &all))
+    all = std::numeric_limits<std::int64_t>::max();  // nobody lives to see the difference
   return config.train.max_steps > 0 ? std::min(all, config.train.max_steps) : all;
 }
 
@@ -166,8 +170,38 @@ void require_no_overlap(const DataConfig& data) {
                           length, stride));
 }
 
+// The same of packed slices, which do not say how far apart samples began: the samples show it.
+void require_no_packed_overlap(const data::DataSet& data) {
+  constexpr std::uint64_t kPairs = 16;
+  const data::SampleSpec& spec = data.train->spec();
+  if (!data.learnt || !data.learnt->vocabulary || spec.target_shape != spec.input_shape ||
+      data.learnt->vocabulary->level() == data::TextLevel::kSentences)
+    return;
+  const auto length = static_cast<std::size_t>(element_count(spec.input_shape));
+  std::vector<std::int64_t> before(length), next(length), target(length), following(length);
+  std::vector<bool> repeats(length, true);  // from how far on
+  bool reads_on = true;
+  const std::uint64_t pairs = std::min(kPairs, data.train->size() - 1);
+  if (pairs > 0) data.train->read(0, before.data(), target.data());
+  for (std::uint64_t i = 0; i < pairs; ++i, before = next, target = following) {
+    data.train->read(i + 1, next.data(), following.data());
+    reads_on = reads_on && next[0] == target[length - 1];
+    for (std::size_t stride = 1; stride < length; ++stride)
+      repeats[stride] =
+          repeats[stride] && std::equal(before.begin() + std::ptrdiff_t(stride), before.end(), next.begin());
+  }
+  const auto found = std::find(repeats.begin() + 1, repeats.end(), true);
+  if (pairs == 0 || reads_on || found == repeats.end()) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("model.streams reads on from sample to sample, but these were packed with data.length "
+                  "{} and data.stride {}, so that a sample repeats most of the one before; pack the "
+                  "text again without data.stride",
+                  length, found - repeats.begin()));
+}
+
 // State is carried by place of the batch, so each place must read on where it was.
-void require_streams(const Config& config) {
+void require_streams(const Config& config, const data::DataSet& data) {
   const auto found = config.model.options.find("streams");
   if (found == config.model.options.end()) return;
   const auto* streams = std::get_if<std::int64_t>(&found->second);
@@ -181,7 +215,10 @@ void require_streams(const Config& config) {
                 fmt::format("model.streams {} wants data.order = \"streams\", found \"{}\": state would be "
                             "carried between samples that have nothing to do with each other",
                             *streams, config.data.order));
-  require_no_overlap(config.data);
+  if (config.data.name == "packed")
+    require_no_packed_overlap(data);
+  else
+    require_no_overlap(config.data);
 }
 
 // As far as it can be told without the data.
@@ -199,6 +236,31 @@ void require_target(const TrainConfig& train, const Task& task) {
   throw Error(ErrorCode::kBadInput,
               fmt::format("train.target_metric is \"{}\", but this task has no such metric; it has {}",
                           train.target_metric, fmt::join(names, ", ")));
+}
+
+// A setting that nothing reads would be believed to work.
+void require_used_loss(const Config& config, const std::string& task) {
+  const TrainConfig& train = config.train;
+  const model::ModelEntry& model = model::find_model(config.model.name);
+  const bool from_elsewhere = model.blueprint == nullptr || model.name == "torchscript";
+  if (task == "classification" && (train.loss != "nll" || from_elsewhere)) return;
+  if (task == "classification")
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("train.loss \"nll\" is for networks of your own that give log-probabilities; model "
+                    "'{}' gives any numbers: leave it out",
+                    config.model.name));
+  if (train.label_smoothing > 0)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("train.label_smoothing is used by task 'classification' alone, and this is task "
+                            "'{}'; leave it out",
+                            task));
+  const bool is_its_own = train.loss == TrainConfig{}.loss || (task == "regression" && train.loss == "mse");
+  if (!is_its_own)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("train.loss is used by task 'classification' alone, and task '{}' has a loss of "
+                            "its own; leave it out",
+                            task));
 }
 
 data::DataSet with_samples(data::DataSet data) {
@@ -247,8 +309,10 @@ PreparedJob prepare_blueprint(const Config& config, data::DataSet data) {
   if (!config.train.init.empty())
     job.blueprint =
         begin_with_file(model::find_model(config.model.name), std::move(job.blueprint), config.train);
-  require_layout_for(config, find_task(task_name(config, job.data.train->spec())));
-  require_streams(config);
+  const std::string task = task_name(config, job.data.train->spec());
+  require_layout_for(config, find_task(task));
+  require_used_loss(config, task);
+  require_streams(config, job.data);
   require_target(config.train,
                  *make_task(config, job.data.train->spec()));  // which refuses data that does not fit
   if (is_decomposed(config.parallel)) decompose(job);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "distbelief/data/order.h"
 #include "distbelief/model/device.h"
 #include "distbelief/report/picture.h"
 #include "distbelief/report/summary.h"
@@ -74,6 +75,7 @@ class AnswerTally {
     Json cells = Json::array();
     for (const auto& [cell, count] : cells_) cells.push_back({cell.first, cell.second, count});
     Json found{{"samples", count_},
+               {"of", samples.size()},
                {"classes", samples.spec().classes},
                {"confusion", cells},
                {"first", to_json(samples, first_)},
@@ -92,12 +94,11 @@ bool gives_one_class(const data::SampleSpec& spec, const torch::Tensor& output) 
   return output.dim() == 2 && output.size(1) == spec.classes && output.is_floating_point();
 }
 
-void add_batch(AnswerTally& tally, const torch::Tensor& answers, const data::Batch& batch,
-               std::uint64_t first) {
+void add_batch(AnswerTally& tally, const torch::Tensor& answers, const data::Batch& batch) {
   const auto [probabilities, classes] = answers.max(1);
   const torch::Tensor targets = as_tensors(batch).target;
   for (std::int64_t i = 0; i < answers.size(0); ++i)
-    tally.add({.sample = first + std::uint64_t(i),
+    tally.add({.sample = batch.samples[std::size_t(i)],
                .label = targets[i].item<std::int64_t>(),
                .predicted = classes[i].item<std::int64_t>(),
                .probability = probabilities[i].item<double>()});
@@ -121,15 +122,16 @@ Json score_predictions(const PreparedJob& job, model::Network& network, const Pr
   const data::BatchMaker maker(samples,
                                {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
   const std::uint64_t count = std::min(samples.size(), limits.samples);
+  const data::Order order(data::Permutation(samples.size(), job.config.train.seed, 0));
   AnswerTally tally;
   data::Batch batch;
   bool fits = count > 0;
   network.eval();
   for (std::uint64_t first = 0; fits && first < count; first += kEvaluationChunk) {
-    maker.eval_batch({first, std::min(count, first + kEvaluationChunk)}, batch);
+    maker.train_batch(order, 0, {first, std::min(count, first + kEvaluationChunk)}, batch);
     const torch::Tensor output = network.forward(model::on_device(as_tensors(batch).input, network.device()));
     fits = gives_one_class(spec, output);
-    if (fits) add_batch(tally, probabilities_of(output, job.config.train.loss), batch, first);
+    if (fits) add_batch(tally, probabilities_of(output, job.config.train.loss), batch);
     if (std::chrono::steady_clock::now() > end) break;
   }
   network.train();

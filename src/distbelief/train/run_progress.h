@@ -14,9 +14,10 @@ inline constexpr std::int64_t kTensorChanged = -1;
 
 // How far a run has come: with the tensors, all that a resumed run needs to go on to the same bits.
 struct RunProgress {
-  std::int64_t step = 0;           // steps taken
-  std::int64_t epoch = 0;          // of the next step
-  std::int64_t step_in_epoch = 0;  // of the next step
+  std::int64_t step = 0;             // steps taken
+  std::int64_t epoch = 0;            // of the next step
+  std::int64_t step_in_epoch = 0;    // of the next step
+  std::int64_t steps_per_epoch = 0;  // 0: an earlier version did not say
   std::int64_t samples = 0;
   double last_loss = 0;
   double epoch_loss = 0;                                       // sum over the epoch's steps so far
@@ -36,6 +37,10 @@ struct RunProgress {
 
 nlohmann::json to_json(const RunProgress& progress);
 RunProgress run_progress_from_json(const nlohmann::json& value);  // throws Error(kBadInput)
+
+// A run's schedule, order and end are counted in steps of epochs that are as long as its first. Throws
+// Error(kBadInput) when the data, or what was set of it, would make them longer or shorter from now on.
+void require_same_epochs(const RunProgress& progress, std::int64_t steps_per_epoch);
 
 // What a validation means for the run. Pure.
 struct Verdict {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "distbelief/base/error.h"
 
 namespace distbelief::train {
@@ -26,6 +28,32 @@ TEST(RunProgress, SurvivesJson) {
   EXPECT_EQ(run_progress_from_json(to_json(progress)), progress);
 }
 
+TEST(RunProgress, KeepsWhatIsNotFinite) {
+  RunProgress progress;
+  progress.evaluated = true;
+  progress.test_loss = std::numeric_limits<double>::quiet_NaN();
+  progress.test_metrics = {{"perplexity", std::numeric_limits<double>::infinity()}};
+  const RunProgress read = run_progress_from_json(nlohmann::json::parse(to_json(progress).dump()));
+  EXPECT_TRUE(std::isnan(read.test_loss));
+  EXPECT_EQ(read.test_metrics, progress.test_metrics);
+  nlohmann::json of_earlier_version = to_json(progress);
+  of_earlier_version["test_loss"] = nullptr;
+  EXPECT_TRUE(std::isnan(run_progress_from_json(of_earlier_version).test_loss));
+}
+
+TEST(RunProgress, EpochsStayAsLongAsTheyWere) {
+  RunProgress progress;
+  progress.step = 25;
+  progress.epoch = 2;
+  progress.step_in_epoch = 5;
+  for (const std::int64_t noted : {10, 0}) {
+    progress.steps_per_epoch = noted;
+    EXPECT_NO_THROW(require_same_epochs(progress, 10));
+    for (const std::int64_t others : {4, 9, 11, 50})
+      EXPECT_THROW(require_same_epochs(progress, others), Error);
+  }
+}
+
 TEST(RunProgress, RefusesJsonWithoutItsKeys) {
   EXPECT_THROW(run_progress_from_json({{"step", 1}}), Error);
   EXPECT_THROW(run_progress_from_json({{"step", "one"}}), Error);
@@ -40,6 +68,16 @@ TEST(Judge, CallsTheFirstAndEachBetterOneBest) {
   EXPECT_TRUE(judge({}, scored(1.5, 0.6), progress).is_best);  // as accurate, at a smaller loss than that one
   EXPECT_FALSE(judge({}, scored(1.6, 0.6), progress).is_best);
   EXPECT_DOUBLE_EQ(progress.best_accuracy, 0.6);
+}
+
+TEST(Judge, CallsNothingBestThatIsNotFinite) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  RunProgress progress;
+  EXPECT_FALSE(judge({}, scored(nan, 0.9), progress).is_best);
+  EXPECT_TRUE(judge({}, scored(2.0, 0.1), progress).is_best);  // the first that can be
+  EXPECT_FALSE(judge({}, scored(nan, 0.9), progress).is_best);
+  EXPECT_DOUBLE_EQ(progress.best_accuracy, 0.1);
+  EXPECT_EQ(progress.epochs_without_gain, 1);
 }
 
 TEST(Judge, StopsAtTheTarget) {

@@ -9,6 +9,7 @@
 #include "distbelief/base/random.h"
 #include "distbelief/data/learnt.h"
 #include "distbelief/model/device.h"
+#include "distbelief/model/registry.h"
 
 namespace distbelief::train {
 namespace {
@@ -48,6 +49,14 @@ std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<s
   return added;
 }
 
+std::int64_t context_of(const ModelConfig& model, std::int64_t sample_length) {
+  constexpr std::int64_t kOfState = 256;
+  const OptionMap options = model::resolved_options(model);
+  const auto streams = options.find("streams");
+  const bool carries = streams != options.end() && std::get<std::int64_t>(streams->second) > 0;
+  return carries ? std::max(sample_length, kOfState) : sample_length;
+}
+
 TokenText::TokenText(const data::DataSet& data, std::int64_t vocabulary) {
   constexpr std::int64_t kByteTokens = 256;
   if (data.learnt && data.learnt->vocabulary)
@@ -58,8 +67,11 @@ TokenText::TokenText(const data::DataSet& data, std::int64_t vocabulary) {
 
 std::vector<std::int64_t> TokenText::encode(const std::string& text, const std::string& origin) const {
   DISTBELIEF_INVARIANT(knows_text());
-  const std::vector<std::uint32_t> tokens = vocabulary_->encode(text, origin, 0);
-  return {tokens.begin(), tokens.end()};
+  const std::vector<std::uint32_t> words = vocabulary_->encode(text, origin, 0);
+  std::vector<std::int64_t> tokens(words.begin(), words.end());
+  if (vocabulary_->level() == data::TextLevel::kSentences)
+    tokens.insert(tokens.begin(), data::Vocabulary::kSentenceEnd);  // as samples do
+  return tokens;
 }
 
 std::string TokenText::decode(const std::vector<std::int64_t>& tokens) const {

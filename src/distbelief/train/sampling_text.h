@@ -13,13 +13,17 @@
 namespace distbelief::train {
 
 struct SampleOptions {
-  std::int64_t context = 0;  // most tokens that the network sees at a time
+  std::int64_t context = 0;  // most tokens that the network sees at a time; context_of() knows
   std::int64_t count = 200;  // tokens to add
   double temperature = 1.0;  // 0: always the likeliest token
   std::int64_t top_k = 0;    // of the likeliest only; 0: of all
   std::uint64_t seed = 1;
   std::chrono::duration<double> most_time = std::chrono::hours(24);  // fewer tokens when it is over
 };
+
+// How much of a text a language model looks back on: as much as a sample has, or, where state is carried from
+// sample to sample in training (model.streams), some hundred tokens, whatever a sample has.
+std::int64_t context_of(const ModelConfig& model, std::int64_t sample_length);
 
 // Continues `prompt`, which has at least one token, with what a language model says. The same for the same
 // options. Leaves the network evaluating.
@@ -32,7 +36,8 @@ class TokenText {
  public:
   TokenText(const data::DataSet& data, std::int64_t vocabulary);
   bool knows_text() const { return vocabulary_.has_value(); }
-  // Wants to know text. Throws Error(kBadInput), naming `origin`, for what has no tokens.
+  // Wants to know text. Of a model of sentences it begins one. Throws Error(kBadInput), naming `origin`, for
+  // what has no tokens.
   std::vector<std::int64_t> encode(const std::string& text, const std::string& origin) const;
   std::string decode(const std::vector<std::int64_t>& tokens) const;
   // The text, or numbers with blanks between where there is none.

@@ -92,7 +92,7 @@ void Trainer::train() try {
     const StepOutcome outcome = one_step();
     verify();  // before anything of this step is kept
     if (!takes_own_steps()) {
-      const bool epoch_ended = progress_.epoch > before / job_.steps_per_epoch();
+      const bool epoch_ended = progress_.epoch > before / progress_.steps_per_epoch;
       if (epoch_ended || progress_.step == total) end_epoch();
       if (stopped_early_ || progress_.step == total) break;
     }

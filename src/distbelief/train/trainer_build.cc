@@ -134,6 +134,7 @@ void Trainer::open_recorder() {
 
 // Where the run goes on from: the newest snapshot, or the newest checkpoint if that is newer or the only one.
 void Trainer::restore() {
+  progress_.steps_per_epoch = job_.steps_per_epoch();
   std::optional<Snapshotter::Restored> snapshot;
   if (snapshotter_)
     snapshot = snapshotter_->open(outline_.parameters, group_settings(stages_[0]), outline_.buffers);
@@ -176,7 +177,9 @@ void Trainer::note_tensor() {
 
 void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                        const std::string& build) {
+  require_same_epochs(progress, job_.steps_per_epoch());
   progress_ = progress;
+  progress_.steps_per_epoch = job_.steps_per_epoch();  // which an earlier version did not note
   for (const Stage& stage : stages_) {
     const auto first = update_counts.begin() + std::ptrdiff_t(stage.outline->first_parameter);
     stage.group->set_update_counts({first, first + std::ptrdiff_t(stage.outline->parameters.size())});

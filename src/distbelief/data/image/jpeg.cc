@@ -9,8 +9,9 @@
 #include <cstring>
 #include <optional>
 
-#include <jerror.h>
 #include <jpeglib.h>  // after <cstdio>, which it needs and does not include
+
+#include <jerror.h>  // after <jpeglib.h>, whose settings say which messages there are
 
 namespace distbelief::data {
 namespace {
@@ -42,6 +43,7 @@ void judge_message(j_common_ptr info, int level) {
     case JWRN_JPEG_EOF:
     case JWRN_HIT_MARKER:
     case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
     case JWRN_MUST_RESYNC:
     case JWRN_NOT_SEQUENTIAL: leave(info);
     default: return;
