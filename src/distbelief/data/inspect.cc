@@ -16,6 +16,7 @@
 #include "distbelief/data/table_field.h"
 #include "distbelief/data/table_source.h"
 #include "distbelief/data/text.h"
+#include "distbelief/data/vocabulary.h"
 #include "distbelief/data/webdataset.h"
 
 namespace distbelief::data {
@@ -225,6 +226,19 @@ TableSurvey survey_as_written(const fs::path& path, OptionMap& options) {
   return survey;
 }
 
+// A job file is UTF-8, and names these columns.
+void require_utf8(const fs::path& path, const std::string& names) {
+  try {
+    for (std::size_t at = 0; at < names.size();) next_character(names, at, "", 0);
+  } catch (const Error&) {
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("'{0}' has names of columns that are not UTF-8, which a job file cannot hold; convert "
+                    "it: iconv -f LATIN1 -t UTF-8 '{0}' > utf8.csv",
+                    path.string()));
+  }
+}
+
 Finding inspect_table(const fs::path& path) {
   OptionMap options = resolve_options("data set 'csv'", table_options(), {});
   const TableSurvey survey = survey_as_written(path, options);
@@ -237,6 +251,8 @@ Finding inspect_table(const fs::path& path) {
   finding.options["target"] = options["target"];
   if (const std::string useless = useless_columns(survey, target); !useless.empty())
     finding.options["ignore"] = options["ignore"] = useless;
+  for (const auto& [name, value] : finding.options)
+    if (const auto* text = std::get_if<std::string>(&value)) require_utf8(path, *text);
   const TableSchema schema = decide_roles(survey, options);
   const bool values = schema.task == TableTask::kRegression;
   finding.kind = values ? FindingKind::kFeatureValues : FindingKind::kFeatureClasses;

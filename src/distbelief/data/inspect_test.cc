@@ -47,6 +47,19 @@ TEST_F(Inspect, KnowsATableOfClasses) {
   EXPECT_EQ(opened(finding, path).train->spec().input_shape, Shape{1});
 }
 
+TEST_F(Inspect, WantsNamesThatAJobFileCanHold) {
+  const auto path = file("latin.csv",
+                         "size,gr\xf6\xdf"
+                         "e\n1,2.5\n2,3.5\n");
+  EXPECT_PRED_FORMAT2(IsSubstring, "iconv", refusal([&] { inspect(path); }));
+  EXPECT_EQ(inspect(file("other.csv",
+                         "gr\xf6\xdf"
+                         "e,size\n1,2.5\n2,3.5\n"))
+                .data_set,
+            "csv")
+      << "none is named";
+}
+
 TEST_F(Inspect, LeavesOutTextThatIsAnotherInEveryRow) {
   std::string rows = "name,town,remark,age,label\n";
   for (int i = 0; i < 300; ++i)
