@@ -46,8 +46,8 @@ train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) {
   } catch (const Error& error) {
     for (const auto& [key, place] : job.places)
       if (error.message().starts_with(key + " ")) rethrow_at(job, key, error);
-    for (const auto& [key, place] :
-         job.places)  // "no activation is named 'x'", "no stem of resnet18 is named 'x'"
+    // "no activation is named 'x'", "no stem of resnet18 is named 'x'"
+    for (const auto& [key, place] : job.places)
       if (key.starts_with("model.") && error.message().starts_with("no " + key.substr(6) + " "))
         rethrow_at(job, key, error);
     const std::string section = error.message().starts_with("model '") ? "model." : "data.";
