@@ -48,9 +48,12 @@ bool is_finished(const fs::path& run_dir, const Config& config, const StartNeeds
   const nlohmann::json summary = read_summary(run_dir);
   if (!summary.is_object() || summary.value("steps", std::int64_t{-1}) != progress.step)
     return false;  // its end was not recorded
-  fmt::print("{} is finished: {} of {} steps{}; to train on: distbelief resume {} --set {}=N\n",
+  fmt::print("{} is finished: {} of {} steps{}; to train on: distbelief resume {} --set {}\n",
              run_dir.string(), progress.step, total_steps, reason.empty() ? "" : ", " + reason,
-             run_dir.string(), config.train.max_steps == total_steps ? "train.max_steps" : "train.epochs");
+             run_dir.string(),
+             !reason.empty()                         ? train::stopping_key(config.train, progress)
+             : config.train.max_steps == total_steps ? "train.max_steps=N"
+                                                     : "train.epochs=N");
   return true;
 }
 

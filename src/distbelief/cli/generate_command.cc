@@ -58,6 +58,7 @@ int continue_text(const GenerateFlags& flags, const train::PreparedJob& job) {
   train::SampleOptions options = flags.sample;
   options.count = flags.count > 0 ? flags.count : 200;
   options.context = train::context_of(job.config.model, job.shape.input[0]);
+  options.last = text.last();
   const std::vector<std::int64_t> added = train::continue_tokens(*job.network, prompt, options);
   if (flags.json) {
     nlohmann::json answer{{"prompt", prompt}, {"tokens", added}};

@@ -48,6 +48,7 @@ int check(const CheckFlags& flags, const Invocation& invocation) {
   const std::size_t shared = std::ranges::max(rooms, {}, &StartNeeds::Room::bytes).bytes;
   if (hosts.empty()) comm::require_shared_memory(rooms[0].bytes, rooms[0].purpose);
   train::require_state_room(prepared);
+  advise(job.config);
   std::int64_t count = 0;
   for (const auto& parameter : parameters) count += element_count(parameter.shape);
   if (flags.json) {
@@ -68,12 +69,13 @@ int check(const CheckFlags& flags, const Invocation& invocation) {
       "  model          {} with {} trainable parameters\n"
       "  data           {}: {} to train on, {} to test on\n"
       "  steps          {} per epoch, {} in all, batches of {}\n"
-      "  {:<14} {} with {} lanes, {} thread{} each\n"
+      "  {:<14} {} with {} lane{}, {} thread{} each\n"
       "  shared memory  {:.1f} MB{}\n",
       job.config.model.name, count, job.config.data.name, prepared.data.train->size(),
       prepared.data.test->size(), prepared.steps_per_epoch(), prepared.total_steps(),
       job.config.train.batch_size, are_apart ? "replicas" : "workers", workers, job.config.parallel.lanes,
-      job.config.parallel.threads, job.config.parallel.threads == 1 ? "" : "s", double(shared) / 1e6,
+      job.config.parallel.lanes == 1 ? "" : "s", job.config.parallel.threads,
+      job.config.parallel.threads == 1 ? "" : "s", double(shared) / 1e6,
       hosts.empty() ? ", all workers on this host" : " at most on each host; they were not asked for it");
   return 0;
 }

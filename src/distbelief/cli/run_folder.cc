@@ -53,6 +53,20 @@ void keep_network_file(const fs::path& run_dir, Config& config) {
 
 }  // namespace
 
+void require_run_room(const fs::path& wanted, std::size_t bytes) {
+  std::error_code failure;
+  fs::path there = fs::absolute(wanted);
+  while (!fs::exists(there, failure) && there.has_relative_path()) there = there.parent_path();
+  const fs::space_info room = fs::space(there, failure);
+  // What has no size (/proc) or cannot be asked is found out by writing.
+  if (failure || room.capacity == 0 || room.available >= bytes) return;
+  throw Error(
+      ErrorCode::kUnavailable,
+      fmt::format("no room for the run folder: a checkpoint and the model take {:.1f} MB, but {:.1f} MB are "
+                  "free at {}; make room there, or choose another --run-dir",
+                  double(bytes) / 1e6, double(room.available) / 1e6, there.string()));
+}
+
 fs::path begin_run_dir(const std::string& wanted, Config& config, const data::KnownSet& data) {
   const auto fill = [&](const fs::path& folder) {
     keep_network_file(folder, config);

@@ -14,6 +14,8 @@
 // a program of the user's.
 namespace distbelief::cli {
 
+// Throws Error(kUnavailable) when there are not so many bytes where it is to be.
+void require_run_room(const std::filesystem::path& wanted, std::size_t bytes);
 // Makes one with what the run is started with: the job, what it knows of its data, and the network's file,
 // which the job names from then on.
 std::filesystem::path begin_run_dir(const std::string& wanted, Config& config, const data::KnownSet& data);

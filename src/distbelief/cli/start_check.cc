@@ -79,17 +79,33 @@ Rooms rooms_of(const train::PreparedJob& job, const std::vector<cluster::HostSlo
   return rooms;
 }
 
+void advise(const Config& config) {
+  constexpr double kMuchMomentum = 0.5;
+  const OptimizerConfig& optimizer = config.train.optimizer;
+  if (!takes_own_steps(config.parallel) || config.parallel.workers < 2 || optimizer.name != "sgd" ||
+      optimizer.momentum <= kMuchMomentum)
+    return;
+  fmt::print(
+      stderr,
+      "distbelief: updates of {} replicas that go at their own pace act like momentum, and train.momentum is "
+      "{} besides: the loss may well grow without bound; train.optimizer = \"adagrad\" or momentum = 0 learn "
+      "(docs/parameter_servers.md)\n",
+      config.parallel.workers, optimizer.momentum);
+}
+
 StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts,
                               const data::KnownSet* known) {
   cluster::require_short_place();
   const train::PreparedJob prepared = prepare_placed(job, known);
   StartNeeds needs{.total_steps = prepared.total_steps(),
                    .steps_per_epoch = prepared.steps_per_epoch(),
+                   .saved_bytes = train::saved_bytes(prepared),
                    .rooms = rooms_of(prepared, hosts),
                    .data = data::describe_data(job.config.data, prepared.data)};
   if (hosts.empty()) comm::require_shared_memory(needs.rooms[0].bytes, needs.rooms[0].purpose);
   train::require_state_room(prepared);
   show_init(prepared);
+  advise(job.config);
   return needs;
 }
 
@@ -103,7 +119,9 @@ StartNeeds check_launched(const Job& job, World& world, const data::KnownSet* kn
   comm::require_shared_memory(train::shared_memory_needed(prepared, world.workers_per_host(), world.host()),
                               fmt::format("{} with {} workers", job.config.model.name, world.local_size()));
   train::require_state_room(prepared);
-  StartNeeds needs{.total_steps = prepared.total_steps(), .steps_per_epoch = prepared.steps_per_epoch()};
+  StartNeeds needs{.total_steps = prepared.total_steps(),
+                   .steps_per_epoch = prepared.steps_per_epoch(),
+                   .saved_bytes = train::saved_bytes(prepared)};
   if (world.rank() != 0) return needs;
   show_init(prepared);
   needs.data = data::describe_data(job.config.data, prepared.data);

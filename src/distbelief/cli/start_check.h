@@ -19,6 +19,7 @@ namespace distbelief::cli {
 struct StartNeeds {
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 0;
+  std::size_t saved_bytes = 0;  // that the run folder takes at least
   struct Room {
     std::size_t bytes = 0;
     std::string purpose{};
@@ -31,6 +32,9 @@ struct StartNeeds {
 // What a job takes in /dev/shm, as StartNeeds says it.
 std::vector<StartNeeds::Room> rooms_of(const train::PreparedJob& job,
                                        const std::vector<cluster::HostSlots>& hosts);
+
+// Says on standard error what works but is seldom meant.
+void advise(const Config& config);
 
 // By the supervisor, before a process starts. Opens the data. Other hosts are not asked here: this machine
 // stands for all but for the room in /dev/shm. `known`: of a run that goes on.

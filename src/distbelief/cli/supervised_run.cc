@@ -324,11 +324,12 @@ int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const 
     if (const int refused = act_together(world, check); refused != 0) return refused;
     const auto begin = [&] {
       if (world.rank() != 0) return;
-      if (!resume)
+      if (!resume) {
+        require_run_room(run_dir, needs.saved_bytes);
         begin_run_dir(run_dir.string(), job.config, needs.data);
-      else if (is_finished(run_dir, job.config, needs, Saved::kCheckpoints))
+      } else if (is_finished(run_dir, job.config, needs, Saved::kCheckpoints)) {
         is_over = 1;
-      else {
+      } else {
         write_job(run_dir, kept);
         note_data(run_dir, known ? &*known : nullptr, needs.data);
       }

@@ -192,6 +192,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
   if (invocation.interrupted->load()) return 130;
   const StandingServers standing = standing_servers(flags.places, job.config);
+  require_run_room(flags.run_dir.empty() ? "runs" : flags.run_dir, needs.saved_bytes);
   const fs::path run_dir = begin_run_dir(flags.run_dir, job.config, needs.data);
   keep_measured(run_dir, job.config, measured);
   return supervise(job.config, hosts, isa,

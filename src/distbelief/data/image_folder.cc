@@ -175,6 +175,9 @@ ImageParts find_image_parts(const std::filesystem::path& root) {
   if (is_class_folder(root / "train")) return {root, {}};
   for (const char* name : {"test", "val", "valid", "validation"})
     if (std::filesystem::is_directory(root / name, ignored)) return {root / "train", root / name};
+  // Alone it is the part to train on; beside classes it is no part, and has to be a class.
+  for (const std::string& name : folders_in(root))
+    if (name != "train" && is_class_folder(root / name)) return {root, {}};
   return {root / "train", {}};
 }
 

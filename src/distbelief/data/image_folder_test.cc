@@ -47,6 +47,12 @@ TEST_F(ImageFolder, TakesAFolderOfImagesThatIsCalledTrainForAClass) {
   const DataSet set = open({{"held_out", 0.25}});
   EXPECT_EQ(set.train->spec().class_names, (std::vector<std::string>{"boat", "train"}));
   EXPECT_EQ(set.train->size() + set.test->size(), 4U);
+  std::filesystem::remove_all(folder_.path() / "train");
+  for (const char* name : {"train/a/1.png", "train/b/1.png"}) image(name, 50);
+  EXPECT_PRED_FORMAT2(IsSubstring, "train", refusal([&] { open(); }))
+      << "what stands beside it would be left out";
+  std::filesystem::remove_all(folder_.path() / "boat");
+  EXPECT_EQ(open({{"held_out", 0.5}}).train->spec().class_names, (std::vector<std::string>{"a", "b"}));
 }
 
 TEST_F(ImageFolder, ALimitTakesSomeOfEveryClass) {

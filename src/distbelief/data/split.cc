@@ -1,6 +1,7 @@
 #include "distbelief/data/split.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -50,7 +51,13 @@ std::optional<std::uint64_t> feature_of(const TableSchema& table, std::string_vi
         ErrorCode::kBadInput,
         fmt::format("column '{}' has categories, and ranges are of numbers; name a column of numbers", name));
   }
-  return std::nullopt;
+  if (!name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos) return std::nullopt;
+  std::vector<std::string> names;
+  for (const std::size_t input : table.inputs)
+    if (table.columns[input].role == ColumnRole::kNumeric) names.push_back(table.columns[input].name);
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("no column of numbers that is learnt from is called '{}'; there are {}", name,
+                          fmt::join(names, ", ")));
 }
 
 Samples shuffled(const Samples& samples, std::uint64_t seed, std::uint64_t stream) {

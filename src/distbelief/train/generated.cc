@@ -161,14 +161,19 @@ bool keep_text(const PreparedJob& job, model::Network& network, const std::files
     return false;
   data::Batch batch;
   const model::HostValues<std::int64_t> sample(first_of_test(job, 1, batch).input);
-  const std::vector<std::int64_t> prompt(
+  const TokenText text(job.data, job.shape.classes);
+  std::vector<std::int64_t> prompt(
       sample.begin(), sample.begin() + std::min<std::ptrdiff_t>(kPrompt, sample.end() - sample.begin()));
+  // A sentence begins with that token, and is filled up with it.
+  if (const auto end = std::find(prompt.begin() + 1, prompt.end(), text.last()); end != prompt.end())
+    prompt.erase(end - (end - prompt.begin() > 2 ? 1 : 0),
+                 prompt.end());  // the last word is left to the network
   const std::vector<std::int64_t> added =
       continue_tokens(network, prompt,
                       {.context = context_of(job.config.model, job.shape.input[0]),
                        .seed = job.config.train.seed,
+                       .last = text.last(),
                        .most_time = kTextTime});
-  const TokenText text(job.data, job.shape.classes);
   report::write_json_atomically(run_dir / "samples.json",
                                 {{"prompt", text.shown(prompt)}, {"text", text.shown(added)}});
   return true;

@@ -43,6 +43,17 @@ void require_state_room(const PreparedJob& job) {
       strategy::AllreduceGroup::state_bytes(outline_of(job).parameters, group_options(job.config)));
 }
 
+std::size_t saved_bytes(const PreparedJob& job) {
+  const NetworkOutline outline = outline_of(job);
+  std::size_t weights = outline.buffers * sizeof(float);
+  for (const auto& parameter : outline.parameters)
+    weights += std::size_t(element_count(parameter.shape)) * sizeof(float);
+  const bool has_state = !has_servers(job.config.parallel);  // else the servers have it
+  return 2 * weights +
+         (has_state ? strategy::AllreduceGroup::state_bytes(outline.parameters, group_options(job.config))
+                    : 0);
+}
+
 std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>& workers_per_host, int host) {
   const int workers = workers_per_host[std::size_t(host)];
   auto options = group_options(job.config);

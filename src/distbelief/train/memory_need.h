@@ -10,6 +10,9 @@ namespace distbelief::train {
 // Throws Error(kUnavailable) when parallel.state_dir is no folder of this machine or has no room.
 void require_state_room(const PreparedJob& job);
 
+// Bytes that a run writes to its folder at least: a checkpoint, and the model.
+std::size_t saved_bytes(const PreparedJob& job);
+
 // Bytes of /dev/shm that a host of a run needs: what its workers share, as much again for a standby, and the
 // snapshots, which every host has, but none of a network that is cut over several. `job.config` is resolved
 // for these workers.

@@ -99,6 +99,12 @@ std::string stop_reason(const TrainConfig& config, const RunProgress& progress) 
   return "";
 }
 
+std::string stopping_key(const TrainConfig& config, const RunProgress& progress) {
+  TrainConfig patient = config;
+  patient.target = 0;
+  return stop_reason(patient, progress).empty() ? "train.target=0" : "train.early_stop_patience=0";
+}
+
 Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgress& progress) {
   Verdict verdict;
   verdict.is_best =

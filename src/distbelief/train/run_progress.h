@@ -49,6 +49,8 @@ struct Verdict {
 };
 // Why a stopping rule ends the run after its last validation; empty: it goes on. Pure.
 std::string stop_reason(const TrainConfig& config, const RunProgress& progress);
+// What to set so that it does not, where it does. Pure.
+std::string stopping_key(const TrainConfig& config, const RunProgress& progress);
 Verdict judge(const TrainConfig& config, const Evaluation& evaluation, RunProgress& progress);
 
 }  // namespace distbelief::train

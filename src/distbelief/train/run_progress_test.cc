@@ -86,6 +86,7 @@ TEST(Judge, StopsAtTheTarget) {
   RunProgress progress;
   EXPECT_TRUE(judge(config, scored(1.0, 0.89), progress).stop_reason.empty());
   EXPECT_NE(judge(config, scored(1.0, 0.9), progress).stop_reason.find("train.target"), std::string::npos);
+  EXPECT_EQ(stopping_key(config, progress), "train.target=0");
 }
 
 TEST(Judge, KnowsOfWhichMetricsLowerIsBetter) {
@@ -115,8 +116,10 @@ TEST(Judge, StopsAfterValidationsWithoutABetterLoss) {
   EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());  // counts anew
   EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());
   const RunProgress resumed = run_progress_from_json(to_json(progress));
-  for (RunProgress after : {progress, resumed})  // it does not count anew after a resume
+  for (RunProgress after : {progress, resumed}) {  // it does not count anew after a resume
     EXPECT_FALSE(judge(config, scored(1.0, 0.6), after).stop_reason.empty());
+    EXPECT_EQ(stopping_key(config, after), "train.early_stop_patience=0");
+  }
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<s
         std::vector<std::int64_t>(tokens.end() - std::ptrdiff_t(seen), tokens.end()), torch::kInt64);
     const torch::Tensor logits = network.forward(model::on_device(input.unsqueeze(0), network.device()));
     added.push_back(choose_token(logits[seen - 1], options, random));
+    if (added.back() == options.last) break;
     tokens.push_back(added.back());
   }
   return added;
@@ -79,6 +80,11 @@ std::string TokenText::decode(const std::vector<std::int64_t>& tokens) const {
   std::string text;
   for (const std::int64_t token : tokens) text += vocabulary_->decode(std::uint32_t(token));
   return text;
+}
+
+std::int64_t TokenText::last() const {
+  const bool has_end = knows_text() && vocabulary_->level() == data::TextLevel::kSentences;
+  return has_end ? std::int64_t{data::Vocabulary::kSentenceEnd} : -1;
 }
 
 std::string TokenText::shown(const std::vector<std::int64_t>& tokens) const {

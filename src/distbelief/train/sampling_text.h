@@ -18,6 +18,7 @@ struct SampleOptions {
   double temperature = 1.0;  // 0: always the likeliest token
   std::int64_t top_k = 0;    // of the likeliest only; 0: of all
   std::uint64_t seed = 1;
+  std::int64_t last = -1;  // a token after which nothing is added; TokenText knows
   std::chrono::duration<double> most_time = std::chrono::hours(24);  // fewer tokens when it is over
 };
 
@@ -40,6 +41,8 @@ class TokenText {
   // what has no tokens.
   std::vector<std::int64_t> encode(const std::string& text, const std::string& origin) const;
   std::string decode(const std::vector<std::int64_t>& tokens) const;
+  // Where a model of sentences ends: what follows is nothing that it has learnt. Otherwise -1, which is none.
+  std::int64_t last() const;
   // The text, or numbers with blanks between where there is none.
   std::string shown(const std::vector<std::int64_t>& tokens) const;
 
