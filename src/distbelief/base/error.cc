@@ -42,7 +42,9 @@ Error::Error(ErrorCode code, const std::string& message, Where where)
 
 Error Error::at_step(std::int64_t step) const {
   if (where_.step >= 0 || code_ == ErrorCode::kAborted) return *this;
-  return {code_, message_, {.rank = where_.rank, .operation = where_.operation, .step = step}};
+  Where where = where_;
+  where.step = step;
+  return {code_, message_, std::move(where)};
 }
 
 void invariant_failed(const char* expression, const char* file, int line) {

@@ -41,7 +41,9 @@ int check(const CheckFlags& flags, const Invocation& invocation) {
   train::resolve_for_workers(job.config, workers);
   // With parameter servers each replica is a world of its own.
   const bool are_apart = has_servers(job.config.parallel);
-  train::require_mesh(job.config, are_apart ? int(workers_per_replica(job.config.parallel)) : workers);
+  with_places(job, [&] {
+    train::require_mesh(job.config, are_apart ? int(workers_per_replica(job.config.parallel)) : workers);
+  });
   const train::PreparedJob prepared = prepare_placed(job);
   const auto parameters = train::outline_of(prepared).parameters;
   const std::vector<StartNeeds::Room> rooms = rooms_of(prepared, hosts);

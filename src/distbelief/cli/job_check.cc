@@ -133,7 +133,7 @@ void check_options(const Job& job, const std::string& section, const std::string
       refuse_misspelt_key(section, name, specs);
       resolve_options(owner, specs, {{name, value}});
     } catch (const Error& error) {
-      rethrow_at(job, section + "." + name, error);
+      throw placed(job, Error(error.code(), error.message(), {.key = section + "." + name}));
     }
   }
 }

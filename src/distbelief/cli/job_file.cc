@@ -173,10 +173,10 @@ std::string to_toml(const Config& config) {
   return text;
 }
 
-void rethrow_at(const Job& job, const std::string& key, const Error& error) {
-  const auto place = job.places.find(key);
-  if (place == job.places.end()) throw error;
-  throw Error(error.code(), fmt::format("{}: {}", to_string(place->second), error.message()), error.where());
+Error placed(const Job& job, const Error& error) {
+  const auto place = job.places.find(error.where().key);
+  if (place == job.places.end()) return error;
+  return Error(error.code(), fmt::format("{}: {}", to_string(place->second), error.message()), error.where());
 }
 
 }  // namespace distbelief::cli

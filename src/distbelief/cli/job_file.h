@@ -44,7 +44,17 @@ void apply_override(Config& config, const std::string& assignment);
 // The whole job, every key: parse_job(to_toml(c), "") == c for any c that passes validate().
 std::string to_toml(const Config& config);
 
-// The same error, its message preceded by the place where `key` was set, if any.
-[[noreturn]] void rethrow_at(const Job& job, const std::string& key, const Error& error);
+// The same error; its message begins with the place where the key that it is about was set, if it was.
+Error placed(const Job& job, const Error& error);
+
+// What `act` gives; its errors are placed().
+template <typename Act>
+decltype(auto) with_places(const Job& job, const Act& act) {
+  try {
+    return act();
+  } catch (const Error& error) {
+    throw placed(job, error);
+  }
+}
 
 }  // namespace distbelief::cli

@@ -216,11 +216,16 @@ TEST(ReadJob, KnowsTheLineOfEverySetting) {
   EXPECT_EQ(to_string(job.places.at("train.lr")), "my.toml:8");
 }
 
-TEST(ReadJob, AnErrorCanBeRethrownAtItsPlace) {
+TEST(ReadJob, AnErrorAboutAKeyIsToldWithItsPlace) {
   const Job job = read_job("[model]\nhidden = [1]", "my.toml");
-  const Error error(ErrorCode::kBadInput, "too narrow");
-  EXPECT_EQ(refusal([&] { rethrow_at(job, "model.hidden", error); }), "my.toml:2: too narrow");
-  EXPECT_EQ(refusal([&] { rethrow_at(job, "model.name", error); }), "too narrow") << "left at its default";
+  const auto message = [&](const std::string& key) {
+    return refusal(
+        [&] { with_places(job, [&] { throw Error(ErrorCode::kBadInput, "too narrow", {.key = key}); }); });
+  };
+  EXPECT_EQ(message("model.hidden"), "my.toml:2: too narrow");
+  EXPECT_EQ(message("model.name"), "too narrow") << "left at its default";
+  EXPECT_EQ(message(""), "too narrow") << "of no key";
+  EXPECT_EQ(with_places(job, [] { return 3; }), 3);
 }
 
 TEST(LoadJobFile, ReadsAFile) {

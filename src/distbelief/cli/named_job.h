@@ -13,8 +13,8 @@ void check_named(const Job& job);
 // For commands that name a model themselves: throws Error(kBadInput) when --set names another.
 void require_named(const Job& job, const std::string& model, const std::string& flag);
 
-// train::prepare_job(), with the data as it is known if it is; an option that the model or data set refuses
-// is named with its place.
+// train::prepare_job(), with the data as it is known if it is; a setting that is refused is named with its
+// place.
 train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known = nullptr);
 
 }  // namespace distbelief::cli

@@ -309,7 +309,7 @@ int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const 
   if (resume) {
     job.config.train.init.clear();  // it goes on from what it has learnt
   } else {
-    train::require_mesh(job.config, workers);
+    with_places(job, [&] { train::require_mesh(job.config, workers); });
   }
   std::optional<report::PageWriter> page;                       // of the first worker
   spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs

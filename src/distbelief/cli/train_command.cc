@@ -184,9 +184,10 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   if (invocation.interrupted->load()) return 130;
   measure_if_searching(job.config);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
-  train::require_mesh(job.config,
-                      int(has_servers(job.config.parallel) ? workers_per_replica(job.config.parallel)
-                                                           : job.config.parallel.workers));
+  with_places(job, [&config = job.config] {
+    train::require_mesh(config, int(has_servers(config.parallel) ? workers_per_replica(config.parallel)
+                                                                 : config.parallel.workers));
+  });
   check_faults(flags.inject, job.config);
   const StartNeeds needs = check_before_start(job, hosts);
   const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);

@@ -32,8 +32,8 @@ bool is_image(const SampleSpec& spec) {
 void check(const SampleSpec& spec, const BatchMaker::Options& options, std::int64_t channels) {
   if (options.augment_pad_crop || options.augment_flip) require_augmentable(spec);
   if (options.augment_pad_crop && options.pad < 0) {
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("data.pad must be 0 or more pixels, it is {}", options.pad));
+    throw Error(ErrorCode::kBadInput, fmt::format("data.pad must be 0 or more pixels, it is {}", options.pad),
+                {.key = "data.pad"});
   }
   const auto known = static_cast<std::int64_t>(spec.mean.size());
   const bool matches = known == 0 || known == channels;
@@ -150,7 +150,8 @@ void require_augmentable(const SampleSpec& spec) {
       ErrorCode::kBadInput,
       fmt::format("data.augment needs images of [channels, height, width] bytes, this data set has {} {}; "
                   "leave data.augment empty",
-                  to_string(spec.input_type), to_string(spec.input_shape)));
+                  to_string(spec.input_type), to_string(spec.input_shape)),
+      {.key = "data.augment"});
 }
 
 BatchMaker::BatchMaker(const Source& source, Options options) : source_(source), options_(options) {

@@ -52,7 +52,8 @@ DataSet open_cifar100(const DataConfig& config, const OptionMap& options) {
   if (labels != "fine" && labels != "coarse")
     throw Error(
         ErrorCode::kBadInput,
-        fmt::format("data set 'cifar100': option 'labels' must be fine or coarse, found '{}'", labels));
+        fmt::format("data set 'cifar100': option 'labels' must be fine or coarse, found '{}'", labels),
+        {.key = "data.labels"});
   const bool fine = labels == "fine";
   const CifarFormat format{
       .label_bytes = 2, .label_at = fine ? std::size_t{1} : 0, .classes = fine ? 100 : 20};

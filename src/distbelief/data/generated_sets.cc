@@ -49,7 +49,8 @@ DataSet open_synthetic_table(const DataConfig&, const OptionMap& options) {
   const std::string target = option<std::string>(options, "target");
   if (target != "class" && target != "value")
     throw Error(ErrorCode::kBadInput,
-                fmt::format("option 'target' of synthetic_table must be class or value, it is '{}'", target));
+                fmt::format("option 'target' of synthetic_table must be class or value, it is '{}'", target),
+                {.key = "data.target"});
   const SyntheticTable::Options wanted{
       .numbers = option<std::int64_t>(options, "numbers"),
       .categories = option<std::int64_t>(options, "categories"),

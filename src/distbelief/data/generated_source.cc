@@ -25,9 +25,10 @@ Part part_of(std::span<const std::int64_t> input) {
 
 void check_generated(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return;
-  throw Error(ErrorCode::kBadInput,
-              fmt::format("option '{}' of a generated data set must be {} to {}, it is {}", name, least, most,
-                          value));
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("option '{}' of a generated data set must be {} to {}, it is {}", name, least, most, value),
+      {.key = std::string("data.") + name});
 }
 
 GeneratedSource::GeneratedSource(Part part, std::int64_t samples) : part_(part), size_(0) {

@@ -24,7 +24,8 @@ std::vector<OptionSpec> held_out_options() {
 std::vector<bool> hold_out(std::uint64_t samples, double share, std::uint64_t seed) {
   if (!(share > 0.0 && share < 1.0))
     throw Error(ErrorCode::kBadInput,
-                fmt::format("option 'held_out' must lie between 0 and 1, it is {}; 0.1 is usual", share));
+                fmt::format("option 'held_out' must lie between 0 and 1, it is {}; 0.1 is usual", share),
+                {.key = "data.held_out"});
   if (samples < 2)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("at least 2 samples are wanted, to train on and to test on, found {}", samples));

@@ -34,11 +34,13 @@ Loader::Options checked(const Loader::Options& options) {
   DISTBELIEF_INVARIANT(options.step <= options.plan.steps());
   if (options.threads < 0) {
     throw Error(ErrorCode::kBadInput,
-                fmt::format("data.loader_threads must be 0 or more, it is {}", options.threads));
+                fmt::format("data.loader_threads must be 0 or more, it is {}", options.threads),
+                {.key = "data.loader_threads"});
   }
   if (options.prefetch < 1) {
     throw Error(ErrorCode::kBadInput,
-                fmt::format("data.prefetch must be 1 or more, it is {}", options.prefetch));
+                fmt::format("data.prefetch must be 1 or more, it is {}", options.prefetch),
+                {.key = "data.prefetch"});
   }
   return options;
 }

@@ -117,7 +117,8 @@ DataSet open_packed_set(const DataConfig& config, const OptionMap& options) {
     const std::int64_t value = option<std::int64_t>(options, name);
     if (value >= 1 && value <= (std::int64_t{1} << 30)) return static_cast<std::uint64_t>(value);
     throw Error(ErrorCode::kBadInput,
-                fmt::format("data set 'packed': option '{}' must be 1 or more, it is {}", name, value));
+                fmt::format("data set 'packed': option '{}' must be 1 or more, it is {}", name, value),
+                {.key = std::string("data.") + name});
   };
   return open_packed(config.path, {.cache_bytes = positive("cache_mb") * kMegabyte,
                                    .transfer_bytes = positive("transfer_mb") * kMegabyte,
@@ -226,9 +227,11 @@ const DataSetEntry& find_data_set(const std::string& name) {
     names.push_back(entry.name);
   }
   const std::string near = nearest(name, names);
-  throw Error(ErrorCode::kBadInput, fmt::format("there is no data set '{}'{}; known are {}", name,
-                                                near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
-                                                fmt::join(names, ", ")));
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("there is no data set '{}'{}; known are {}", name,
+                  near.empty() ? "" : fmt::format(", did you mean '{}'?", near), fmt::join(names, ", ")),
+      {.key = "data.name"});
 }
 
 OptionMap data_set_options(const std::string& name, const OptionMap& given) {

@@ -36,9 +36,9 @@ void check(const SyntheticImages::Options& options) {
   check_generated("channels * height * width", options.channels * options.height * options.width, 1,
                   kMostSampleBytes);
   if (!(options.noise >= 0.0 && options.noise <= 1.0)) {
-    throw Error(
-        ErrorCode::kBadInput,
-        fmt::format("option 'noise' of a generated data set must be 0 to 1, it is {}", options.noise));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("option 'noise' of a generated data set must be 0 to 1, it is {}", options.noise),
+                {.key = "data.noise"});
   }
 }
 

@@ -28,7 +28,8 @@ SyntheticClicks::SyntheticClicks(Part part, const Options& options)
   check_generated("ids", options.ids, options.fields * 2, std::int64_t{1} << 60);
   if (!(options.noise >= 0))
     throw Error(ErrorCode::kBadInput,
-                fmt::format("option 'noise' of synthetic_clicks must be 0 or more, it is {}", options.noise));
+                fmt::format("option 'noise' of synthetic_clicks must be 0 or more, it is {}", options.noise),
+                {.key = "data.noise"});
   spec_.input_type = ElementType::kInt64;
   spec_.input_shape = {options.fields};
   spec_.classes = 2;

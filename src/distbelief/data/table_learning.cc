@@ -22,7 +22,8 @@ constexpr std::size_t kMostSurveyBytes = std::size_t{128} << 20;  // of all colu
 constexpr std::size_t kValueBytes = 80;                           // that each takes besides its characters
 
 Error bad_option(const std::string& name, const std::string& what) {
-  return Error(ErrorCode::kBadInput, fmt::format("data set 'csv': option '{}' {}", name, what));
+  return Error(ErrorCode::kBadInput, fmt::format("data set 'csv': option '{}' {}", name, what),
+               {.key = "data." + name});
 }
 
 char delimiter_of(const std::filesystem::path& path, const OptionMap& options) {

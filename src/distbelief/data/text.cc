@@ -18,7 +18,8 @@ constexpr std::int64_t kMostTextLength = 1 << 20;
 constexpr std::size_t kTextChunk = std::size_t{64} << 10;
 
 Error bad_text_option(const std::string& name, const std::string& what) {
-  return Error(ErrorCode::kBadInput, fmt::format("data set 'text': option '{}' {}", name, what));
+  return Error(ErrorCode::kBadInput, fmt::format("data set 'text': option '{}' {}", name, what),
+               {.key = "data." + name});
 }
 
 std::int64_t ranged(const OptionMap& options, const std::string& name, std::int64_t least) {

@@ -170,14 +170,16 @@ Blueprint coder_blueprint(const std::string& model, CodeKind kind, const OptionM
   const std::vector<std::int64_t> hidden = positive_list_option(model, options, "hidden");
   if (const auto clusters = option<std::int64_t>(options, "clusters"); clusters < 0)
     throw Error(ErrorCode::kBadInput,
-                fmt::format("model '{}': option 'clusters' must be 0 or more, found {}", model, clusters));
+                fmt::format("model '{}': option 'clusters' must be 0 or more, found {}", model, clusters),
+                {.key = "model.clusters"});
   const Activation activation = parse_activation(option<std::string>(options, "activation"));
   if (layers == "dense") {
     require_dense(model, shape);
     return dense_coder(hidden, coder, activation, shape);
   }
   if (layers != "convolution")
-    throw unknown_name(fmt::format("kind of layers of {}", model), layers, {"dense", "convolution"});
+    throw unknown_name(fmt::format("kind of layers of {}", model), "model.layers", layers,
+                       {"dense", "convolution"});
   require_images(model, shape);
   return convolution_coder(hidden, coder, activation, shape);
 }

@@ -9,7 +9,8 @@ namespace distbelief::model {
 torch::Device device_of(const std::string& name) {
   if (name == "cpu") return torch::kCPU;
   throw Error(ErrorCode::kBadInput,
-              fmt::format("train.device must be cpu, found '{}'; this version computes on the CPU", name));
+              fmt::format("train.device must be cpu, found '{}'; this version computes on the CPU", name),
+              {.key = "train.device"});
 }
 
 torch::Tensor on_device(torch::Tensor tensor, const torch::Device& device) {

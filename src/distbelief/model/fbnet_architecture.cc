@@ -51,7 +51,8 @@ std::vector<Candidate> parse_architecture(const std::string& text, const std::ve
     if (match == names.end())
       throw Error(ErrorCode::kBadInput,
                   fmt::format("model 'fbnet': layer {} of option 'architecture' may be one of {}, found '{}'",
-                              found.size() + 1, fmt::join(names, ", "), word));
+                              found.size() + 1, fmt::join(names, ", "), word),
+                  {.key = "model.architecture"});
     found.push_back(all[std::size_t(match - names.begin())]);
   }
   std::istringstream again(text);
@@ -60,7 +61,8 @@ std::vector<Candidate> parse_architecture(const std::string& text, const std::ve
     throw Error(ErrorCode::kBadInput,
                 fmt::format("model 'fbnet': option 'architecture' wants {} layers (depth times widths), "
                             "found {}",
-                            layers.size(), given));
+                            layers.size(), given),
+                {.key = "model.architecture"});
   return found;
 }
 

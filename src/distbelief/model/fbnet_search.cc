@@ -99,9 +99,11 @@ Blueprint fbnet_search_blueprint(const OptionMap& options, const DataShape& shap
   if (!latencies.empty()) latency_table(latencies, layers);
   const auto temperature = option<double>(options, "temperature");
   if (!(temperature >= kLeastTemperature))
-    throw Error(ErrorCode::kBadInput, fmt::format("model 'fbnet_search': option 'temperature' must be at "
-                                                  "least {}, found {}",
-                                                  kLeastTemperature, temperature));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model 'fbnet_search': option 'temperature' must be at "
+                            "least {}, found {}",
+                            kLeastTemperature, temperature),
+                {.key = "model.temperature"});
   Blueprint blueprint;
   blueprint.push_back({"choices", [count = std::int64_t(layers.size()), temperature](const BlockSite&) {
                          return std::make_shared<Choices>(count, temperature);
@@ -138,7 +140,8 @@ LatencyTable latency_table(const std::vector<std::int64_t>& nanoseconds,
     throw Error(ErrorCode::kBadInput,
                 fmt::format("model 'fbnet_search': option 'latencies' wants a number of 0 or more for each "
                             "candidate of its {} layers; leave it out to have them measured",
-                            layers.size()));
+                            layers.size()),
+                {.key = "model.latencies"});
   return table;
 }
 

@@ -193,7 +193,8 @@ std::int64_t context_option(const char* model, const OptionMap& options, const D
   if (context >= shape.input[0]) return context;
   throw Error(ErrorCode::kBadInput,
               fmt::format("model '{}': option 'context' must be 0 or at least the data's length {}, found {}",
-                          model, shape.input[0], context));
+                          model, shape.input[0], context),
+              {.key = "model.context"});
 }
 
 GptOptions transformer_options(const char* model, const OptionMap& options, const DataShape& shape) {
@@ -209,7 +210,8 @@ GptOptions transformer_options(const char* model, const OptionMap& options, cons
   throw Error(
       ErrorCode::kBadInput,
       fmt::format("model '{}': option 'width' must be a multiple of 'heads', found width {} and {} heads",
-                  model, resolved.width, resolved.heads));
+                  model, resolved.width, resolved.heads),
+      {.key = "model.width"});
 }
 
 std::shared_ptr<Block> make_head(const GptOptions& options, const BlockSite& site) {

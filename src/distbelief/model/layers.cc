@@ -34,7 +34,7 @@ Activation parse_activation(const std::string& name) {
   for (const ActivationEntry& entry : kActivations) {
     if (name == entry.name) return entry.activation;
   }
-  throw unknown_name("activation", name, activation_names());
+  throw unknown_name("activation", "model.activation", name, activation_names());
 }
 
 torch::Tensor activate(Activation activation, const torch::Tensor& input) {

@@ -43,22 +43,24 @@ const LossEntry& find_loss(const std::string& name) {
     if (entry.name == name) return entry;
     names.push_back(entry.name);
   }
-  throw unknown_name("loss", name, names);
+  throw unknown_name("loss", "train.loss", name, names);
 }
 
 const LossEntry& find_loss(const TrainConfig& config) {
   const LossEntry& entry = find_loss(config.loss);
   if (!(config.label_smoothing >= 0.0 && config.label_smoothing < 1.0)) {
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("train.label_smoothing must be at least 0 and below 1, found {}",
-                            config.label_smoothing));
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("train.label_smoothing must be at least 0 and below 1, found {}", config.label_smoothing),
+        {.key = "train.label_smoothing"});
   }
   if (config.label_smoothing > 0.0 && !entry.smooths_labels) {
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("train.label_smoothing is {}, but loss '{}' has no label smoothing; set it to 0 or use "
                     "train.loss = \"cross_entropy\"",
-                    config.label_smoothing, entry.name));
+                    config.label_smoothing, entry.name),
+        {.key = "train.label_smoothing"});
   }
   return entry;
 }

@@ -127,7 +127,8 @@ Blueprint recurrent_blueprint(const char* model, const OptionMap& options, const
   const auto streams = option<std::int64_t>(options, "streams");
   if (streams < 0)
     throw Error(ErrorCode::kBadInput,
-                fmt::format("model '{}': option 'streams' must be 0 or more, found {}", model, streams));
+                fmt::format("model '{}': option 'streams' must be 0 or more, found {}", model, streams),
+                {.key = "model.streams"});
   const RecurrentOptions resolved{.width = positive_option(model, options, "width"),
                                   .streams = streams,
                                   .dropout = dropout_option(model, options)};

@@ -135,7 +135,7 @@ const ModelEntry& find_model(const std::string& name) {
     if (entry.name == name) return entry;
     names.push_back(entry.name);
   }
-  throw unknown_name("model", name, names);
+  throw unknown_name("model", "model.name", name, names);
 }
 
 bool is_training_state(const ModelEntry& entry, const std::string& tensor) {

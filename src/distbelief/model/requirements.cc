@@ -31,7 +31,8 @@ Error misfit(std::string_view model, std::string_view wanted, const DataShape& s
       kind == found.data ? "" : fmt::format(", or a model for {} such as {}", found.data, found.model);
   return Error(ErrorCode::kBadInput,
                fmt::format("model '{}' wants {}, found {} {} with {}; choose data of {}{}", model, wanted,
-                           found.data, to_string(shape.input), targets_of(shape), kind, other));
+                           found.data, to_string(shape.input), targets_of(shape), kind, other),
+               {.key = "model.name"});
 }
 
 bool all_positive(const std::vector<std::int64_t>& values) {
@@ -40,8 +41,10 @@ bool all_positive(const std::vector<std::int64_t>& values) {
 
 Error out_of_range(std::string_view model, const std::string& name, const std::string& wanted,
                    const OptionMap& options) {
-  return Error(ErrorCode::kBadInput, fmt::format("model '{}': option '{}' must be {}, found {}", model, name,
-                                                 wanted, to_string(options.at(name))));
+  return Error(ErrorCode::kBadInput,
+               fmt::format("model '{}': option '{}' must be {}, found {}", model, name, wanted,
+                           to_string(options.at(name))),
+               {.key = "model." + name});
 }
 
 }  // namespace
@@ -95,14 +98,17 @@ SliceRange even_share(std::string_view layer, std::int64_t width, const TensorGr
     if (width % parts == 0) fitting += (fitting.empty() ? "" : ", ") + std::to_string(parts);
   throw Error(ErrorCode::kBadInput,
               fmt::format("{} has width {}, which parallel.tensor {} does not divide; {}", layer, width,
-                          group.parts(), fitting.empty() ? "change its width" : "tensor may be " + fitting));
+                          group.parts(), fitting.empty() ? "change its width" : "tensor may be " + fitting),
+              {.key = "parallel.tensor"});
 }
 
-Error unknown_name(std::string_view kind, const std::string& name, const std::vector<std::string>& known) {
+Error unknown_name(std::string_view kind, const std::string& key, const std::string& name,
+                   const std::vector<std::string>& known) {
   const std::string near = nearest(name, known);
   const std::string hint = near.empty() ? "." : fmt::format("; did you mean '{}'?", near);
   return Error(ErrorCode::kBadInput,
-               fmt::format("no {} is named '{}'{} Known: {}", kind, name, hint, fmt::join(known, ", ")));
+               fmt::format("no {} is named '{}'{} Known: {}", kind, name, hint, fmt::join(known, ", ")),
+               {.key = key});
 }
 
 }  // namespace distbelief::model

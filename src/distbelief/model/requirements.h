@@ -30,6 +30,8 @@ double dropout_option(std::string_view model, const OptionMap& options);  // "dr
 SliceRange even_share(std::string_view layer, std::int64_t width, const TensorGroup& group);
 
 // The error for a name that no table has: the nearest one, and all that exist.
-Error unknown_name(std::string_view kind, const std::string& name, const std::vector<std::string>& known);
+// `key`: of the job, that names it.
+Error unknown_name(std::string_view kind, const std::string& key, const std::string& name,
+                   const std::vector<std::string>& known);
 
 }  // namespace distbelief::model

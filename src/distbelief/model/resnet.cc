@@ -252,7 +252,7 @@ Stem choose_stem(const std::string& model, const std::string& name, const DataSh
   if (name == "auto") return smaller >= kLargeImage ? Stem::kImagenet : Stem::kCifar;
   if (name == "imagenet") return Stem::kImagenet;
   if (name == "cifar") return Stem::kCifar;
-  throw unknown_name(fmt::format("stem of {}", model), name, {"auto", "cifar", "imagenet"});
+  throw unknown_name(fmt::format("stem of {}", model), "model.stem", name, {"auto", "cifar", "imagenet"});
 }
 
 // A lane may hold a single sample, and batch norm cannot train on one value per channel.
@@ -283,13 +283,12 @@ Blueprint resnet_blueprint(int depth, const OptionMap& options, const DataShape&
                                      [depth](const Variant& each) { return each.depth == depth; });
   DISTBELIEF_INVARIANT(variant != std::end(kVariants));
   require_images(model, shape);
-  const ResNetOptions resolved{
-      .blocks = variant->blocks,
-      .stem = choose_stem(model, option<std::string>(options, "stem"), shape),
-      .activation = parse_activation(option<std::string>(options, "activation")),
-      .dropout = dropout_option(model, options),
-      .channels = shape.input[0],
-      .classes = shape.outputs()};
+  const ResNetOptions resolved{.blocks = variant->blocks,
+                               .stem = choose_stem(model, option<std::string>(options, "stem"), shape),
+                               .activation = parse_activation(option<std::string>(options, "activation")),
+                               .dropout = dropout_option(model, options),
+                               .channels = shape.input[0],
+                               .classes = shape.outputs()};
   require_size(model, resolved.stem, shape);
   return variant->blueprint(resolved);
 }

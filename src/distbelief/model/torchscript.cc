@@ -113,7 +113,8 @@ Blueprint torchscript_blueprint(const OptionMap& options, const DataShape&) {
   const std::string& file = option<std::string>(options, "file");
   if (file.empty())
     throw Error(ErrorCode::kBadInput,
-                "model 'torchscript': option 'file' names the exported network: [model] file = \"net.pt\"");
+                "model 'torchscript': option 'file' names the exported network: [model] file = \"net.pt\"",
+                {.key = "model.file"});
   return {{"", [file](const BlockSite&) { return std::make_shared<ScriptBlock>(load_script(file)); }}};
 }
 

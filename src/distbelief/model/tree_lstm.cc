@@ -183,7 +183,8 @@ Blueprint tree_lstm_blueprint(const OptionMap& options, const DataShape& shape) 
         ErrorCode::kBadInput,
         fmt::format("model.tokens must be {} or more for these trees: the names at their nodes, and two "
                     "that stand for none and for any other; it is {}",
-                    shape.input_tokens, tokens));
+                    shape.input_tokens, tokens),
+        {.key = "model.tokens"});
   const double dropout = dropout_option("tree_lstm", options);
   Blueprint blueprint;
   blueprint.push_back(

@@ -94,7 +94,8 @@ Blueprint wide_and_deep_blueprint(const OptionMap& options, const DataShape& sha
   const std::vector<std::int64_t> hidden = positive_list_option("wide_and_deep", options, "hidden");
   const bool cross = option<bool>(options, "cross");
   if (hidden.empty())
-    throw Error(ErrorCode::kBadInput, "model 'wide_and_deep': option 'hidden' needs at least one width");
+    throw Error(ErrorCode::kBadInput, "model 'wide_and_deep': option 'hidden' needs at least one width",
+                {.key = "model.hidden"});
   if (cross && shape.input[0] > kMostCrossed)
     throw Error(
         ErrorCode::kBadInput,

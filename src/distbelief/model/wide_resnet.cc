@@ -79,7 +79,8 @@ std::int64_t blocks_per_group(std::int64_t depth, std::int64_t groups) {
       ErrorCode::kBadInput,
       fmt::format("model 'wide_resnet': with {} widths option 'depth' must be {} n + {}, n at least 1, "
                   "found {}",
-                  groups, 2 * groups, groups + 1, depth));
+                  groups, 2 * groups, groups + 1, depth),
+      {.key = "model.depth"});
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ class Runs {
   std::vector<std::size_t> activations_{0};
 };
 
-// The slowest stage of the best cuts; kNothingFits when nothing fits. After so many stages made, best[first] is
-// that of the blocks from `first` to the network's end.
+// The slowest stage of the best cuts; kNothingFits when nothing fits. After so many stages made, best[first]
+// is that of the blocks from `first` to the network's end.
 double fastest_slowest(const Runs& runs, int stages) {
   const int blocks = runs.size();
   std::vector<double> best(std::size_t(blocks) + 1, kNothingFits);
@@ -175,23 +175,28 @@ void require_enough_blocks(std::span<const BlockCost> blocks, int stages) {
 }
 
 void require_cuts_of_network(std::span<const int> firsts, int blocks, int stages) {
-  const std::string given = fmt::format("parallel.cuts = [{}]", fmt::join(firsts, ", "));
+  const std::string key = "parallel.cuts";
+  const std::string given = fmt::format("{} = [{}]", key, fmt::join(firsts, ", "));
   if (firsts.size() + 1 != std::size_t(stages))
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("{} makes {} stages, the pipeline has {}; give {} numbers, the first block of each "
                     "stage but the first",
-                    given, firsts.size() + 1, stages, stages - 1));
+                    given, firsts.size() + 1, stages, stages - 1),
+        {.key = key});
   int before = 0;
   for (const int first : firsts) {
     if (first < 1 || first >= blocks)
-      throw Error(ErrorCode::kBadInput, fmt::format("{0}: {1} is not the first block of a later stage; the "
-                                                    "network has blocks 0 to {2}, take 1 to {2}",
-                                                    given, first, blocks - 1));
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("{0}: {1} is not the first block of a later stage; the "
+                              "network has blocks 0 to {2}, take 1 to {2}",
+                              given, first, blocks - 1),
+                  {.key = key});
     if (first <= before)
       throw Error(ErrorCode::kBadInput,
                   fmt::format("{}: {} follows {}; each number must be larger than the one before", given,
-                              first, before));
+                              first, before),
+                  {.key = key});
     before = first;
   }
 }

@@ -48,7 +48,8 @@ std::string alternatives(const std::vector<int>& numbers) {
     advice += fmt::format(", or pipeline x tensor = {}", alternatives(divisors(workers)));
   throw Error(ErrorCode::kBadInput,
               fmt::format("parallel.pipeline {} x parallel.tensor {} does not divide {} workers; {}",
-                          wish.pipeline, wish.tensor, workers, advice));
+                          wish.pipeline, wish.tensor, workers, advice),
+              {.key = "parallel.pipeline"});
 }
 
 [[noreturn]] void refuse_given_data(const MeshWish& wish, int workers) {
@@ -64,7 +65,8 @@ std::string alternatives(const std::vector<int>& numbers) {
   throw Error(
       ErrorCode::kBadInput,
       fmt::format("parallel.data {} x parallel.pipeline {} x parallel.tensor {} is {} workers, found {}; {}",
-                  wish.data, wish.pipeline, wish.tensor, wanted, workers, advice));
+                  wish.data, wish.pipeline, wish.tensor, wanted, workers, advice),
+      {.key = "parallel.data"});
 }
 
 // The largest of 1 to `most` that divides `number`.

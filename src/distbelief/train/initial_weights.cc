@@ -133,7 +133,8 @@ model::Blueprint begin_with_file(const model::ModelEntry& entry, model::Blueprin
                 fmt::format("the weights of {} are not those of model '{}': {}; {}", config.init, entry.name,
                             found.text(),
                             found.fitting == 0 ? "is it a file of another network?"
-                                               : "to take what fits and draw the rest: --init-partial"));
+                                               : "to take what fits and draw the rest: --init-partial"),
+                {.key = "train.init"});
   return begin_with(entry, std::move(blueprint), std::move(file));
 }
 

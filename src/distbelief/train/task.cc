@@ -81,7 +81,7 @@ const TaskEntry& find_task(const std::string& name) {
     if (entry.name == name) return entry;
     names.push_back(entry.name);
   }
-  throw model::unknown_name("task", name, names);
+  throw model::unknown_name("task", "train.task", name, names);
 }
 
 std::string task_name(const Config& config, const data::SampleSpec& spec) {

@@ -27,8 +27,10 @@ std::uint32_t side_option(const std::string& owner, const OptionMap& options, co
                           std::int64_t least) {
   const auto value = option<std::int64_t>(options, name);
   if (value < least || value > kMostImageSide)
-    throw Error(ErrorCode::kBadInput, fmt::format("{}: option '{}' must be {} to {} pixels, it is {}", owner,
-                                                  name, least, kMostImageSide, value));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{}: option '{}' must be {} to {} pixels, it is {}", owner, name, least,
+                            kMostImageSide, value),
+                {.key = "data." + name});
   return static_cast<std::uint32_t>(value);
 }
 
@@ -47,12 +49,15 @@ ImageSettings image_settings(const std::string& owner, const OptionMap& options)
   settings.size.crop = side_option(owner, options, "crop", 1);
   settings.channels = static_cast<std::uint32_t>(option<std::int64_t>(options, "channels"));
   if (settings.channels != 1 && settings.channels != 3)
-    throw Error(ErrorCode::kBadInput, fmt::format("{}: option 'channels' must be 3 or 1, it is {}", owner,
-                                                  option<std::int64_t>(options, "channels")));
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("{}: option 'channels' must be 3 or 1, it is {}", owner,
+                            option<std::int64_t>(options, "channels")),
+                {.key = "data.channels"});
   if (settings.size.resize != 0 && settings.size.resize < settings.size.crop)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{}: option 'crop' must not exceed 'resize', found {} and {}", owner,
-                            settings.size.crop, settings.size.resize));
+                            settings.size.crop, settings.size.resize),
+                {.key = "data.crop"});
   return settings;
 }
 

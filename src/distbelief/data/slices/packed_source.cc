@@ -39,7 +39,8 @@ class PackedSet {
           ErrorCode::kBadInput,
           fmt::format("data.cache_mb must hold {} slices of '{}', that is {} bytes, it allows {}; raise "
                       "it, or pack with a smaller --slice-mb",
-                      kLeastSlicesHeld, place, least, options.cache_bytes));
+                      kLeastSlicesHeld, place, least, options.cache_bytes),
+          {.key = "data.cache_mb"});
   }
 
   const SliceIndex& index() const { return index_; }
