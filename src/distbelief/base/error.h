@@ -25,7 +25,7 @@ class Error : public std::runtime_error {
  public:
   struct Where {
     int rank = -1;
-    std::string operation;
+    std::string operation{};
     std::int64_t step = -1;
     std::string key{};  // of a job, whose value is at fault: "train.lr"; told by its place in the job file
   };

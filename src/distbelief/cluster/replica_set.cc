@@ -189,7 +189,7 @@ std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
   dispatch_.say(fmt::format("replica {}: {}; given up: {}", index, loss.describe(), decision.reason));
   const bool is_bad_job = loss.exit_code == 2 && loss.step < 0;  // it was refused before it had trained
   if (index > 0 && can_do_without && !is_bad_job) return std::nullopt;
-  return FleetFailure{fmt::format("replica {} was given up", index), loss.exit_code == 2 ? 2 : 1};
+  return FleetFailure{fmt::format("replica {} was given up", index), is_bad_job ? 2 : 1};
 }
 
 void ReplicaSet::note_recovery(std::size_t index) {

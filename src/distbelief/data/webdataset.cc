@@ -24,7 +24,7 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::uint64_t kMostLabelBytes = 64 << 10;
-constexpr std::int64_t kMostLabel = 1 << 24;
+constexpr std::int64_t kMostLabel = 100'000;  // as many classes as may have names
 constexpr std::size_t kMostNameBytes = 256;  // of a class
 constexpr std::size_t kMostNames = 100'000;
 constexpr const char* kUsualJsonKey = "label";

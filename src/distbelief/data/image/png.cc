@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kMostChunkBytes = std::size_t{8}
                                         << 20;  // text and profiles, which may be compressed too
-constexpr int kMostKeptChunks = 128;
+// None: texts and what libpng does not know are passed over unread. (0 would be any number.)
+constexpr int kMostKeptChunks = 1;
 
 // What libpng reads from, and the reason it gave up for.
 struct PngInput {
@@ -23,7 +24,10 @@ struct PngInput {
 
 void read_input(png_structp png, png_bytep to, png_size_t count) {
   auto* input = static_cast<PngInput*>(png_get_io_ptr(png));
-  if (count > input->file.size() - input->at) png_error(png, "the file ends too early");
+  if (count > input->file.size() - input->at) {
+    input->at = input->file.size();
+    png_error(png, "the file ends too early");
+  }
   std::memcpy(to, input->file.data() + input->at, count);
   input->at += count;
 }
