@@ -376,6 +376,34 @@ class FailureTest(ErrorsTest):
         self.assertRegex(outcome.err, r"worker 0: .*(worker|rank)s? 1\b.*\[in [a-z].*\] \[step \d+\]")
         self.assertRegex(outcome.err, r"3(\.0)? ?s")
 
+    def test_data_that_never_answer_end_the_run_with_the_place_that_waited(self):
+        # As a dead NFS server: who reads does not come back, and cannot be told to.
+        source, library = self.scratch / "hang.c", self.scratch / "hang.so"
+        source.write_text("""#define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <pthread.h>
+            #include <string.h>
+            #include <sys/types.h>
+            #include <unistd.h>
+            static ssize_t hang_or(const char* name, int file, void* to, size_t count, off_t offset) {
+              char thread[32] = "";
+              pthread_getname_np(pthread_self(), thread, sizeof thread);
+              while (strcmp(thread, "db-loader") == 0 || strcmp(thread, "db-slices") == 0) pause();
+              return ((ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, name))(file, to, count, offset);
+            }
+            ssize_t pread(int f, void* t, size_t n, off_t o) { return hang_or("pread", f, t, n, o); }
+            ssize_t pread64(int f, void* t, size_t n, off_t o) { return hang_or("pread64", f, t, n, o); }""")
+        self.command("cc", "-shared", "-fPIC", "-o", library, source, "-ldl")
+        self.distbelief("data", "pack", "synthetic", self.scratch / "packed", *settings(
+            {key: value for key, value in MLP.items() if key.startswith("data.") and key != "data.name"}))
+        job = {key: value for key, value in MLP.items() if not key.startswith("data.")}
+        job |= {"data.name": "packed", "data.path": str(self.scratch / "packed"), "parallel.deadline_seconds": 2}
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2,
+                                  *settings({**job, "elastic.restarts": 0}), code=1, env={**self.environment, "LD_PRELOAD": str(library)})
+        self.assertRegex(outcome.err, r"distbelief: worker \d: .*the data source did not answer.*load batch.*\[step 0\]")
+        self.assertLess(outcome.seconds, 25)
+        self.assert_nothing_left()
+
     def test_one_that_throws_in_a_step_is_shown_with_its_rank_and_ends_the_others_at_once(self):
         job = {**ENDLESS, "report.interval_seconds": 0.0, "elastic.restarts": 0}  # a line for each step
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 3, *settings(job),

@@ -20,6 +20,17 @@ using Clock = std::chrono::steady_clock;
 
 report::Summary Trainer::run(const Start& start) {
   const auto begin = Clock::now();
+  prepare(start);
+  try {
+    train();
+    return finish(begin);
+  } catch (const Error& error) {
+    throw error.at_step(progress_.step);  // the one that was next
+  }
+}
+
+// All that comes before the first step.
+void Trainer::prepare(const Start& start) {
   start_ = start;
   faults_.emplace(options_.faults, world_.rank(), start.generation);
   // Each host keeps the whole state, so stages on several hosts have none but that on the disk.
@@ -56,7 +67,9 @@ report::Summary Trainer::run(const Start& start) {
                                                              {"lanes", job_.config.parallel.lanes},
                                                              {"step", progress_.step}});
   if (options_.when_built) options_.when_built();
-  train();
+}
+
+report::Summary Trainer::finish(Clock::time_point begin) {
   show(kSaving);
   checkpointer_.wait();
   note_saves();
@@ -84,8 +97,7 @@ void Trainer::write_model(const report::Summary& summary) {
     save_model(weight_views(kept()[0]), buffer_views(*kept()[0].network), path, metadata);
 }
 
-// Whatever fails between two steps names the one that was next.
-void Trainer::train() try {
+void Trainer::train() {
   const std::int64_t total = job_.total_steps();
   verify();
   for (std::int64_t before = progress_.step; !stopped_early_ && has_next_step(); before = progress_.step) {
@@ -124,8 +136,6 @@ void Trainer::train() try {
   if (takes_own_steps()) finish_served(total);
   if (stopped_early_) status_ = "stopped early";
   if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
-} catch (const Error& error) {
-  throw error.at_step(progress_.step);
 }
 
 // Snapshots and checkpoints that are due. A replica may not take every step.

@@ -101,7 +101,9 @@ class Trainer {
   void show_straggler();
   void balance();
   std::unique_ptr<LaneRunner> make_runner(int thread);
+  void prepare(const Start& start);
   void train();
+  report::Summary finish(std::chrono::steady_clock::time_point begin);
   void join_servers();
   void read_statistics();  // that came from the servers
   void require_servers_for_tables() const;

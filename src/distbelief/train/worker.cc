@@ -147,6 +147,17 @@ Tie tie_of_sub_network(const World& world, const PreparedJob& job, const WorkerO
   return tie;
 }
 
+void show(const World& world, const char* text) {
+  std::fprintf(stderr, "distbelief: worker %d: %s\n", world.rank(), text);
+  std::fflush(stderr);
+  spdlog::error("{}", text);
+}
+
+[[noreturn]] void end_job(World& world, const Error& error) {
+  if (world.abort(error.what()) || error.code() != ErrorCode::kAborted) show(world, error.what());
+  world.abort_job(exit_code(error.code()));
+}
+
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
                            std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
@@ -174,9 +185,16 @@ std::string train_attended(World& world, const WorkerOptions& options, Vitals& v
     start = *turn;
     fence = start.fence;
   }
-  const report::Summary summary = trainer.run(start);
-  spdlog::info("{} after {} steps", summary.status, summary.steps);
-  return summary.status;
+  try {
+    const report::Summary summary = trainer.run(start);
+    spdlog::info("{} after {} steps", summary.status, summary.steps);
+    return summary.status;
+  } catch (const Error& error) {
+    // The trainer's threads may never come back from what does not answer: nobody waits for them.
+    if (error.code() != ErrorCode::kTimeout) throw;
+    if (attendance) attendance->fail(error.what(), error.where().rank);
+    end_job(world, error);
+  }
 }
 
 bool is_used_by_later(const std::string& snapshots, std::int64_t fence) {
@@ -219,12 +237,6 @@ void forget_snapshots(World& world, const WorkerOptions& options, Vitals& vitals
 // What another has met ends this one too. It may take that one a moment to say why, and the first process
 // that ends makes the launcher kill the rest.
 void give_way() { std::this_thread::sleep_for(std::chrono::seconds(1)); }
-
-void show(const World& world, const char* text) {
-  std::fprintf(stderr, "distbelief: worker %d: %s\n", world.rank(), text);
-  std::fflush(stderr);
-  spdlog::error("{}", text);
-}
 
 }  // namespace
 
@@ -309,8 +321,7 @@ int run_in_world(const World::Options& options, const std::function<int(World&)>
     world.close();
     return code;
   } catch (const Error& error) {
-    if (world.abort(error.what()) || error.code() != ErrorCode::kAborted) show(world, error.what());
-    code = exit_code(error.code());
+    end_job(world, error);
   } catch (const c10::Error& error) {
     if (world.abort(error.what_without_backtrace())) show(world, error.what_without_backtrace());
   } catch (const std::exception& error) {
