@@ -143,6 +143,17 @@ class CarriedStateTest(ModelsTest):
                        "data.path": "/usr/share/common-licenses/GPL-3"}
         run = self.distbelief("train", "--run-dir", "r", *settings(overlapping), "--workers", 1, code=2)
         self.assertIn("leave data.stride out", run.err)
+        apart = {**overlapping, "data.stride": 64}
+        self.assertIn("leave data.stride out",
+                      self.distbelief("train", "--run-dir", "r", *settings(apart), "--workers", 1, code=2).err)
+        alone = {**overlapping, "data.stride": 0, "data.level": "sentences"}
+        self.assertIn("stand alone", self.distbelief("train", "--run-dir", "r", *settings(alone), "--workers", 1, code=2).err)
+        for stride, told in ((8, "repeats most"), (64, "a gap between")):
+            packed = self.scratch / f"packed{stride}"
+            self.distbelief("data", "pack", "text", packed, "--data-dir", overlapping["data.path"],
+                            *settings({"data.length": 32, "data.stride": stride}))
+            job = {**text, "data.order": "streams", "data.name": "packed", "data.path": str(packed)}
+            self.assertIn(told, self.distbelief("train", "--run-dir", "r", *settings(job), "--workers", 1, code=2).err)
 
 
 class CarriedTextTest(ModelsTest):

@@ -35,9 +35,15 @@ class Server:
         self.flip = False  # another byte in every body
         self.busy = 0  # so many answers of 503
         self.requests = []
+        self.connections = 0
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def setup(self):
+                outer.connections += 1
+                super().setup()
 
             def log_message(self, *_):
                 pass
@@ -198,6 +204,7 @@ class TrainTest(SlicesTest):
         largest = max(entry[4] for entry in json.loads((folder / "index.json").read_text())["set"]["train"]["slices"])
         ranges = [[int(number) for number in re.findall(r"\d+", wanted)] for path, wanted in server.requests if wanted]
         self.assertGreater(max(end - begin for begin, end in ranges), largest, "neighbours came together")
+        self.assertLess(4 * server.connections, len(server.requests), "connections are used again")
         self.assertIn("sound", self.distbelief("data", "verify", server.url).out)
         plain = self.serve(folder, ranges=False)
         plain.cut_after, plain.cuts = 500, 3

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import random
+import re
 import resource
 import statistics
 import struct
@@ -66,6 +67,11 @@ class SourcesTest(FilesTest):
         self.assert_same_weights({**gpt, "data.level": "characters"})
         self.train("sentences", {**COMMON, **gpt, "data.level": "sentences"}, "--workers", "2")
         self.assert_starts(path, "text")
+        plain = (self.scratch / "job.toml").read_text()
+        (self.scratch / "story.txt.gz").write_bytes(gzip.compress(path.read_bytes()))
+        self.distbelief("init", "story.txt.gz", "--out", "packed.toml")
+        length = r"(?m)^length = .*$"
+        self.assertEqual(re.search(length, (self.scratch / "packed.toml").read_text())[0], re.search(length, plain)[0])
 
     def test_sentences_count_their_words_however_long_samples_are(self):
         path = self.scratch / "lines.txt"
@@ -110,7 +116,7 @@ class SourcesTest(FilesTest):
             for i in range(20):
                 about = json.dumps({"kind": ["zebra", "ant"][i % 2], "height": 16.5})
                 for ending, content in (("png", picture(i % 2, i)), ("json", about.encode())):
-                    info = tarfile.TarInfo(f"{i:04}.{ending}")
+                    info = tarfile.TarInfo(f"caf\u00e9{i:04}.{ending}")  # pax, in UTF-8
                     info.size = len(content)
                     tar.addfile(info, io.BytesIO(content))
         self.assert_starts(self.scratch / "named", "webdataset")

@@ -85,7 +85,8 @@ std::vector<Key> model_and_data_keys() {
           "folder of the data set's files, relative to the working directory; empty: where it is usually "
           "found"),
       key("data.train_limit", at<&DataConfig::train_limit>(), kNotNegative,
-          "train on so many samples only, the first (of `image_folder` some of every class); 0: all"),
+          "train on so many samples only, from all over the set (of text and of MNIST, CIFAR and generated "
+          "sets the first); 0: all"),
       key("data.test_limit", at<&DataConfig::test_limit>(), kNotNegative,
           "test on so many samples only, chosen in the same way; 0: all"),
       key("data.normalize", at<&DataConfig::normalize>(),

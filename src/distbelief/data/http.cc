@@ -35,6 +35,7 @@ struct Attempt {
   Wanted& wanted;
   CURL* handle;
   std::uint64_t all = 0;   // length of what lies there; 0: not known
+  std::uint64_t ends = 0;  // where this answer does; 0: not known
   std::uint64_t skip = 0;  // bytes still to be passed over
   bool begun = false;
   bool enough = false;
@@ -54,6 +55,12 @@ long status_of(CURL* handle) {
   return status;
 }
 
+std::uint64_t body_bytes(CURL* handle) {
+  curl_off_t length = -1;
+  curl_easy_getinfo(handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+  return length > 0 ? static_cast<std::uint64_t>(length) : 0;
+}
+
 // Looks at the answer's head when its first byte arrives.
 bool begin_answer(Attempt& attempt) {
   attempt.begun = true;
@@ -62,15 +69,14 @@ bool begin_answer(Attempt& attempt) {
     const auto range = parse_content_range(header_value(attempt.handle, "Content-Range"));
     if (range && range->begin == attempt.wanted.at) {
       attempt.all = range->all;
+      if (body_bytes(attempt.handle) == range->end - range->begin) attempt.ends = range->end;
       return true;
     }
     attempt.refused = "it answered with another range than the one asked for";
     return false;
   }
   if (status != kWhole) return false;  // an error page
-  curl_off_t length = -1;
-  curl_easy_getinfo(attempt.handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
-  if (length > 0) attempt.all = static_cast<std::uint64_t>(length);
+  attempt.all = attempt.ends = body_bytes(attempt.handle);
   if (attempt.wanted.at > 0 && attempt.wanted.restart) {
     attempt.wanted.restart();
     attempt.wanted.at = 0;
@@ -97,7 +103,8 @@ std::size_t take_bytes(char* data, std::size_t, std::size_t count, void* context
     return 0;
   }
   attempt.enough = wanted.end > 0 && wanted.at == wanted.end;
-  return attempt.enough && attempt.all != wanted.end ? 0 : count;  // 0 ends it: no byte more is wanted
+  // 0 ends it, and the connection with it: more comes that is not wanted.
+  return attempt.enough && attempt.ends != wanted.end ? 0 : count;
 }
 
 Error unavailable(const std::string& url, const std::string& reason, int attempts) {

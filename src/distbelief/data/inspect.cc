@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "distbelief/base/error.h"
@@ -272,6 +273,15 @@ Finding inspect_table(const fs::path& path) {
   return finding;
 }
 
+// Decompressed.
+std::uint64_t text_bytes(const fs::path& path) {
+  InputFile file(path);
+  std::array<std::uint8_t, 1 << 16> piece;
+  std::uint64_t bytes = 0;
+  while (const std::size_t count = file.read(piece.data(), piece.size())) bytes += count;
+  return bytes;
+}
+
 Finding inspect_text(const fs::path& path) {
   DataConfig config;
   config.path = path.string();
@@ -284,7 +294,7 @@ Finding inspect_text(const fs::path& path) {
     if (error.code() != ErrorCode::kBadInput) throw;
     finding.options["level"] = std::string("bytes");  // no UTF-8
   }
-  const std::uint64_t bytes = RandomAccessFile(path).size();
+  const std::uint64_t bytes = text_bytes(path);
   // The tenth that is held out must have a window and the token after it; a character has at most 4 bytes.
   const auto most = static_cast<std::int64_t>(bytes / 40) - 1;
   if (most < 2)

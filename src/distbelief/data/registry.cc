@@ -17,6 +17,7 @@
 #include "distbelief/data/idx.h"
 #include "distbelief/data/image_folder.h"
 #include "distbelief/data/known_set.h"
+#include "distbelief/data/learnt.h"
 #include "distbelief/data/memory_fault.h"
 #include "distbelief/data/s_expressions.h"
 #include "distbelief/data/slices/packed_source.h"
@@ -31,14 +32,17 @@ namespace {
 constexpr std::size_t kMostFilesLookedAt = 10'000;  // looking at each takes its time on a file server
 constexpr std::size_t kDigits = 24;
 
-// `limit` samples of another source: the first, or, where samples of a class follow each other, some from all
-// over it.
+constexpr std::uint64_t kPlaces = 64;  // of slices, that a limit reads at least
+
+// `limit` samples of another source: the first, or, where samples of a class may follow each other, runs from
+// all over it: of one sample, or where reading a sample reads a slice, so many that few slices are read.
 class LimitedSource : public Source {
  public:
   LimitedSource(std::unique_ptr<Source> whole, std::uint64_t limit, SampleOrder order)
       : whole_(std::move(whole)),
-        size_(std::min(limit, whole_->size())),
-        order_(order) {
+        size_(limit),
+        run_(order == SampleOrder::kMixed ? limit : run_of(whole_->locality(), limit)),
+        runs_((limit + run_ - 1) / run_) {
     spec_ = whole_->spec();
   }
 
@@ -53,19 +57,34 @@ class LimitedSource : public Source {
     whole_->read_columns(place(index), begin, count, input, target);
   }
   void expect(std::uint64_t index) const override { whole_->expect(place(index)); }
-  Locality locality() const override { return whole_->locality(); }
+  Locality locality() const override {
+    const Locality whole = whole_->locality();
+    if (whole.slice == 0 || runs_ == 1) return whole;
+    // A run lies in two slices at most.
+    return {.slice = run_, .run = 1, .window = std::max(run_, whole.window / whole.slice / 2 * run_)};
+  }
   void announce(Range samples) const override {
-    whole_->announce({std::min(samples.begin, size_), std::min(samples.end, size_)});
+    const std::uint64_t end = std::min(samples.end, size_);
+    for (std::uint64_t begin = std::min(samples.begin, size_); begin < end;) {
+      const std::uint64_t last = std::min((begin / run_ + 1) * run_, end) - 1;
+      whole_->announce({place(begin), place(last) + 1});
+      begin = last + 1;
+    }
   }
 
  private:
+  static std::uint64_t run_of(const Locality& locality, std::uint64_t limit) {
+    return std::clamp<std::uint64_t>(limit / kPlaces, 1, std::max<std::uint64_t>(1, locality.slice));
+  }
+  // What is left out lies between the runs, shared out evenly.
   std::uint64_t place(std::uint64_t index) const {
-    return order_ == SampleOrder::kByClass ? index * whole_->size() / size_ : index;
+    return index + index / run_ * (whole_->size() - size_) / runs_;
   }
 
   std::unique_ptr<Source> whole_;
   std::uint64_t size_;
-  SampleOrder order_;
+  std::uint64_t run_;  // samples that follow each other
+  std::uint64_t runs_;
 };
 
 std::unique_ptr<Source> limited(std::unique_ptr<Source> source, const char* key, std::int64_t limit,
@@ -74,7 +93,7 @@ std::unique_ptr<Source> limited(std::unique_ptr<Source> source, const char* key,
     throw Error(ErrorCode::kBadInput,
                 fmt::format("data.{} must be 0 (all samples) or more, it is {}", key, limit));
   }
-  if (limit == 0) return source;
+  if (limit == 0 || static_cast<std::uint64_t>(limit) >= source->size()) return source;
   return std::make_unique<LimitedSource>(std::move(source), static_cast<std::uint64_t>(limit), order);
 }
 
@@ -147,12 +166,15 @@ std::vector<DataSetEntry> make_table() {
         {"threads", std::int64_t{2}, "of a worker, that read and decompress ahead"},
         {"ca_file", std::string(),
          "PEM file of who vouches for an https server; empty: SSL_CERT_FILE, or the system's"}},
-       open_packed_set},
+       open_packed_set,
+       nullptr,
+       SampleOrder::kByClass},
       {"s_expressions",
        "trees of text files: lines of a label and an s-expression, in train.sexp and test.sexp of data.path",
        {},
        open_s_expressions,
-       reopen_s_expressions},
+       reopen_s_expressions,
+       SampleOrder::kByClass},
   };
   for (DataSetEntry& entry : generated_entries()) table.push_back(std::move(entry));
   return table;
@@ -191,8 +213,11 @@ DataSet open_as(const DataConfig& given, const KnownSet* known) {
   });
   if (known != nullptr) require_known_samples(*known, set, config);
   if (!config.augment.empty()) require_augmentable(set.train->spec());
-  set.train = limited(std::move(set.train), "train_limit", config.train_limit, entry.order);
-  set.test = limited(std::move(set.test), "test_limit", config.test_limit, entry.order);
+  // A text, packed too, reads on from sample to sample.
+  const bool is_text = set.learnt && set.learnt->vocabulary;
+  const SampleOrder order = is_text ? SampleOrder::kMixed : entry.order;
+  set.train = limited(std::move(set.train), "train_limit", config.train_limit, order);
+  set.test = limited(std::move(set.test), "test_limit", config.test_limit, order);
   if (!options.contains("cache") || option<std::string>(options, "cache").empty()) return set;
   // Of files that have changed, samples as the run knows them are others than those of a run that begins now.
   const bool is_other =

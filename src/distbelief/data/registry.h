@@ -10,7 +10,7 @@ namespace distbelief::data {
 
 struct KnownSet;
 
-// How a set's samples are numbered: kByClass when those of a class follow each other.
+// How a set's samples are numbered: kByClass when those of a class may follow each other.
 enum class SampleOrder { kMixed, kByClass };
 
 struct DataSetEntry {

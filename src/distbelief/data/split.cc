@@ -22,14 +22,16 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::uint64_t kSplitStream = 0x73706c6974;  // keeps these keys apart from other uses of the seed
+constexpr double kLeastAlpha = 1e-3;  // there each class has one owner; far below, logarithms end
 using Samples = std::vector<std::uint64_t>;
 
 [[noreturn]] void refuse_split(const std::string& text) {
   throw Error(
       ErrorCode::kBadInput,
-      fmt::format("a split is even, stratified, label:CLASSES, dirichlet:ALPHA or feature:NUMBER, with "
-                  "positive numbers (a feature's from 0; of a table feature:COLUMN); found '{}'",
-                  text));
+      fmt::format(
+          "a split is even, stratified, label:CLASSES, dirichlet:ALPHA or feature:NUMBER, with "
+          "positive numbers (ALPHA from {}; a feature's from 0; of a table feature:COLUMN); found '{}'",
+          kLeastAlpha, text));
 }
 
 template <typename Number>
@@ -216,7 +218,7 @@ SplitRule parse_split(const std::string& text, const TableSchema* table) {
   } else {
     refuse_split(text);
   }
-  if (rule.classes_each < 1 || !(rule.alpha > 0) || !std::isfinite(rule.alpha)) refuse_split(text);
+  if (rule.classes_each < 1 || !(rule.alpha >= kLeastAlpha) || !std::isfinite(rule.alpha)) refuse_split(text);
   return rule;
 }
 

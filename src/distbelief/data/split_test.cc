@@ -187,7 +187,7 @@ TEST(Split, ReadsItsColumnsFromASource) {
 
 TEST(Split, RefusesRulesThatAreNone) {
   for (const char* text : {"", "odd", "label", "label:", "label:0", "label:x", "dirichlet:0", "dirichlet:-1",
-                           "dirichlet:nan", "dirichlet:0.3x", "feature:-1", "even:2"})
+                           "dirichlet:1e-310", "dirichlet:nan", "dirichlet:0.3x", "feature:-1", "even:2"})
     EXPECT_NE(refusal([&] { parse_split(text); }), "accepted") << text;
   EXPECT_NE(refusal([&] { split_samples({}, some_columns(), 0, 1); }), "accepted");
 }

@@ -212,6 +212,26 @@ struct WrittenRoles {
   std::set<std::size_t> ignored, numeric, category;
 };
 
+// Which of two wishes counts would be a guess.
+void require_one_role(const TableSurvey& survey, std::size_t target, const WrittenRoles& written) {
+  const std::pair<const char*, const std::set<std::size_t>&> lists[] = {
+      {"ignore", written.ignored}, {"numeric", written.numeric}, {"category", written.category}};
+  for (std::size_t i = 0; i < survey.columns.size(); ++i) {
+    const char* first = nullptr;
+    for (const auto& [name, columns] : lists) {
+      if (!columns.contains(i)) continue;
+      if (first != nullptr)
+        throw bad_option(name, fmt::format("names column '{}', which is in option '{}' too; which is it?",
+                                           survey.columns[i].name, first));
+      first = name;
+    }
+  }
+  if (written.ignored.contains(target))
+    throw bad_option("ignore", fmt::format("names column '{}', which is the target; name another column "
+                                           "in option 'target'",
+                                           survey.columns[target].name));
+}
+
 ColumnRole role_of(const ColumnSurvey& column, std::size_t index, const WrittenRoles& written) {
   if (written.ignored.contains(index)) return ColumnRole::kIgnored;
   const bool category = written.category.contains(index);
@@ -325,6 +345,7 @@ TableSchema decide_roles(const TableSurvey& survey, const OptionMap& options) {
   const WrittenRoles written{.ignored = listed(survey, options, "ignore"),
                              .numeric = listed(survey, options, "numeric"),
                              .category = listed(survey, options, "category")};
+  require_one_role(survey, schema.target, written);
   for (std::size_t i = 0; i < survey.columns.size(); ++i) {
     const bool target = i == schema.target;
     if (!written.ignored.contains(i) && !written.category.contains(i))

@@ -109,8 +109,9 @@ TableSchema learn_table(const DataConfig& config) {
 }
 
 DataSetEntry table_entry() {
-  return {"csv", "a table of your own, CSV or TSV: classes or values from columns", table_options(),
-          open_table, reopen_table};
+  return {"csv",           "a table of your own, CSV or TSV: classes or values from columns",
+          table_options(), open_table,
+          reopen_table,    SampleOrder::kByClass};
 }
 
 }  // namespace distbelief::data

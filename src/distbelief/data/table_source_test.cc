@@ -172,6 +172,20 @@ TEST_F(Table, NamesTheLineOfWhatCannotBe) {
                       }));
 }
 
+TEST_F(Table, ALimitTakesRowsFromAllOverASortedTable) {
+  std::string rows = "x,y\n";
+  for (int i = 0; i < 12; ++i) rows += std::to_string(i) + (i < 6 ? ",p\n" : ",q\n");
+  DataConfig config;
+  config.name = "csv";
+  config.path = file("train.csv", rows);
+  config.options["test"] = file("test.csv", rows);
+  config.train_limit = 4;
+  const DataSet set = open_data_set(config);
+  std::vector<std::int64_t> found;
+  for (std::uint64_t i = 0; i < set.train->size(); ++i) found.push_back(label(*set.train, i));
+  EXPECT_EQ(found, (std::vector<std::int64_t>{0, 0, 1, 1}));
+}
+
 TEST_F(Table, SaysWhichOptionDoesNotFit) {
   const std::string rows = "age,name,y\n1,u,p\n2,v,q\n3,w,p\n";
   EXPECT_PRED_FORMAT2(IsSubstring, "option 'target' names a column 'agee'", refusal([&] {
@@ -188,6 +202,17 @@ TEST_F(Table, SaysWhichOptionDoesNotFit) {
                       }));
   EXPECT_PRED_FORMAT2(IsSubstring, "option 'delimiter'", refusal([&] {
                         open(rows, rows, {{"delimiter", std::string("ab")}});
+                      }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "'category' names column 'age', which is in option 'numeric' too",
+                      refusal([&] {
+                        open(rows, rows, {{"numeric", std::string("age")}, {"category", std::string("age")}});
+                      }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "'numeric' names column 'age', which is in option 'ignore' too",
+                      refusal([&] {
+                        open(rows, rows, {{"numeric", std::string("age")}, {"ignore", std::string("age")}});
+                      }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "'ignore' names column 'y', which is the target", refusal([&] {
+                        open(rows, rows, {{"ignore", std::string("y")}});
                       }));
   EXPECT_PRED_FORMAT2(IsSubstring, "1 to", refusal([&] {
                         open(rows, rows, {{"ignore", std::string("age,name")}});

@@ -63,8 +63,7 @@ void refuse_compressed(const RandomAccessFile& file) {
 
 TarMember member_of(const RandomAccessFile& file, const TarReader& tar, archive_entry* entry) {
   const std::uint64_t header = tar.header_offset();
-  const char* name = archive_entry_pathname(entry);
-  TarMember member{.name = name == nullptr ? "" : name,
+  TarMember member{.name = TarReader::name_of(entry),
                    .offset = tar.offset(),
                    .size = static_cast<std::uint64_t>(archive_entry_size(entry))};
   if (member.name.empty()) throw tar_fault(file, header, "a file has no name that can be read");
@@ -91,8 +90,7 @@ std::vector<TarMember> index_tar(const std::filesystem::path& path) {
   TarReader tar(input);
   std::vector<TarMember> members;
   while (archive_entry* entry = tar.next())
-    if (archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr)
-      members.push_back(member_of(file, tar, entry));
+    if (TarReader::is_file(entry)) members.push_back(member_of(file, tar, entry));
   return members;
 }
 

@@ -41,10 +41,7 @@ struct TarReader::Callbacks {
 
 void TarReader::Free::operator()(archive* handle) const { archive_read_free(handle); }
 
-TarReader::TarReader(Input& input)
-    : input_(&input),
-      buffer_(kTarReadBytes),
-      handle_(archive_read_new()) {
+TarReader::TarReader(Input& input) : input_(&input), buffer_(kTarReadBytes), handle_(archive_read_new()) {
   if (handle_ == nullptr) throw std::bad_alloc();
   archive_read_support_format_tar(handle_.get());
   archive_read_set_read_callback(handle_.get(), Callbacks::read);
@@ -66,8 +63,20 @@ void TarReader::check(std::int64_t result) const {
 archive_entry* TarReader::next() {
   archive_entry* entry = nullptr;
   const int result = archive_read_next_header(handle_.get(), &entry);
-  check(result);
+  // A warning is about a name that is not in this process's character set, or a time: the member is whole.
+  if (result != ARCHIVE_WARN) check(result);
   return result == ARCHIVE_EOF ? nullptr : entry;
+}
+
+std::string TarReader::name_of(archive_entry* entry) {
+  const char* name = archive_entry_pathname(entry);
+  if (name == nullptr) name = archive_entry_pathname_utf8(entry);  // as pax has it
+  return name == nullptr ? "" : name;
+}
+
+bool TarReader::is_file(archive_entry* entry) {
+  return archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr &&
+         archive_entry_hardlink_utf8(entry) == nullptr;
 }
 
 std::size_t TarReader::read(std::uint8_t* into, std::size_t bytes) {

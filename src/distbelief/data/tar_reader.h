@@ -29,6 +29,8 @@ class TarReader {
   // The next member, valid until the next call; null: there are no more. Throws Error(kBadInput) with file and
   // byte for what is no tar or damaged, and whatever the input throws.
   archive_entry* next();
+  static std::string name_of(archive_entry* entry);  // empty: it has none that can be read
+  static bool is_file(archive_entry* entry);         // with a content of its own
   // Of that member's content; 0: its end. Throws like next().
   std::size_t read(std::uint8_t* into, std::size_t bytes);
 

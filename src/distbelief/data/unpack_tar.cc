@@ -31,8 +31,7 @@ Error wrong_tar(const FetchedTar& input, std::uint64_t byte, const std::string& 
 }
 
 std::string last_name(archive_entry* entry) {
-  const char* path = archive_entry_pathname(entry);
-  const std::string name = path == nullptr ? "" : path;
+  const std::string name = TarReader::name_of(entry);
   return name.substr(name.rfind('/') + 1);
 }
 
@@ -65,16 +64,16 @@ void unpack_tar(const std::filesystem::path& archive, const std::vector<RemoteFi
   std::set<std::string> found;
   while (archive_entry* entry = tar.next()) {
     const std::string name = last_name(entry);
-    const auto match = std::find_if(wanted.begin(), wanted.end(),
-                                    [&](const RemoteFile& one) { return one.name == name; });
+    const auto match =
+        std::find_if(wanted.begin(), wanted.end(), [&](const RemoteFile& one) { return one.name == name; });
     if (match == wanted.end() || archive_entry_filetype(entry) != AE_IFREG) continue;
     extract(input, tar, archive_entry_size(entry), *match, folder);
     found.insert(name);
   }
   if (found.size() < wanted.size())
-    throw wrong_tar(input, input.offset(),
-                    fmt::format("the archive has {} of the {} files that it should have", found.size(),
-                                wanted.size()));
+    throw wrong_tar(
+        input, input.offset(),
+        fmt::format("the archive has {} of the {} files that it should have", found.size(), wanted.size()));
 }
 
 }  // namespace distbelief::data

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kMostLabelBytes = 64 << 10;
 constexpr std::int64_t kMostLabel = 100'000;  // as many classes as may have names
-constexpr std::size_t kMostNameBytes = 256;  // of a class
+constexpr std::size_t kMostNameBytes = 256;   // of a class
 constexpr std::size_t kMostNames = 100'000;
 constexpr const char* kUsualJsonKey = "label";
 
@@ -94,7 +94,8 @@ Label read_label(const RandomAccessFile& file, const TarMember& member, std::str
   if (!label.is_class())
     throw shard_fault(
         file, member.offset,
-        fmt::format("'{}' must hold a class, a number from 0 or a name{}, found '{}'", member.name,
+        fmt::format("'{}' must hold a class, a number from 0 to {} or a name{}, found '{}'", member.name,
+                    kMostLabel - 1,
                     ending == "json" ? fmt::format(", under \"{}\" (option json_key)", json_key) : "",
                     shown(text)));
   return label;
@@ -394,8 +395,9 @@ std::vector<std::filesystem::path> find_shards(const std::filesystem::path& path
 }
 
 DataSetEntry webdataset_entry() {
-  return {"webdataset", "images of your own in tar shards, as WebDataset has them", webdataset_options(),
-          open_webdataset, reopen_webdataset};
+  return {"webdataset",         "images of your own in tar shards, as WebDataset has them",
+          webdataset_options(), open_webdataset,
+          reopen_webdataset,    SampleOrder::kByClass};
 }
 
 }  // namespace distbelief::data

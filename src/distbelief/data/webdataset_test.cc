@@ -44,6 +44,30 @@ TEST_F(WebDataset, ReadsSamplesOfSeveralShards) {
   EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{90, 4}));
 }
 
+TEST_F(WebDataset, ALimitTakesSomeOfEveryShard) {
+  for (int shard = 0; shard < 3; ++shard) {
+    const auto name = std::to_string(shard), label = name;
+    tar("train/s-" + name + ".tar",
+        {{"0.png", plain_png(10)}, {"0.cls", label}, {"1.png", plain_png(20)}, {"1.cls", label}});
+    tar("test/s-" + name + ".tar", {{"0.png", plain_png(10)}, {"0.cls", label}});
+  }
+  DataConfig limited = config();
+  limited.train_limit = 3;
+  const DataSet set = open_data_set(limited);
+  std::vector<std::int64_t> found;
+  for (std::uint64_t i = 0; i < set.train->size(); ++i) found.push_back(sample(*set.train, i).second);
+  EXPECT_EQ(found, (std::vector<std::int64_t>{0, 1, 2}));
+}
+
+TEST_F(WebDataset, RefusesClassesThatNobodyHas) {
+  tar("test/s.tar", {{"0.png", plain_png(10)}, {"0.cls", "0"}});
+  tar("train/s.tar", {{"0.png", plain_png(10)}, {"0.cls", "99999"}});
+  EXPECT_EQ(open().train->spec().classes, 100'000);
+  tar("train/s.tar", {{"0.png", plain_png(10)}, {"0.cls", "100000"}});
+  EXPECT_PRED_FORMAT2(IsSubstring, "s.tar', byte 1536: '0.cls' must hold a class, a number from 0 to 99999",
+                      refusal([&] { open(); }));
+}
+
 TEST_F(WebDataset, ClassesMayHaveNames) {
   tar("train/s-0.tar", {{"0.png", plain_png(10)},
                         {"0.cls", "dog\n"},

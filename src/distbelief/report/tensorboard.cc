@@ -139,7 +139,8 @@ void TensorBoardFile::take(const nlohmann::json& line) {
     if (key == "test_metrics" && value.is_object())
       for (const auto& [name, score] : value.items())
         if (name != "accuracy") append(scalar_event(time, step, "test/" + name, float(number(score))));
-    if (!value.is_number() || key == "step" || key == "unix_seconds") continue;
+    const bool is_value = value.is_number() || value.is_null();
+    if (!is_value || key == "step" || key == "unix_seconds") continue;
     append(scalar_event(time, step, (key.starts_with("test_") ? "test/" + key.substr(5) : "train/" + key),
                         float(number(value))));
   }

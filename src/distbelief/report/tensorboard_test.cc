@@ -60,15 +60,17 @@ TEST(TensorBoard, FileIsMadeAnewAndThenFollows) {
 TEST(TensorBoard, WhatIsNotFiniteIsNotZero) {
   const ScratchFolder scratch;
   std::ofstream(scratch.path() / "metrics.jsonl")
-      << R"({"step": 1, "unix_seconds": 1.0, "test_metrics": {"perplexity": null}})"
+      << R"({"step": 1, "unix_seconds": 1.0, "loss": null, "test_metrics": {"perplexity": null}})"
       << "\n";
   TensorBoardFile file(scratch.path());
   file.read_new();
   const auto path = std::filesystem::directory_iterator(scratch.path() / "tensorboard")->path();
   std::ifstream written(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(written), {}};
-  const std::string nan = scalar_event(1.0, 1, "test/perplexity", std::numeric_limits<float>::quiet_NaN());
-  EXPECT_NE(bytes.find(tensorboard_record(nan)), std::string::npos);
+  for (const char* name : {"test/perplexity", "train/loss"}) {
+    const std::string nan = scalar_event(1.0, 1, name, std::numeric_limits<float>::quiet_NaN());
+    EXPECT_NE(bytes.find(tensorboard_record(nan)), std::string::npos) << name;
+  }
 }
 
 }  // namespace

@@ -38,49 +38,46 @@ void require_layout_for(const Config& config, const TaskEntry& task) {
     refuse("parallel.overlap", "parallel.overlap = \"reduce\"");
 }
 
-// Samples of a text that overlap would be foretold by the state that has read them.
-void require_no_overlap(const DataConfig& data) {
+Error no_stream(const std::string& found) {
+  return Error(ErrorCode::kBadInput, "model.streams reads on from sample to sample, but " + found,
+               {.key = "model.streams"});
+}
+
+// A state that has read what samples repeat would foretell it; one that is carried over a gap knows nothing.
+void require_reading_on(const DataConfig& data) {
   if (data.name != "text") return;
   const OptionMap options = data::data_set_options(data.name, data.options);
   const auto length = option<std::int64_t>(options, "length"),
              stride = option<std::int64_t>(options, "stride");
-  if (stride == 0 || stride >= length || option<std::string>(options, "level") == "sentences") return;
-  throw Error(ErrorCode::kBadInput,
-              fmt::format("model.streams reads on from sample to sample, but of data.length {} a sample "
-                          "repeats all but data.stride {}; leave data.stride out",
-                          length, stride),
-              {.key = "model.streams"});
+  if (stride == 0 || stride == length) return;
+  throw no_stream(fmt::format("of data.length {} a sample {} data.stride {}; leave data.stride out", length,
+                              stride < length ? "repeats all but" : "begins only after", stride));
 }
 
 // The same of packed slices, which do not say how far apart samples began: the samples show it.
-void require_no_packed_overlap(const data::DataSet& data) {
+void require_packed_reading_on(const data::DataSet& data) {
   constexpr std::uint64_t kPairs = 16;
   const data::SampleSpec& spec = data.train->spec();
-  if (!data.learnt || !data.learnt->vocabulary || spec.target_shape != spec.input_shape ||
-      data.learnt->vocabulary->level() == data::TextLevel::kSentences)
-    return;
   const auto length = static_cast<std::size_t>(element_count(spec.input_shape));
   std::vector<std::int64_t> before(length), next(length), target(length), following(length);
   std::vector<bool> repeats(length, true);  // from how far on
-  bool reads_on = true;
+  std::uint64_t breaks = 0;                 // a text may be of several
   const std::uint64_t pairs = std::min(kPairs, data.train->size() - 1);
   if (pairs > 0) data.train->read(0, before.data(), target.data());
   for (std::uint64_t i = 0; i < pairs; ++i, before = next, target = following) {
     data.train->read(i + 1, next.data(), following.data());
-    reads_on = reads_on && next[0] == target[length - 1];
+    if (next[0] != target[length - 1]) ++breaks;
     for (std::size_t stride = 1; stride < length; ++stride)
       repeats[stride] =
           repeats[stride] && std::equal(before.begin() + std::ptrdiff_t(stride), before.end(), next.begin());
   }
   const auto found = std::find(repeats.begin() + 1, repeats.end(), true);
-  if (pairs == 0 || reads_on || found == repeats.end()) return;
-  throw Error(
-      ErrorCode::kBadInput,
-      fmt::format("model.streams reads on from sample to sample, but these were packed with data.length "
-                  "{} and data.stride {}, so that a sample repeats most of the one before; pack the "
-                  "text again without data.stride",
-                  length, found - repeats.begin()),
-      {.key = "model.streams"});
+  if (2 * breaks <= pairs) return;
+  throw no_stream(fmt::format(
+      "these were packed with data.length {} and {}; pack the text again without data.stride", length,
+      found == repeats.end() ? "a larger data.stride, so that there is a gap between them"
+                             : fmt::format("data.stride {}, so that a sample repeats most of the one before",
+                                           found - repeats.begin())));
 }
 
 // State is carried by place of the batch, so each place must read on where it was.
@@ -100,10 +97,15 @@ void require_streams(const Config& config, const data::DataSet& data) {
                             "carried between samples that have nothing to do with each other",
                             *streams, config.data.order),
                 {.key = "model.streams"});
+  if (!data.learnt || !data.learnt->vocabulary) return;
+  if (data.learnt->vocabulary->level() == data::TextLevel::kSentences)
+    throw no_stream(
+        "data.level \"sentences\" has sentences that stand alone; set model.streams = 0, or "
+        "data.level to bytes or characters");
   if (config.data.name == "packed")
-    require_no_packed_overlap(data);
+    require_packed_reading_on(data);
   else
-    require_no_overlap(config.data);
+    require_reading_on(config.data);
 }
 
 // A target that no validation can ever find would never end the run.

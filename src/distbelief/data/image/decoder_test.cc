@@ -1,6 +1,7 @@
 #include "distbelief/data/image/decoder.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
 #include <cmath>
@@ -128,6 +129,9 @@ TEST(ImageDecoder, NamesTheByteWhereAFileIsCutShort) {
       EXPECT_GT(offset, 0U);
     }
   }
+  const std::string png = to_png(ramp(64, 64));
+  fault(png.substr(0, png.size() / 2), settings(0, 64), &offset);
+  EXPECT_EQ(offset, png.size() / 2) << "where it ends";
 }
 
 // Changes the size that a file claims, and where PNG has one, its checksum.
@@ -150,6 +154,35 @@ TEST(ImageDecoder, RefusesBombsBeforeItTakesMemoryForThem) {
   for (const std::size_t at : {5U, 7U}) jpeg.replace(frame + at, 2, "\xF0\xF0");
   EXPECT_PRED_FORMAT2(IsSubstring, "promises 61680 x 61680 pixels", fault(jpeg, settings(256, 224)));
   EXPECT_NE(fault(with_png_size(to_png(ramp(8, 8)), 0, 8), settings(256, 224)), "accepted");
+}
+
+std::string big_endian(std::uint32_t value) {
+  return {char(value >> 24), char(value >> 16), char(value >> 8), char(value)};
+}
+
+// A compressed text of so many bytes, all the same.
+std::string text_chunk(std::size_t bytes) {
+  const std::vector<Bytef> text(bytes, 'a');
+  std::vector<Bytef> packed(compressBound(uLong(bytes)));
+  uLongf length = packed.size();
+  compress2(packed.data(), &length, text.data(), uLong(bytes), 9);
+  std::string content =
+      std::string("zTXtnote\0\0", 10) + std::string(packed.begin(), packed.begin() + long(length));
+  const auto sum = crc32(0, reinterpret_cast<const Bytef*>(content.data()), uInt(content.size()));
+  return big_endian(std::uint32_t(content.size() - 4)) + content + big_endian(std::uint32_t(sum));
+}
+
+TEST(ImageDecoder, TextsInAPngTakeNoMemory) {
+  constexpr std::size_t kHeaderEnd = 33;
+  std::string file = to_png(ramp(8, 8)), texts;
+  const std::string text = text_chunk(7'900'000);
+  for (int i = 0; i < 100; ++i) texts += text;
+  file.insert(kHeaderEnd, texts);
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  EXPECT_EQ(fault(file, settings(0, 8)), "accepted");
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 100'000) << "KiB";
 }
 
 TEST(ImageDecoder, TakesVeryLongThinPictures) {

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "distbelief/base/refusal.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/data/loader.h"
+#include "distbelief/data/registry.h"
 #include "distbelief/data/slices/packed_source.h"
 #include "distbelief/data/slices/slice.h"
 #include "distbelief/data/slices/verify.h"
@@ -291,6 +293,35 @@ TEST(PackedSource, DeliversEachSampleOnceAndTheSameToAnyNumberOfLoaders) {
   std::sort(parts.begin(), parts.end());
   EXPECT_EQ(whole, parts);
   EXPECT_EQ(std::set(whole.begin(), whole.end()).size(), packed.train->size());
+}
+
+// 1000 samples in slices of 28: 700 are read from 64 places and more, in runs of 10.
+TEST(PackedSource, ALimitTakesRunsFromAllOverTheSet) {
+  const ScratchFolder scratch;
+  const DataSet whole = small_set();
+  pack(whole, small_slices(scratch.path()));
+  DataConfig config;
+  config.name = "packed";
+  config.path = scratch.path().string();
+  for (const std::int64_t limit : {1, 70, 700, 1002}) {
+    config.train_limit = limit;
+    const DataSet set = open_data_set(config);
+    ASSERT_EQ(set.train->size(), std::uint64_t(limit));
+    std::vector<std::uint64_t> places;  // of its samples in the whole set
+    for (std::uint64_t i = 0, at = 0; i < set.train->size(); ++i, ++at) {
+      while (at < whole.train->size() && !(sample_of(*whole.train, at) == sample_of(*set.train, i))) ++at;
+      ASSERT_LT(at, whole.train->size()) << "in the set's order, none twice";
+      places.push_back(at);
+    }
+    std::uint64_t gap = 0;
+    for (std::size_t i = 1; i < places.size(); ++i) gap = std::max(gap, places[i] - places[i - 1] - 1);
+    const std::map<std::int64_t, std::uint64_t> gaps{{1, 0}, {70, 14}, {700, 5}, {1002, 0}};
+    EXPECT_EQ(gap, gaps.at(limit)) << limit;
+    const Locality locality = set.train->locality();
+    EXPECT_EQ(locality.slice, limit == 1 ? 28U : limit == 70 ? 1U : limit == 700 ? 10U : 15U);
+    for (std::uint64_t begin = 0; begin < set.train->size(); begin += 64)
+      set.train->announce({begin, begin + 64});
+  }
 }
 
 }  // namespace

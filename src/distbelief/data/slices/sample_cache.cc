@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kFingerprintDigits = 24;
 // Raised when a set has other samples than before under the same name and options: old caches are left alone.
-constexpr int kSamplesVersion = 2;
+constexpr int kSamplesVersion = 3;
 
 // Name, size and time of every file that lies there, so that changed data is other data.
 std::string files_text(const std::string& place) {
