@@ -1,5 +1,6 @@
 """Bad input and broken runs: a clear error, the right exit code, and nothing left behind."""
 import gzip
+import json
 import os
 import re
 import signal
@@ -76,6 +77,16 @@ class JobFileTest(ErrorsTest):
         self.assertIn("elastic.min", self.refused("--workers", 2, *settings({**MLP, "elastic.min": 3})))
         self.assertIn("elastic.max", self.refused("--workers", 2, *settings({**MLP, "elastic.max": 1})))
         self.assertIn("/nope", self.refused("--workers", 2, *settings({**MLP, "elastic.certs": "/nope"})))
+
+    def test_check_refuses_what_train_would(self):
+        for flags, named in ((settings({**MLP, "elastic.certs": "/nope"}), "/nope"),
+                             (settings({**MLP, "train.init_partial": True}), "train.init"),
+                             ([*settings(MLP), "--workers", 3, "--hosts", "a:1,b:1"], "disagree")):
+            self.assertIn(named, self.distbelief("check", *flags, code=2).err)
+
+    def test_check_counts_the_workers_of_hosts_without_asking_them(self):
+        answer = json.loads(self.distbelief("check", *settings(MLP), "--hosts", "a:1,b:3", "--json").out)
+        self.assertEqual((answer["workers"], answer["lanes"]), (4, 4))
 
     def test_faults_that_cannot_happen(self):
         for fault in ("kill:rank=9,step=1", "slow:factor=0"):

@@ -155,7 +155,7 @@ class OnHostsTest(LanesTest):
     def setUp(self):
         super().setUp()
         if not program.OPEN_MPI:
-            self.skipTest("emulated hosts are for Open MPI")
+            program.cannot("emulated hosts are for Open MPI")
         check = self.finish(self.start([self.emulated_hosts, "check"]))
         if check.code == 77:
             program.cannot((check.out + check.err).strip().replace(program.EXCUSE, ""))

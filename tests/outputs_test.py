@@ -165,6 +165,12 @@ class BenchTest(OutputsTest):
             refused = self.distbelief("bench", "step", "--model", "mlp", "--steps", 5, "--set", setting, code=2)
             self.assertIn(setting.split("=")[0], refused.err)
 
+    def test_what_contradicts_or_does_not_fit_is_refused(self):
+        for what, complaint in ((["step", "--model", "mlp", "--set", "model.name=cnn"], "--model says 'mlp'"),
+                                (["allreduce", "--sizes", "4098"], "4098"),
+                                (["allreduce", "--sizes", "0"], "0")):
+            self.assertIn(complaint, self.distbelief("bench", *what, code=2).err)
+
     def test_one_client_of_two_servers_shares_the_array_out_by_their_map(self):
         targets = ",".join(f"unix:{self.scratch / name}" for name in "ab")
         with subprocess.Popen([PROGRAM, "bench", "exchange", "--listen", targets, "--map", targets, "--logs", "logs"],
@@ -187,13 +193,13 @@ class BenchTest(OutputsTest):
 
 
 class ProgressTest(OutputsTest):
-    job = {**MLP, "data.samples": 16384, "train.epochs": 3}  # 1024 steps an epoch
+    job = {**MLP, "data.samples": 65536, "train.epochs": 3}  # 4096 steps an epoch
 
     def test_a_bar_on_a_terminal(self):
         shown = self.shown_on_terminal("train", "--run-dir", "run", *settings(self.job), LC_ALL="C")
         self.assertIn("\r", shown.replace("\r\n", "\n"))
         self.assertRegex(shown, r"\[=+")
-        self.assertRegex(shown, r"epoch \d/3 \[[=> ]+\] step \d+/3072  loss \d\S*  (test \S+%  )?"
+        self.assertRegex(shown, r"epoch \d/3 \[[=> ]+\] step \d+/12288  loss \d\S*  (test \S+%  )?"
                                 r"[\d.]+k? samples/s  \d+:\d\d left")
         self.assertIn("run folder: run", shown)
         lines = shown.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -203,7 +209,7 @@ class ProgressTest(OutputsTest):
         shown = self.distbelief("train", "--run-dir", "run", *settings(self.job)).out
         self.assertNotIn("\r", shown)
         self.assertNotIn("\x1b", shown)
-        self.assertRegex(shown, r"(?m)^epoch 3/3 .*step 3072/3072 .*loss .*test .*samples/s")
+        self.assertRegex(shown, r"(?m)^epoch 3/3 .*step 12288/12288 .*loss .*test .*samples/s")
         self.assertEqual(shown.splitlines()[-1], "run folder: run")
 
 
@@ -232,8 +238,13 @@ class LauncherTest(OutputsTest):
         self.assertEqual(summary["workers"], 2)
         self.assertEqual(summary["weights_sha256"], self.train("own", MLP, "--workers", 3)["weights_sha256"])
 
-    def test_under_mpirun_the_run_folder_must_be_named(self):
-        self.assertIn("--run-dir", self.command(*program.mpirun(2), PROGRAM, "train", *settings(MLP), code=2).err)
+    def test_under_mpirun_the_first_worker_names_the_run_folder(self):
+        shown = self.command(*program.mpirun(2), PROGRAM, "train", *settings(MLP))
+        found = list((self.scratch / "runs").iterdir())
+        self.assertEqual(len(found), 1)
+        self.assertIn(f"runs/{found[0].name}", shown.out + shown.err)
+        self.assertEqual(json.loads((found[0] / "summary.json").read_text())["workers"], 2)
+        self.assertTrue((found[0] / "logs" / "worker-1.log").exists())
 
 
 if __name__ == "__main__":

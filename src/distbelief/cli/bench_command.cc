@@ -94,8 +94,9 @@ int bench_network(const BenchFlags& flags, const Invocation& invocation) {
   if (flags.json)
     fmt::print("{}\n", result.dump());
   else
-    fmt::print("{}, batch {}: {:.3f} ms forward and backward (median of {})\n", flags.model, flags.batch,
-               1e3 * result["seconds_median"].get<double>(), flags.steps);
+    fmt::print("{}, batch {}: {:.3f} ms forward and backward (median of {})\n", flags.model,
+               result["batch"].get<std::int64_t>(), 1e3 * result["seconds_median"].get<double>(),
+               flags.steps);
   return 0;
 }
 
@@ -116,9 +117,9 @@ int bench_step(const BenchFlags& flags, const Invocation& invocation) {
       fmt::print(
           "{} {} workers, batch {} each: {:.3f} ms a step (median of {}), {:.0f} samples/s, {:.0f} MB in "
           "all\n",
-          flags.model, world.size(), flags.batch, 1e3 * result["step_seconds_median"].get<double>(),
-          flags.steps, result["samples_per_second"].get<double>(),
-          result["peak_pss_bytes"].get<double>() / 1e6);
+          flags.model, world.size(), result["batch_per_worker"].get<std::int64_t>(),
+          1e3 * result["step_seconds_median"].get<double>(), flags.steps,
+          result["samples_per_second"].get<double>(), result["peak_pss_bytes"].get<double>() / 1e6);
   });
 }
 

@@ -29,6 +29,7 @@ struct CheckFlags {
 
 int check(const CheckFlags& flags, const Invocation& invocation) {
   Job job = flags.job.read();
+  require_certificates(job.config);
   // Hosts that come and go as the job says are not waited for here.
   const bool are_named = !flags.places.hosts.empty() || !flags.places.hostfile.empty();
   if (flags.places.workers > 0) job.config.parallel.workers = flags.places.workers;

@@ -254,6 +254,13 @@ TEST(Validate, NeedsAnEnd) {
   EXPECT_EQ(verdict({"train.epochs=0", "train.max_steps=10"}), "fine");
 }
 
+TEST(Validate, PartialWeightsNeedAFile) {
+  EXPECT_EQ(verdict({"train.init_partial=true"}),
+            "train.init_partial (--init-partial) goes with a file of weights; give train.init (--init "
+            "FILE.safetensors) too");
+  EXPECT_EQ(verdict({"train.init_partial=true", "train.init=w.safetensors"}), "fine");
+}
+
 TEST(Validate, NesterovNeedsSgdWithMomentum) {
   EXPECT_EQ(verdict({"train.nesterov=true"}), "fine");
   const std::string wanted =

@@ -22,6 +22,13 @@ MaybeFault an_end(const Config& config) {
                "train.epochs and train.max_steps are both 0, so there is nothing to train; set one of them"};
 }
 
+MaybeFault partial_weights_need_a_file(const Config& config) {
+  if (!config.train.init_partial || !config.train.init.empty()) return std::nullopt;
+  return Fault{"train.init_partial",
+               "train.init_partial (--init-partial) goes with a file of weights; give train.init (--init "
+               "FILE.safetensors) too"};
+}
+
 MaybeFault nesterov_needs_momentum(const Config& config) {
   const OptimizerConfig& optimizer = config.train.optimizer;
   if (!optimizer.nesterov || (optimizer.name == "sgd" && optimizer.momentum > 0)) return std::nullopt;
@@ -290,6 +297,7 @@ std::vector<Fault> impossible_mixes(const Config& config) {
   for (auto rule : {an_end,
                     auto_chooses_the_mesh,
                     sharing_out_inside_a_host_is_of_parameters,
+                    partial_weights_need_a_file,
                     nesterov_needs_momentum,
                     smoothing_needs_cross_entropy,
                     min_lr_below_lr,

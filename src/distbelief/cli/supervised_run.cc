@@ -27,6 +27,7 @@
 #include "distbelief/report/summary.h"
 #include "distbelief/server/close_job.h"
 #include "distbelief/server/log_check.h"
+#include "distbelief/train/checkpointer.h"
 #include "distbelief/train/job.h"
 
 namespace distbelief::cli {
@@ -299,7 +300,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
   return code == 0 || code == 2 || code == 130 ? code : 1;
 }
 
-int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const Invocation& invocation) {
+int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocation& invocation) {
   const bool resume = beginning == Beginning::kResumed;
   pin_or_restart(invocation);
   check_named(job);
@@ -325,8 +326,8 @@ int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const 
     const auto begin = [&] {
       if (world.rank() != 0) return;
       if (!resume) {
-        require_run_room(run_dir, needs.saved_bytes);
-        begin_run_dir(run_dir.string(), job.config, needs.data);
+        require_run_room(run_dir.empty() ? "runs" : run_dir, needs.saved_bytes);
+        run_dir = begin_run_dir(run_dir.string(), job.config, needs.data);
       } else if (is_finished(run_dir, job.config, needs, Saved::kCheckpoints)) {
         is_over = 1;
       } else {
@@ -337,6 +338,7 @@ int train_launched(Job job, const fs::path& run_dir, Beginning beginning, const 
     if (const int refused = act_together(world, begin); refused != 0) return refused;
     world.communicator().broadcast(comm::view(&is_over, 1), 0);
     if (is_over != 0) return 0;
+    run_dir = train::broadcast_text(world.communicator(), run_dir.string(), 0);
     if (world.rank() == 0) page.emplace(page_options(job.config, run_dir));
     const int ended = train::run_worker(world, launched_options(job.config, run_dir, resume, invocation));
     if (page) page->finish();

@@ -36,7 +36,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
 // Under mpirun or srun: this process is a worker. Gives its exit code. A run that is resumed keeps the job's
 // train.init, and goes on without it.
 enum class Beginning { kNew, kResumed };
-int train_launched(Job job, const std::filesystem::path& run_dir, Beginning beginning,
+int train_launched(Job job, std::filesystem::path run_dir, Beginning beginning,
                    const Invocation& invocation);
 
 }  // namespace distbelief::cli

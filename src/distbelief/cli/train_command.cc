@@ -154,8 +154,6 @@ void refuse_under_launcher(const TrainFlags& flags, const Config& config) {
 void take_init(const TrainFlags& flags, Config& config) {
   if (!flags.init.empty()) config.train.init = flags.init;
   if (flags.init_partial) config.train.init_partial = true;
-  if (config.train.init_partial && config.train.init.empty())
-    throw Error(ErrorCode::kBadInput, "--init-partial goes with --init FILE.safetensors; give that too");
   if (!config.train.init.empty()) config.train.init = fs::absolute(config.train.init).string();
 }
 
@@ -171,9 +169,6 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
     job.config.parallel.workers = cluster::launcher_place().size;
     refuse_search_without_latencies(job.config);
     validate(job);
-    if (flags.run_dir.empty())
-      throw Error(ErrorCode::kBadInput,
-                  "under mpirun or srun give --run-dir: every process must know the same one");
     return train_launched(std::move(job), flags.run_dir, Beginning::kNew, invocation);
   }
   const std::vector<cluster::HostSlots> hosts = place_workers(flags.places, job.config, invocation);

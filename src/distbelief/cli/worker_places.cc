@@ -36,14 +36,6 @@ std::vector<cluster::HostSlots> found_hosts(const Config& config, const std::ato
   return hosts;
 }
 
-// Used between hosts only, but a folder that is not there is a mistake on one host too.
-void require_certificates(const fs::path& certs) {
-  if (certs.empty() || fs::is_directory(certs)) return;
-  throw Error(ErrorCode::kBadInput, fmt::format("elastic.certs: there is no folder {0}; make it with: "
-                                                "distbelief certs {0}",
-                                                certs.string()));
-}
-
 // With parameter servers: so many replicas, each with all its workers on one host.
 void count_replicas(const PlaceFlags& flags, Config& config, const std::vector<cluster::HostSlots>& hosts) {
   const std::vector<cluster::ReplicaPlace> places = cluster::place_replicas(
@@ -67,6 +59,15 @@ void count_replicas(const PlaceFlags& flags, Config& config, const std::vector<c
 
 }  // namespace
 
+// Used between hosts only, but a folder that is not there is a mistake on one host too.
+void require_certificates(const Config& config) {
+  const fs::path certs = config.elastic.certs;
+  if (certs.empty() || fs::is_directory(certs)) return;
+  throw Error(ErrorCode::kBadInput, fmt::format("elastic.certs: there is no folder {0}; make it with: "
+                                                "distbelief certs {0}",
+                                                certs.string()));
+}
+
 StandingServers standing_servers(const PlaceFlags& flags, const Config& config) {
   if (flags.servers_at.empty()) return {};
   if (!has_servers(config.parallel))
@@ -86,7 +87,7 @@ std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& c
                                               const Invocation& invocation) {
   if (flags.workers > 0) config.parallel.workers = flags.workers;
   if (!flags.hostfile.empty()) config.elastic.hostfile = fs::absolute(flags.hostfile).string();
-  require_certificates(config.elastic.certs);
+  require_certificates(config);
   const bool finds = !config.elastic.hostfile.empty() || !config.elastic.discovery.empty();
   if (finds && !flags.hosts.empty())
     throw Error(ErrorCode::kBadInput,

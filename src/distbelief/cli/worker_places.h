@@ -19,6 +19,9 @@ struct PlaceFlags {
   void add_to(CLI::App& command);  // borrows this, which outlives the command
 };
 
+// Throws Error(kBadInput) when the job names a folder of certificates that is not there.
+void require_certificates(const Config& config);
+
 // The hosts, none for this machine alone, and in `config` how many workers there are: of --hosts, --hostfile,
 // --workers, or what the job says. Waits for the first host where a hostfile or discovery has none yet, until
 // the program is interrupted. Throws Error(kBadInput) when they disagree.

@@ -47,6 +47,8 @@ std::string Loss::describe() const {
   return text + (step >= 0 ? fmt::format(" at step {}", step) : " before the first step");
 }
 
+bool was_refused(const Loss& loss) { return loss.exit_code == 2 && loss.signal == 0 && loss.step <= 0; }
+
 RecoveryDecision decide_recovery(const RecoveryPolicy& policy, const std::vector<Loss>& losses) {
   const Loss& last = losses.back();
   const bool is_one_of_many =

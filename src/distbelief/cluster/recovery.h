@@ -27,6 +27,9 @@ struct RecoveryPolicy {
   bool runs_elsewhere = false;
 };
 
+// Given up, because it cannot be run as it is, before anything was trained.
+bool was_refused(const Loss& loss);
+
 struct RecoveryDecision {
   bool restart = false;
   std::chrono::milliseconds delay{0};

@@ -62,6 +62,14 @@ TEST(Recovery, DoesNotTryAgainWhatCannotStart) {
   EXPECT_FALSE(decide_recovery({.restarts = 0}, {killed(10)}).restart);
 }
 
+TEST(Recovery, OnlyWhatHasNotTrainedWasRefused) {
+  EXPECT_TRUE(was_refused({.exit_code = 2, .step = -1, .reason = "bad job"}));
+  EXPECT_TRUE(was_refused({.exit_code = 2, .step = 0, .reason = "damaged image in the first batch"}));
+  EXPECT_FALSE(was_refused({.exit_code = 2, .step = 7, .reason = "damaged image"}));
+  EXPECT_FALSE(was_refused(threw(-1)));
+  EXPECT_FALSE(was_refused({.signal = 9, .exit_code = 2, .step = 0, .reason = {}}));
+}
+
 TEST(Recovery, StartsOneOfManyAgainThatWasRefusedWhileItTrained) {
   std::vector<Loss> all{Loss{.rank = 0, .exit_code = 2, .step = 7, .reason = "not finite"}};
   EXPECT_TRUE(decide_recovery({.restarts = 5, .runs_elsewhere = true}, all).restart);

@@ -187,9 +187,8 @@ std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
   const bool can_do_without = !options_.stops_together || spares_left() > 0;
   replica.given_up = true;
   dispatch_.say(fmt::format("replica {}: {}; given up: {}", index, loss.describe(), decision.reason));
-  const bool is_bad_job = loss.exit_code == 2 && loss.step < 0;  // it was refused before it had trained
-  if (index > 0 && can_do_without && !is_bad_job) return std::nullopt;
-  return FleetFailure{fmt::format("replica {} was given up", index), is_bad_job ? 2 : 1};
+  if (index > 0 && can_do_without && !was_refused(loss)) return std::nullopt;
+  return FleetFailure{fmt::format("replica {} was given up", index), was_refused(loss) ? 2 : 1};
 }
 
 void ReplicaSet::note_recovery(std::size_t index) {

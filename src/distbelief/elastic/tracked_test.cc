@@ -140,6 +140,28 @@ TEST(DataParallel, ShowsAParameterThatIsReadTooLateWhenOverlapIsChecked) {
   EXPECT_FALSE(trains(strategy::Overlap::kCheck, true));
 }
 
+TEST(DataParallel, RefusesParametersThatSomebodyMovedAwayFromIt) {
+  World world = World::create();
+  const auto net = std::make_shared<torch::nn::LinearImpl>(3, 2);
+  std::ostringstream saved;
+  torch::save(std::shared_ptr<torch::nn::Module>(net), saved);
+  DataParallel parallel(world, net, {.optimizer = {.name = "sgd", .lr = 0.1}});
+  const auto step = [&] {
+    parallel.backward(net->forward(torch::ones({4, 3})).mean());
+    parallel.step();
+  };
+  step();
+  std::istringstream bytes(saved.str());
+  std::shared_ptr<torch::nn::Module> same = net;
+  torch::load(same, bytes);  // gives each parameter memory of its own
+  try {
+    step();
+    FAIL() << "what is trained is no longer what the module computes with";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("'weight' has other memory"), std::string::npos) << error.message();
+  }
+}
+
 TEST(Tracked, WithoutAFolderKeepsNothing) {
   const Loop first = run_loop("", 7), second = run_loop("", 7);
   EXPECT_EQ(first.batches.size(), 7U);

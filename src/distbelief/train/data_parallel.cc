@@ -80,6 +80,20 @@ struct DataParallel::State {
     exchange.group.barrier();
     replica.emplace(module, exchange.group.layout(), exchange.group.parameters());
   }
+  // torch::load and Module::to give parameters other memory: what is trained would be seen no more.
+  void require_views() {
+    const compute::Layout& layout = exchange.group.layout();
+    for (std::size_t i = 0; i < layout.entries().size(); ++i) {
+      const compute::Entry& entry = layout.entries()[i];
+      if (replica->parameters()[i].data_ptr() == exchange.group.parameters() + entry.offset) continue;
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("parameter '{}' has other memory than DataParallel gave it: load weights into the "
+                      "module, and move it, before DataParallel is made",
+                      entry.name));
+    }
+  }
+
   Exchange exchange;
   std::optional<compute::Replica> replica;
   bool backward_done = false;
@@ -97,6 +111,7 @@ DataParallel::~DataParallel() = default;
 void DataParallel::backward(const torch::Tensor& loss, BatchShare share) {
   if (state_->backward_done)
     throw Error(ErrorCode::kBadInput, "DataParallel::backward was called twice without step() between");
+  state_->require_views();
   state_->exchange.backward(*state_->replica, loss, weight(share, state_->exchange.world.size()), step_, lr_);
   state_->backward_done = true;
 }
