@@ -289,6 +289,22 @@ class DamagedTest(ProgramTest):
         self.assertIn("damaged PNG", outcome.err)
 
 
+class HeldOutTest(ProgramTest):
+    def test_a_run_does_not_go_on_to_be_tested_on_what_it_was_trained_on(self):
+        for label in (0, 1):
+            (self.scratch / "photos" / str(label)).mkdir(parents=True)
+            for i in range(20):
+                (self.scratch / "photos" / str(label) / f"{i}.png").write_bytes(picture(label, i))
+        job = {"data.name": "image_folder", "data.path": str(self.scratch / "photos"), "data.resize": 16, "data.crop": 16,
+               "model.name": "mlp", "train.batch_size": 4, "train.epochs": 1}
+        self.train("run", job, "--workers", 1)
+        (self.scratch / "photos" / "0" / "3.png").unlink()
+        refused = self.distbelief("resume", "run", "--set", "train.epochs=2", code=2).err
+        self.assertIn("has 39 samples now and had 40", refused)
+        (self.scratch / "photos" / "0" / "3.png").write_bytes(picture(0, 99))
+        self.assertIn("has changed since", self.distbelief("resume", "run", "--set", "train.epochs=2").err)
+
+
 class HostileTest(ProgramTest):
     """Small files that ask for much: refused with file and place, within a memory cap, and nothing is left behind."""
 

@@ -92,8 +92,7 @@ int generate(const GenerateFlags& flags, const Invocation& invocation) {
   torch::set_num_threads(1);
   const train::PreparedJob job = load_run(flags.run_dir, {.data = RunData::kWhenAsked}).job;
   job.network->eval();
-  const std::string task = train::task_name(job.config, job.data.train->spec());
-  return task == "classification" && job.shape.tokens ? continue_text(flags, job) : draw_sheet(flags, job);
+  return train::continues_tokens(job) ? continue_text(flags, job) : draw_sheet(flags, job);
 }
 
 }  // namespace

@@ -97,6 +97,7 @@ StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlo
                               const data::KnownSet* known) {
   cluster::require_short_place();
   const train::PreparedJob prepared = prepare_placed(job, known);
+  if (known != nullptr) data::require_same_split(*known, prepared.data);
   StartNeeds needs{.total_steps = prepared.total_steps(),
                    .steps_per_epoch = prepared.steps_per_epoch(),
                    .saved_bytes = train::saved_bytes(prepared),
@@ -116,6 +117,7 @@ StartNeeds check_launched(const Job& job, World& world, const data::KnownSet* kn
   unsupervised.config.elastic.standby = false;
   unsupervised.config.checkpoint.snapshots = false;
   const train::PreparedJob prepared = prepare_placed(unsupervised, known);
+  if (known != nullptr) data::require_same_split(*known, prepared.data);
   comm::require_shared_memory(train::shared_memory_needed(prepared, world.workers_per_host(), world.host()),
                               fmt::format("{} with {} workers", job.config.model.name, world.local_size()));
   train::require_state_room(prepared);

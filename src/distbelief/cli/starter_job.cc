@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "distbelief/base/options.h"
+#include "distbelief/cli/toml_value.h"
 
 namespace distbelief::cli {
 namespace {
@@ -35,11 +36,8 @@ std::string model_section(const data::Finding& finding) {
 }
 
 std::string data_section(const data::Finding& finding, const std::string& path) {
-  std::string text =
-      fmt::format("name = {}\npath = {}\n", distbelief::to_string(OptionValue(finding.data_set)),
-                  distbelief::to_string(OptionValue(path)));
-  for (const auto& [name, value] : finding.options)
-    text += fmt::format("{} = {}\n", name, distbelief::to_string(value));
+  std::string text = fmt::format("name = {}\npath = {}\n", written(finding.data_set), written(path));
+  for (const auto& [name, value] : finding.options) text += fmt::format("{} = {}\n", name, written(value));
   return text;
 }
 
@@ -54,11 +52,19 @@ std::string train_section(const data::Finding& finding) {
       epochs, batch);
 }
 
+// Names in the data may hold anything. A line of a comment ends where its line does, or what follows would be
+// read as part of the job.
+std::string in_one_line(std::string note) {
+  std::ranges::replace_if(
+      note, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return note;
+}
+
 }  // namespace
 
 std::string starter_job(const data::Finding& finding, const std::string& path) {
   std::string text = "# A start, written by `distbelief init`. What it found:\n";
-  for (const std::string& note : finding.notes) text += fmt::format("#   {}\n", note);
+  for (const std::string& note : finding.notes) text += fmt::format("#   {}\n", in_one_line(note));
   text +=
       fmt::format("# `distbelief datasets` lists the options of '{}', docs/job_file.md every other key.\n",
                   finding.data_set);

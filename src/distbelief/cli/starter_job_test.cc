@@ -23,6 +23,18 @@ TEST(StarterJob, IsAJobFileThatSaysWhatItFound) {
   EXPECT_EQ(config.data.options, finding.options);
 }
 
+TEST(StarterJob, KeepsWhatTheDataSayInTheirPlace) {
+  data::Finding finding{.data_set = "csv", .kind = data::FindingKind::kFeatureClasses};
+  const std::string hostile = "x\r\n[elastic]\ndiscovery = \"touch /tmp/never\"\n#\x1b\x7f";
+  finding.options = {{"target", hostile}, {"ignore", std::string("Price\u00a0EUR\t\"'")}};
+  finding.notes = {"packed slices of " + hostile, hostile};
+  const Config config = parse_job(starter_job(finding, "/data/Caf\u00e9\u00a0\n"), "job.toml");
+  EXPECT_EQ(config.elastic.discovery, "");
+  EXPECT_EQ(config.data.options, finding.options);
+  EXPECT_EQ(config.data.path, "/data/Caf\u00e9\u00a0\n");
+  EXPECT_EQ(config.model.name, "mlp");
+}
+
 TEST(StarterJob, ChoosesAModelForTheKindAndSize) {
   const auto model = [](data::FindingKind kind, std::int64_t side) {
     data::Finding finding{.data_set = "x", .kind = kind};

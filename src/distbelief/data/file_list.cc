@@ -16,9 +16,14 @@ void look_at(FoundFile& file) {
   file.time = entry.last_write_time(ignored).time_since_epoch().count();
 }
 
+bool is_passed_over(const fs::path& folder, const fs::path& except) {
+  std::error_code ignored;
+  return fs::exists(folder / "job.toml", ignored) || fs::equivalent(folder, except, ignored);
+}
+
 }  // namespace
 
-std::vector<FoundFile> list_files(const std::string& place, std::size_t most_looked_at) {
+std::vector<FoundFile> list_files(const std::string& place, const FileListOptions& options) {
   std::error_code failure;
   std::vector<FoundFile> files;
   if (place.empty() || !fs::exists(place, failure)) return files;
@@ -27,14 +32,14 @@ std::vector<FoundFile> list_files(const std::string& place, std::size_t most_loo
   else
     for (auto at = fs::recursive_directory_iterator(place, failure); !failure && at != fs::end(at);
          at.increment(failure)) {
-      if (at->is_directory(failure) && fs::exists(at->path() / "job.toml", failure))
+      if (at->is_directory(failure) && is_passed_over(at->path(), options.except))
         at.disable_recursion_pending();
       if (at->is_regular_file(failure))
         files.push_back({.path = at->path(), .name = at->path().lexically_relative(place).string()});
     }
   std::ranges::sort(files, {},
                     [](const FoundFile& file) -> const std::string& { return file.path.native(); });
-  if (files.size() <= most_looked_at)
+  if (files.size() <= options.most_looked_at)
     for (FoundFile& file : files) look_at(file);
   return files;
 }

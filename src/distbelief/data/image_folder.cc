@@ -76,7 +76,8 @@ DataSet open_images_as(const DataConfig& config, const OptionMap& options,
   }
   const std::vector<bool> held = hold_out(train.size(), options);
   return {std::make_unique<ImageFolderSource>(train.part(held, ImageList::Keep::kOthers), settings),
-          std::make_unique<ImageFolderSource>(train.part(held, ImageList::Keep::kHeldOut), settings), learnt};
+          std::make_unique<ImageFolderSource>(train.part(held, ImageList::Keep::kHeldOut), settings), learnt,
+          held.size()};
 }
 
 // Railways are photographed too: images, and no folders of them, make a folder called "train" a class.
@@ -103,7 +104,8 @@ std::vector<OptionSpec> image_folder_options() {
 
 ImageList::ImageList(std::filesystem::path root, std::vector<std::string> classes) : root_(std::move(root)) {
   const std::vector<std::string> found = folders_in(root_);
-  classes_ = classes.empty() ? found : std::move(classes);
+  const bool are_known = !classes.empty();
+  classes_ = are_known ? std::move(classes) : found;
   require_known(root_, found, classes_);
   for (const std::string& name : found) {
     const auto label = static_cast<std::uint32_t>(std::lower_bound(classes_.begin(), classes_.end(), name) -
@@ -115,6 +117,13 @@ ImageList::ImageList(std::filesystem::path root, std::vector<std::string> classe
       add(label, file);
     if (size() == before) throw no_images(root_, name);
   }
+  if (size() == 0 && are_known)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("'{}' has no folders of images; it wants one for each class, as the images to train on "
+                    "have: {} (where the classes of these images are not known, give the folder of those to "
+                    "train on as data.path, and a tenth of them is tested on)",
+                    root_.string(), fmt::join(classes_, ", ")));
   if (classes_.size() < 2 || size() == 0)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("'{}' must have a folder of images for each of two or more classes, found {}",

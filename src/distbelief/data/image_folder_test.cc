@@ -42,6 +42,13 @@ TEST_F(ImageFolder, ReadsPartsAndClassesInOrder) {
   EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{40, 1})) << "a class keeps its number";
 }
 
+TEST_F(ImageFolder, SaysThatImagesToTestOnHaveNoClasses) {
+  for (const char* name : {"train/cat/1.png", "train/dog/1.png", "test/1.png", "test/2.png"}) image(name, 50);
+  const std::string told = refusal([&] { open(); });
+  EXPECT_PRED_FORMAT2(IsSubstring, "test' has no folders of images; it wants one for each class", told);
+  EXPECT_PRED_FORMAT2(IsSubstring, "cat, dog", told);
+}
+
 TEST_F(ImageFolder, TakesAFolderOfImagesThatIsCalledTrainForAClass) {
   for (const char* name : {"train/1.png", "train/2.png", "boat/1.png", "boat/2.png"}) image(name, 50);
   const DataSet set = open({{"held_out", 0.25}});

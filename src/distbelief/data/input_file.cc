@@ -60,6 +60,10 @@ std::size_t InputFile::read(std::uint8_t* to, std::size_t count) {
     const std::size_t got = compressed_ ? inflate_some(to + done, wanted) : read_file(to + done, wanted);
     done += got;
     offset_ += got;
+    if (!compressed_ && offset_ > content_limit())
+      throw Error(ErrorCode::kUnavailable,
+                  fmt::format("{}: the file grew while it was read; try again when nobody writes to it",
+                              at(content_limit())));
     if (offset_ > content_limit())
       throw Error(
           ErrorCode::kBadInput,

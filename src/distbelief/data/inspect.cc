@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
 #include "distbelief/base/error.h"
@@ -273,28 +272,18 @@ Finding inspect_table(const fs::path& path) {
   return finding;
 }
 
-// Decompressed.
-std::uint64_t text_bytes(const fs::path& path) {
-  InputFile file(path);
-  std::array<std::uint8_t, 1 << 16> piece;
-  std::uint64_t bytes = 0;
-  while (const std::size_t count = file.read(piece.data(), piece.size())) bytes += count;
-  return bytes;
-}
-
 Finding inspect_text(const fs::path& path) {
-  DataConfig config;
-  config.path = path.string();
   Finding finding{.data_set = "text", .kind = FindingKind::kTokens};
+  const std::string text = read_text_file(path.string(), kMostTextBytes);
   std::uint32_t vocabulary = 256;
-  try {
-    vocabulary = learn_vocabulary(config).size();
+  try {  // all of it: what is only tested on must be UTF-8 too
+    vocabulary = Vocabulary(TextLevel::kCharacters, text, path.string(), 0).size();
     finding.options["level"] = std::string("characters");
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kBadInput) throw;
     finding.options["level"] = std::string("bytes");  // no UTF-8
   }
-  const std::uint64_t bytes = text_bytes(path);
+  const std::uint64_t bytes = text.size();
   // The tenth that is held out must have a window and the token after it; a character has at most 4 bytes.
   const auto most = static_cast<std::int64_t>(bytes / 40) - 1;
   if (most < 2)

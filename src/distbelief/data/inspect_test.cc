@@ -175,8 +175,8 @@ TEST_F(Inspect, KnowsTextAndFitsTheWindowToIt) {
   EXPECT_EQ(option<std::string>(finding.options, "level"), "characters");
   EXPECT_GT(opened(finding, path).test->size(), 0U);
   const auto odd = file("latin.txt", std::string(6000, 'a') + "\xE4\xE4");
-  EXPECT_EQ(option<std::string>(inspect(odd).options, "level"), "characters")
-      << "the odd bytes are not trained on";
+  EXPECT_EQ(option<std::string>(inspect(odd).options, "level"), "bytes") << "the odd bytes are tested on";
+  EXPECT_GT(opened(inspect(odd), odd).test->size(), 0U);
   const auto latin = file("latin.txt", "\xE4\xE4" + std::string(6000, 'a'));
   EXPECT_EQ(option<std::string>(inspect(latin).options, "level"), "bytes");
   EXPECT_EQ(opened(inspect(latin), latin).train->spec().classes, 256);

@@ -31,12 +31,14 @@ nlohmann::json body_of(const KnownSet& known) {
   nlohmann::json set = {
       {"name", known.name}, {"spec", to_json(known.spec)}, {"fingerprints", known.fingerprints}};
   if (known.learnt) set["learnt"] = to_json(*known.learnt);
+  if (known.held_out_of > 0) set["held_out_of"] = known.held_out_of;
   return set;
 }
 
 KnownSet known_from(const nlohmann::json& set) {
   KnownSet known{.name = set.at("name").get<std::string>(), .spec = spec_from_json(set.at("spec"))};
   known.fingerprints = set.at("fingerprints").get<std::vector<std::string>>();
+  known.held_out_of = set.value("held_out_of", std::uint64_t{0});
   if (known.fingerprints.empty()) throw Error(ErrorCode::kBadInput, "it does not say of which files it is");
   if (set.contains("learnt"))
     known.learnt = std::make_shared<const Learnt>(learnt_from_json(set.at("learnt"), known.spec));
@@ -53,6 +55,16 @@ KnownSet parsed_known(const std::string& name, const Parse& parse) try {
 }
 
 }  // namespace
+
+void require_same_split(const KnownSet& known, const DataSet& now) {
+  if (known.held_out_of == 0 || now.held_out_of == 0 || known.held_out_of == now.held_out_of) return;
+  throw Error(
+      ErrorCode::kBadInput,
+      fmt::format("the data has {} samples now and had {} when the run began, so other samples would be held "
+                  "out for testing, most of which were trained on; mend or replace files instead of removing "
+                  "or adding some, or keep those to test on in a part of their own and begin a new run",
+                  now.held_out_of, known.held_out_of));
+}
 
 std::string to_text(const KnownSet& known) {
   const nlohmann::json set = body_of(known);

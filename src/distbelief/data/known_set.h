@@ -22,9 +22,14 @@ struct KnownSet {
   std::shared_ptr<const Learnt> learnt{};  // null: nothing is learnt from such files
   // Of the files (registry.h) as the run began, then one for each time that it went on with others.
   std::vector<std::string> fingerprints{};
+  std::uint64_t held_out_of = 0;  // as in DataSet
 
   bool has_changed() const { return fingerprints.size() > 1; }
 };
+
+// Before a run goes on. Which samples are tested on, where files do not say, depends on how many there are:
+// of another number nearly all would be samples that were trained on. Throws Error(kBadInput) then.
+void require_same_split(const KnownSet& known, const DataSet& now);
 
 std::string to_text(const KnownSet& known);
 // Throws Error(kBadInput), beginning with `name`, for anything but a whole file whose parts fit together.

@@ -108,6 +108,41 @@ TEST_F(KnownData, ReadsChangedFilesAsTheyWereRead) {
   EXPECT_EQ(tokens[0], 0) << "a is what it was";
 }
 
+TEST_F(KnownData, RefusesToTestOnWhatWasTrainedOn) {
+  const auto goes_on = [](const DataConfig& data, const KnownSet& known) {
+    return refusal([&] { require_same_split(known, open_data_set(data, known)); });
+  };
+  const Drawing drawing = draw(20, 20, [](auto, auto, auto) { return 80U; });
+  for (const char* name : {"photos/cat/1.png", "photos/cat/2.png", "photos/cat/3.png", "photos/dog/1.png"})
+    file(name, to_png(drawing));
+  const DataConfig photos = config("image_folder", (folder_.path() / "photos").string(),
+                                   {{"resize", std::int64_t{16}}, {"crop", std::int64_t{12}}});
+  const std::string rows = "a,b\n1,0.1\n2,0.7\n3,0.3\n4,0.5\n";
+  const DataConfig table = config("csv", file("t.csv", rows), {{"task", std::string("regression")}});
+  const DataConfig lines = config("text", file("t.txt", "a b\nb a\na a\n"),
+                                  {{"level", std::string("sentences")}, {"length", std::int64_t{2}}});
+  const KnownSet known[] = {kept(photos), kept(table), kept(lines)};
+  EXPECT_EQ(goes_on(photos, known[0]), "accepted");
+  EXPECT_EQ(goes_on(table, known[1]), "accepted");
+  EXPECT_EQ(goes_on(lines, known[2]), "accepted");
+  std::filesystem::remove(folder_.path() / "photos/cat/3.png");
+  file("t.csv", rows + "5,0.6\n");
+  file("t.txt", "a b\nb a\n");
+  EXPECT_PRED_FORMAT2(IsSubstring, "has 3 samples now and had 4", goes_on(photos, known[0]));
+  EXPECT_PRED_FORMAT2(IsSubstring, "has 5 samples now and had 4", goes_on(table, known[1]));
+  EXPECT_PRED_FORMAT2(IsSubstring, "has 2 samples now and had 3", goes_on(lines, known[2]));
+  // A part of its own is tested on, however many there are.
+  file("photos/test/cat/1.png", to_png(drawing));
+  std::filesystem::create_directories(folder_.path() / "own/train");
+  for (const char* name : {"cat", "dog"})
+    std::filesystem::rename(folder_.path() / "photos" / name, folder_.path() / "own/train" / name);
+  std::filesystem::rename(folder_.path() / "photos/test", folder_.path() / "own/test");
+  const DataConfig parts = config("image_folder", (folder_.path() / "own").string(), photos.options);
+  const KnownSet two = kept(parts);
+  std::filesystem::remove(folder_.path() / "own/train/cat/2.png");
+  EXPECT_EQ(goes_on(parts, two), "accepted");
+}
+
 TEST_F(KnownData, RefusesOtherClassesAndShapes) {
   file("trees/train.sexp", "1 (and true false)\n0 (not true)\n");
   file("trees/test.sexp", "1 (not true)\n");

@@ -270,8 +270,12 @@ DataSet open_data_set(const DataConfig& config, const KnownSet& known) { return 
 std::string data_fingerprint(const DataConfig& given, const DataSet& set) {
   const DataConfig config = with_path(given);
   std::string text = fmt::format("{} {}\n", set.train->size(), set.test->size());
-  for (const std::string& place : places_of(config, data_set_options(config.name, config.options)))
-    for (const FoundFile& file : list_files(place, kMostFilesLookedAt))
+  const OptionMap options = data_set_options(config.name, config.options);
+  const auto cache = options.find("cache");  // may lie among the data, and comes and goes
+  const FileListOptions looking{.except = cache == options.end() ? "" : std::get<std::string>(cache->second),
+                                .most_looked_at = kMostFilesLookedAt};
+  for (const std::string& place : places_of(config, options))
+    for (const FoundFile& file : list_files(place, looking))
       text += fmt::format("{} {} {}\n", file.name, file.bytes, file.time);
   Sha256 hash;
   hash.update(text.data(), text.size());
@@ -282,7 +286,8 @@ KnownSet describe_data(const DataConfig& config, const DataSet& set) {
   return {.name = config.name,
           .spec = set.train->spec(),
           .learnt = set.learnt,
-          .fingerprints = {data_fingerprint(config, set)}};
+          .fingerprints = {data_fingerprint(config, set)},
+          .held_out_of = set.held_out_of};
 }
 
 }  // namespace distbelief::data

@@ -99,6 +99,8 @@ struct DataSet {
   std::unique_ptr<Source> test;
   // How files become samples (learnt.h), shared with who keeps it; null where nothing is known.
   std::shared_ptr<const Learnt> learnt{};
+  // How many samples those to test on were drawn from by number; 0: files say which they are.
+  std::uint64_t held_out_of = 0;
 };
 
 }  // namespace distbelief::data

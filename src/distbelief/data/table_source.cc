@@ -45,7 +45,7 @@ DataSet read_rows(const DataConfig& config, const OptionMap& options, const Lear
     while (more.next()) test->add(more);
     if (test->size() == 0) throw more.fault("the table to test on has no rows");
   }
-  return {std::move(train), std::move(test), table.learnt};
+  return {std::move(train), std::move(test), table.learnt, table.held_out.size()};
 }
 
 // Columns mean what they meant, whatever rows there are now.

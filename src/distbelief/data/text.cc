@@ -13,7 +13,6 @@
 namespace distbelief::data {
 namespace {
 
-constexpr std::uint64_t kMostTextBytes = std::uint64_t{1} << 30;
 constexpr std::int64_t kMostTextLength = 1 << 20;
 constexpr std::size_t kTextChunk = std::size_t{64} << 10;
 
@@ -70,12 +69,14 @@ struct TextParts {
   std::string train_file;
   std::string test_file;
   std::uint64_t test_offset = 0;
+  std::uint64_t held_out_of = 0;  // lines
 };
 
 // Lines to train on move together at the beginning, so that there is no second copy of them.
 void hold_out_lines(const OptionMap& options, TextParts& parts) {
   if (!parts.train.ends_with('\n')) parts.train += '\n';
   const std::vector<bool> held = hold_out(count_lines(parts.train), options);
+  parts.held_out_of = held.size();
   std::size_t line_number = 0, kept = 0;
   char* const text = parts.train.data();
   for_each_text_line(parts.train, [&](std::string_view line, std::uint64_t) {
@@ -151,7 +152,7 @@ DataSet open_text_as(const DataConfig& config, const OptionMap& options,
   const Vocabulary& vocabulary = *known->vocabulary;
   if (level == TextLevel::kSentences)
     return {sentences(parts.train, parts.train_file, vocabulary, length),
-            sentences(parts.test, parts.test_file, vocabulary, length), std::move(known)};
+            sentences(parts.test, parts.test_file, vocabulary, length), std::move(known), parts.held_out_of};
   const auto windows = [&](std::string& text, const std::string& file, std::uint64_t offset) {
     TokenArray tokens = tokens_of(text, file, offset, vocabulary);
     std::string().swap(text);  // its memory goes

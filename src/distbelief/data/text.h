@@ -61,6 +61,8 @@ class Sentences : public Source {
   std::uint64_t length_;
 };
 
+inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{1} << 30;  // of a data set's file
+
 // All of a file, plain or gzip. Throws Error(kBadInput) when it is longer than so many bytes.
 std::string read_text_file(const std::string& path, std::uint64_t most_bytes);
 

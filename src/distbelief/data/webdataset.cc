@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "distbelief/base/error.h"
@@ -167,26 +168,29 @@ class SampleGatherer {
       key_ = name.key;
       first_byte_ = member.offset;
     }
-    if (is_image_of_sample(name.ending)) {
-      add_image(member);
-    } else if (name.ending == "cls" || (name.ending == "json" && sample_.label < 0)) {
-      sample_.label = classes_.number_of(file_, member, read_label(file_, member, name.ending, json_key_));
-    }
+    if (is_image_of_sample(name.ending)) add_image(member);
+    if (name.ending == "cls") class_ = member;
+    if (name.ending == "json") json_ = member;
   }
 
   // Of the sample so far.
   void finish() {
-    const bool nothing = sample_.bytes == 0 && sample_.label < 0;  // only files of other kinds
-    if (!nothing) {
-      if (sample_.bytes == 0 || sample_.label < 0)
+    const bool has_class = class_ || json_;
+    if (sample_.bytes > 0 || has_class) {  // else only files of other kinds
+      if (sample_.bytes == 0 || !has_class)
         throw shard_fault(
             file_, first_byte_,
             fmt::format("sample '{}' has no {}", key_,
                         sample_.bytes == 0 ? ".jpg, .jpeg or .png" : ".cls or .json for its class"));
+      const TarMember& member = class_ ? *class_ : *json_;
+      sample_.label =
+          classes_.number_of(file_, member, read_label(file_, member, class_ ? "cls" : "json", json_key_));
       index_.samples.push_back(sample_);
       index_.classes = std::max<std::int64_t>(index_.classes, sample_.label + 1);
     }
     sample_ = {.shard = sample_.shard, .label = -1};
+    class_.reset();
+    json_.reset();
   }
 
  private:
@@ -212,6 +216,7 @@ class SampleGatherer {
   std::string key_;
   std::string image_;  // of the sample so far
   std::uint64_t first_byte_ = 0;
+  std::optional<TarMember> class_, json_;  // of them too: what says its class, wherever it stands
   ShardSample sample_{.label = -1};
 };
 
@@ -275,7 +280,7 @@ DataSet open_shards_as(const DataConfig& config, const OptionMap& options, const
     const std::vector<bool> held = hold_out(train->samples.size(), options);
     return {std::make_unique<WebDatasetSource>(train, kept_samples(*train, held, false), settings, classes),
             std::make_unique<WebDatasetSource>(train, kept_samples(*train, held, true), settings, classes),
-            learnt};
+            learnt, held.size()};
   }
   const auto test = std::make_shared<ShardIndex>(index_shards(find_shards(parts.test), json_key));
   ShardIndex* const all[] = {train.get(), test.get()};

@@ -44,6 +44,23 @@ TEST_F(WebDataset, ReadsSamplesOfSeveralShards) {
   EXPECT_EQ(sample(*set.test, 0), (std::pair<int, std::int64_t>{90, 4}));
 }
 
+TEST_F(WebDataset, AClassOfItsOwnComesBeforeJsonWhereverItStands) {
+  tar("train/s.tar", {{"0.png", plain_png(10)},
+                      {"0.json", R"({"width": 4})"},
+                      {"0.cls", "cat"},
+                      {"1.cls", "dog"},
+                      {"1.json", R"({"label": 7})"},
+                      {"1.png", plain_png(20)},
+                      {"2.json", R"({"label": "cat"})"},
+                      {"2.png", plain_png(30)}});
+  tar("test/s.tar", {{"9.png", plain_png(90)}, {"9.cls", "dog"}});
+  const DataSet set = open();
+  EXPECT_EQ(set.train->spec().class_names, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(sample(*set.train, 0), (std::pair<int, std::int64_t>{10, 0}));
+  EXPECT_EQ(sample(*set.train, 1), (std::pair<int, std::int64_t>{20, 1}));
+  EXPECT_EQ(sample(*set.train, 2), (std::pair<int, std::int64_t>{30, 0}));
+}
+
 TEST_F(WebDataset, ALimitTakesSomeOfEveryShard) {
   for (int shard = 0; shard < 3; ++shard) {
     const auto name = std::to_string(shard), label = name;

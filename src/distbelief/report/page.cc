@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <fstream>
@@ -167,6 +168,12 @@ std::string continued_text(const Json& sample) {
       part("prompt"), part("text"));
 }
 
+std::string larger_pictures(const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  return fmt::format("<p>Too large for this page, in the run's folder: {}</p>",
+                     escape_html(fmt::format("{}", fmt::join(names, ", "))));
+}
+
 std::string picture_parts(const PageContent& content) {
   const std::string sheets =
       sheet("generated", "What the network draws from noise", content.samples) +
@@ -175,7 +182,7 @@ std::string picture_parts(const PageContent& content) {
       sheet("masks",
             "Test images, below each the classes that the network gives to its pixels, and the true ones",
             content.masks) +
-      continued_text(content.text);
+      continued_text(content.text) + larger_pictures(content.left_out);
   return sheets.empty() ? "" : "<h2>Samples</h2>" + sheets;
 }
 
@@ -190,6 +197,17 @@ std::string read_text(const std::filesystem::path& path, std::size_t most) {
   file.read(text.data(), std::streamsize(most));
   text.resize(std::size_t(std::max<std::streamsize>(0, file.gcount())));
   return text;
+}
+
+// Empty, and named in `left_out`, when it is larger than a page should be made by it.
+std::string read_sheet(const std::filesystem::path& path, std::vector<std::string>& left_out) {
+  constexpr std::uintmax_t kLargestSheet = 4 << 20;
+  std::error_code failure;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, failure);
+  if (failure) return {};
+  if (bytes <= kLargestSheet) return read_text(path, bytes);
+  left_out.push_back(fmt::format("{} ({:.1f} MB)", path.filename().string(), double(bytes) / 1e6));
+  return {};
 }
 
 Json json_or_null(const std::filesystem::path& path) {
@@ -230,11 +248,15 @@ std::string render_page(const PageContent& content) {
 }
 
 void write_page(const std::filesystem::path& run_dir, const RunHistory& history, double refresh_seconds) {
-  constexpr std::size_t kLongestJob = 1 << 18, kLargestSheet = 4 << 20;
+  constexpr std::size_t kLongestJob = 1 << 18;
   const Json summary = json_or_null(run_dir / "summary.json");
   const Json predictions = json_or_null(run_dir / "predictions.json");
   const Json text = json_or_null(run_dir / "samples.json");
   const std::string name = std::filesystem::absolute(run_dir).lexically_normal().filename().string();
+  std::vector<std::string> left_out;
+  const std::string samples = read_sheet(run_dir / "samples.png", left_out);
+  const std::string reconstructions = read_sheet(run_dir / "reconstructions.png", left_out);
+  const std::string masks = read_sheet(run_dir / "masks.png", left_out);
   const std::string page = render_page(
       {.history = history,
        .name = name.empty() ? std::filesystem::absolute(run_dir).parent_path().filename().string() : name,
@@ -242,9 +264,10 @@ void write_page(const std::filesystem::path& run_dir, const RunHistory& history,
        .predictions = predictions,
        .text = text,
        .job = read_text(run_dir / "job.toml", kLongestJob),
-       .samples = read_text(run_dir / "samples.png", kLargestSheet),
-       .reconstructions = read_text(run_dir / "reconstructions.png", kLargestSheet),
-       .masks = read_text(run_dir / "masks.png", kLargestSheet),
+       .samples = samples,
+       .reconstructions = reconstructions,
+       .masks = masks,
+       .left_out = left_out,
        .refresh_seconds = refresh_seconds});
   const std::string_view pieces[] = {page};
   write_atomically(run_dir / "report.html", pieces);

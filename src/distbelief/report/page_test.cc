@@ -119,6 +119,15 @@ TEST(Page, ShowsWhatAGeneratorDraws) {
   EXPECT_EQ(read_text(scratch.path() / "report.html").find(R"(<figure id="generated">)"), std::string::npos);
 }
 
+TEST(Page, NamesPicturesThatAreTooLargeForItInsteadOfCuttingThem) {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.path() / "samples.png") << "\x89PNG" << std::string(5 << 20, 'x');
+  write_page(scratch.path(), RunHistory(scratch.path()), 0);
+  const std::string page = read_text(scratch.path() / "report.html");
+  EXPECT_EQ(page.find(R"(<figure id="generated">)"), std::string::npos);
+  EXPECT_NE(page.find("in the run's folder: samples.png (5.2 MB)"), std::string::npos);
+}
+
 TEST(Page, ShowsWhatAnAutoencoderMakesOfImages) {
   const ScratchFolder scratch;
   std::ofstream(scratch.path() / "reconstructions.png") << "\x89PNG and so on";

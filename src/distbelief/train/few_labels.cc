@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
 #include "distbelief/model/random.h"
 #include "distbelief/train/altered_view.h"
@@ -129,6 +132,17 @@ class FewLabels final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_few_labels(const TaskSite& site) { return std::make_unique<FewLabels>(site); }
+std::unique_ptr<Task> make_few_labels(const TaskSite& site) {
+  const data::SampleSpec& spec = site.spec;
+  if (!spec.target_shape.empty() || spec.input_type == ElementType::kInt64)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format(
+            "task 'few_labels' compares altered views of samples with one class each, images or rows of a "
+            "table; these are {} {} with targets {}",
+            to_string(spec.input_type), to_string(spec.input_shape), to_string(spec.target_shape)),
+        {.key = "train.task"});
+  return std::make_unique<FewLabels>(site);
+}
 
 }  // namespace distbelief::train

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "distbelief/base/refusal.h"
 #include "distbelief/model/random.h"
 #include "distbelief/train/altered_view.h"
 #include "distbelief/train/job.h"
@@ -43,6 +44,25 @@ TEST_F(FewLabelsTask, LabelsAloneAreTheOnesThatCountAmongAll) {
   EXPECT_EQ(some.size, rows.size(0));
   EXPECT_TRUE(torch::equal(some.input, all_.input.index_select(0, rows)));
   EXPECT_TRUE(torch::equal(some.target, all_.target.index_select(0, rows)));
+}
+
+TEST(FewLabels, AreOfSamplesWithOneClassThatCanBeAltered) {
+  Config config;
+  config.train.task = "few_labels";
+  const auto refused = [&](const data::SampleSpec& spec) {
+    return refusal([&] { make_task(config, spec); });
+  };
+  data::SampleSpec images;
+  images.input_shape = {1, 8, 8};
+  images.classes = 3;
+  EXPECT_EQ(refused(images), "accepted");
+  images.target_shape = {8, 8};  // a class for each pixel
+  EXPECT_NE(refused(images).find("one class each"), std::string::npos);
+  data::SampleSpec tokens;
+  tokens.input_type = ElementType::kInt64;
+  tokens.input_shape = tokens.target_shape = {8};
+  tokens.classes = 9;
+  EXPECT_NE(refused(tokens).find("one class each"), std::string::npos);
 }
 
 TEST_F(FewLabelsTask, ALaneWithoutALabelMovesNothing) {

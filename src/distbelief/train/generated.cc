@@ -155,10 +155,7 @@ bool keep_masks(const PreparedJob& job, model::Network& network, const std::file
 }
 
 bool keep_text(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
-  const data::SampleSpec& spec = job.data.test->spec();
-  if (task_name(job.config, spec) != "classification" || !job.shape.tokens || job.shape.input.size() != 1 ||
-      spec.target_shape.empty() || job.data.test->size() == 0)
-    return false;
+  if (!continues_tokens(job) || job.data.test->size() == 0) return false;
   data::Batch batch;
   const model::HostValues<std::int64_t> sample(first_of_test(job, 1, batch).input);
   const TokenText text(job.data, job.shape.classes);

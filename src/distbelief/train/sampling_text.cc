@@ -10,6 +10,7 @@
 #include "distbelief/data/learnt.h"
 #include "distbelief/model/device.h"
 #include "distbelief/model/registry.h"
+#include "distbelief/train/task.h"
 
 namespace distbelief::train {
 namespace {
@@ -48,6 +49,12 @@ std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<s
     tokens.push_back(added.back());
   }
   return added;
+}
+
+bool continues_tokens(const PreparedJob& job) {
+  const data::SampleSpec& spec = job.data.train->spec();
+  return task_name(job.config, spec) == "classification" && job.shape.tokens && job.shape.input.size() == 1 &&
+         !spec.target_shape.empty();
 }
 
 std::int64_t context_of(const ModelConfig& model, std::int64_t sample_length) {

@@ -9,6 +9,7 @@
 #include "distbelief/data/source.h"
 #include "distbelief/data/vocabulary.h"
 #include "distbelief/model/network.h"
+#include "distbelief/train/job.h"
 
 namespace distbelief::train {
 
@@ -21,6 +22,10 @@ struct SampleOptions {
   std::int64_t last = -1;  // a token after which nothing is added; TokenText knows
   std::chrono::duration<double> most_time = std::chrono::hours(24);  // fewer tokens when it is over
 };
+
+// Its network foretells the token after each one: what can be sampled. Not a class for all of them, nor a
+// tree.
+bool continues_tokens(const PreparedJob& job);
 
 // How much of a text a language model looks back on: as much as a sample has, or, where state is carried from
 // sample to sample in training (model.streams), some hundred tokens, whatever a sample has.

@@ -25,9 +25,9 @@ constexpr std::size_t kFingerprintDigits = 24;
 constexpr int kSamplesVersion = 3;
 
 // Name, size and time of every file that lies there, so that changed data is other data.
-std::string files_text(const std::string& place) {
+std::string files_text(const std::string& place, const fs::path& caches) {
   std::string text;
-  for (const FoundFile& file : list_files(place))
+  for (const FoundFile& file : list_files(place, {.except = caches}))
     text += fmt::format("{} {} {}\n", file.path.string(), file.bytes, file.time);
   return text;
 }
@@ -44,7 +44,8 @@ std::string cache_fingerprint(const DataSet& set, const CacheKey& key) {
   for (const auto& [name, value] : key.options)
     if (name != "cache") text += fmt::format("{} = {}\n", name, to_string(value));
   text += key.learnt;
-  for (const std::string& place : key.places) text += fmt::format("{}\n{}", place, files_text(place));
+  for (const std::string& place : key.places)
+    text += fmt::format("{}\n{}", place, files_text(place, key.folder));
   Sha256 hash;
   hash.update(text.data(), text.size());
   return hash.hex().substr(0, kFingerprintDigits);
@@ -67,6 +68,7 @@ DataSet cached(DataSet set, const CacheKey& key) {
   }
   DataSet packed = open_packed(folder.string(), {});
   packed.learnt = std::move(set.learnt);  // an earlier version packed without it
+  packed.held_out_of = set.held_out_of;
   return packed;
 }
 

@@ -73,6 +73,32 @@ TEST(SampleCache, KnowsChangedFiles) {
   EXPECT_NE(before, cache_fingerprint(set, key));
 }
 
+TEST(SampleCache, MayLieAmongTheDataItIsOf) {
+  const ScratchFolder scratch;
+  write_text(scratch.path() / "text.txt", "abcabcabcabc");
+  DataConfig config;
+  config.name = "text";
+  config.path = (scratch.path() / "text.txt").string();
+  config.options = {{"length", std::int64_t{2}}, {"held_out", 0.5}};
+  const DataSet plain = open_data_set(config);
+  const CacheKey key{.folder = scratch.path() / "data/cache",
+                     .name = "x",
+                     .places = {(scratch.path() / "data").string()},
+                     .options = {}};
+  std::filesystem::create_directories(key.folder);
+  write_text(scratch.path() / "data/a", "1");
+  const std::string before = cache_fingerprint(plain, key);
+  write_text(key.folder / "x-1.lock", "");
+  EXPECT_EQ(before, cache_fingerprint(plain, key)) << "it would be packed anew by everyone";
+  config.path = (scratch.path() / "data").string();
+  config.options["cache"] = key.folder.string();
+  const std::string known = data_fingerprint(config, plain);
+  write_text(key.folder / "slice", "22");
+  EXPECT_EQ(known, data_fingerprint(config, plain)) << "the data have not changed";
+  write_text(scratch.path() / "data/b", "22");
+  EXPECT_NE(known, data_fingerprint(config, plain));
+}
+
 TEST(SampleCache, KnowsAChangedFileToTestOn) {
   const ScratchFolder scratch;
   write_text(scratch.path() / "train.txt", "abcabcabc");
