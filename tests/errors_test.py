@@ -223,6 +223,26 @@ class FullDiskTest(ErrorsTest):
         self.assertIn("no room for the run folder", outcome.err)
         self.assertNotIn("left: ", outcome.out)
 
+    def test_one_that_fills_up_while_it_trains_loses_checkpoints_and_nothing_else(self):
+        if os.geteuid() != 0:
+            program.cannot("mount a small file system without root")
+        # Room until the first checkpoint is there, then none until a save has failed, then room again.
+        script = r'''disk=$1; shift; mount -t tmpfs -o size=4m none "$disk" || exit 99; "$@" & run=$!
+            wait_for() { for i in $(seq 600); do eval "$1" && return; sleep 0.05; done; echo "never: $1"; }
+            wait_for '[ -n "$(ls "$disk"/run/checkpoints/*/manifest.json 2>/dev/null)" ]'
+            cat /dev/zero > "$disk/full" 2>/dev/null
+            wait_for 'grep -q "no checkpoint at step" "$disk"/run/logs/worker-0.log'
+            find "$disk" -name ".tmp*" | sed "s/^/left: /"
+            rm "$disk/full"; kill -INT $run; wait $run; echo "ended: $?"
+            find "$disk" -name ".tmp*" | sed "s/^/left: /"; ls "$disk/run"'''
+        (self.scratch / "disk").mkdir()
+        outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", self.scratch / "disk", PROGRAM, "train",
+                               "--run-dir", self.scratch / "disk" / "run", *settings({**ENDLESS, "checkpoint.every_steps": 500}))
+        self.assertIn("ended: 130", outcome.out, outcome.err)
+        self.assertNotIn("left: ", outcome.out)
+        self.assertNotIn("never: ", outcome.out)
+        self.assertIn("summary.json", outcome.out)
+
     def test_one_that_is_full_before_the_start_keeps_nothing_so_the_same_command_works_later(self):
         if os.geteuid() != 0:
             program.cannot("mount a small file system without root")
@@ -387,19 +407,21 @@ class FailureTest(ErrorsTest):
         self.assertRegex(outcome.err, r"worker 0: .*(worker|rank)s? 1\b.*\[in [a-z].*\] \[step \d+\]")
         self.assertRegex(outcome.err, r"3(\.0)? ?s")
 
-    def test_data_that_never_answer_end_the_run_with_the_place_that_waited(self):
-        # As a dead NFS server: who reads does not come back, and cannot be told to.
+    def never_answered(self, *threads):
+        """The end of a run on packed slices in which these threads do not come back from the disk, as with a dead NFS
+        server, and cannot be told to."""
         source, library = self.scratch / "hang.c", self.scratch / "hang.so"
         source.write_text("""#define _GNU_SOURCE
             #include <dlfcn.h>
             #include <pthread.h>
+            #include <stdlib.h>
             #include <string.h>
             #include <sys/types.h>
             #include <unistd.h>
             static ssize_t hang_or(const char* name, int file, void* to, size_t count, off_t offset) {
               char thread[32] = "";
               pthread_getname_np(pthread_self(), thread, sizeof thread);
-              while (strcmp(thread, "db-loader") == 0 || strcmp(thread, "db-slices") == 0) pause();
+              while (thread[0] && strstr(getenv("HANGING_THREADS"), thread)) pause();
               return ((ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, name))(file, to, count, offset);
             }
             ssize_t pread(int f, void* t, size_t n, off_t o) { return hang_or("pread", f, t, n, o); }
@@ -410,10 +432,19 @@ class FailureTest(ErrorsTest):
         job = {key: value for key, value in MLP.items() if not key.startswith("data.")}
         job |= {"data.name": "packed", "data.path": str(self.scratch / "packed"), "parallel.deadline_seconds": 2}
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2,
-                                  *settings({**job, "elastic.restarts": 0}), code=1, env={**self.environment, "LD_PRELOAD": str(library)})
-        self.assertRegex(outcome.err, r"distbelief: worker \d: .*the data source did not answer.*load batch.*\[step 0\]")
+                                  *settings({**job, "elastic.restarts": 0}), code=1,
+                                  env={**self.environment, "LD_PRELOAD": str(library), "HANGING_THREADS": " ".join(threads)})
         self.assertLess(outcome.seconds, 25)
         self.assert_nothing_left()
+        return outcome.err
+
+    def test_data_that_never_answer_end_the_run_with_the_place_that_waited(self):
+        self.assertRegex(self.never_answered("db-loader", "db-slices"),
+                         r"distbelief: worker \d: .*the data source did not answer.*load batch.*\[step 0\]")
+
+    def test_so_do_data_to_test_on(self):
+        self.assertRegex(self.never_answered("db-reader"),
+                         r"distbelief: worker \d: .*the data source did not answer.*\[in validate\].*\[step [1-9]\d*\]")
 
     def test_one_that_throws_in_a_step_is_shown_with_its_rank_and_ends_the_others_at_once(self):
         job = {**ENDLESS, "report.interval_seconds": 0.0, "elastic.restarts": 0}  # a line for each step

@@ -158,7 +158,8 @@ class BenchTest(OutputsTest):
         self.assertEqual(answer["parameters"], 784 * 32 + 32 + 32 * 10 + 10)
         for key in ("step_seconds_median", "peak_rss_bytes", "peak_pss_bytes"):
             self.assertGreater(answer[key], 0, key)
-        self.assertLess(answer["peak_pss_bytes"], answer["peak_rss_bytes"])
+        # Libraries and the window are counted once, not once a worker.
+        self.assertLess(answer["peak_pss_bytes"], 0.75 * answer["peak_rss_bytes"])
 
     def test_what_it_would_not_do_is_refused(self):
         for setting in ("parallel.pipeline=2", "parallel.tensor=2", "parallel.sync=parameter_server", "parallel.mesh=auto"):

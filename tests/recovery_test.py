@@ -560,7 +560,7 @@ class ClockTest(RecoveryTest):
         sets the machine's clock, the one that only counts (CLOCK_MONOTONIC) goes on."""
         found = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
         if not found:
-            program.cannot("libfaketime is not installed: tools/install_packages.sh test")
+            self.skipTest("libfaketime is not installed: tools/install_packages.sh test")
         # jemalloc asks for the time before libfaketime can answer: the C library's allocator takes its place.
         return {"LD_PRELOAD": f"{found[0]}:libc.so.6:libstdc++.so.6", "FAKETIME_NO_CACHE": "1",
                 "FAKETIME_TIMESTAMP_FILE": str(self.scratch / "clock"), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}

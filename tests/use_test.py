@@ -65,6 +65,7 @@ class ExportTest(UseTest):
         after, _ = read_safetensors.read(self.scratch / "part" / "model.safetensors")
         equal = [name for name in before if before[name].shape == after[name].shape and (before[name] == after[name]).all()]
         self.assertEqual(len(equal), count - 2)
+        self.distbelief("resume", "part", "--set", f"train.max_steps={other['train.max_steps'] + 1}")
         nothing = self.distbelief("train", *program.settings({**RESNET, **STILL}), "--init", "out.safetensors",
                                   "--init-partial", code=2).err
         self.assertIn("is it a file of another network?", nothing)

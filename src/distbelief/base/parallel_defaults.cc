@@ -32,6 +32,10 @@ RankGroups rank_groups(const ParallelConfig& parallel) {
   return {.tensor = int(parallel.tensor), .pipeline = int(parallel.pipeline)};
 }
 
+std::chrono::milliseconds deadline_of(const ParallelConfig& parallel) {
+  return std::chrono::milliseconds(std::int64_t(1e3 * parallel.deadline_seconds));
+}
+
 std::int64_t default_lanes(const ParallelConfig& parallel) {
   const std::int64_t worlds = takes_own_steps(parallel) ? 1 : parallel.workers;
   const std::int64_t sharing = has_servers(parallel) ? worlds * workers_per_replica(parallel) : worlds;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+
 #include "distbelief/base/config.h"
 #include "distbelief/base/host_order.h"
 
@@ -21,6 +23,8 @@ bool is_decomposed(const ParallelConfig& parallel);
 std::int64_t workers_per_replica(const ParallelConfig& parallel);
 // Ranks that should share a host.
 RankGroups rank_groups(const ParallelConfig& parallel);
+// Of a wait of a worker for another, or for its data.
+std::chrono::milliseconds deadline_of(const ParallelConfig& parallel);
 // Lanes of a job that names none, before train.accumulate multiplies them.
 std::int64_t default_lanes(const ParallelConfig& parallel);
 

@@ -75,7 +75,12 @@ int eval(const EvalFlags& flags, const Invocation& invocation) {
   const std::unique_ptr<train::SavedTables> rows = rows_of_run(flags.run_dir, job);
   const auto task = train::make_task(config, job.data.test->spec(), nullptr, rows.get());
   require_metrics(flags.metrics, *task, train::task_name(config, job.data.test->spec()));
-  train::Evaluation result = train::evaluate(*job.network, *task, maker, job.data.test->size(), alone);
+  data::Batch batch;
+  const auto read = [&](data::Range range) -> const data::Batch& {
+    maker.eval_batch(range, batch);
+    return batch;
+  };
+  train::Evaluation result = train::evaluate(*job.network, *task, read, job.data.test->size(), alone);
   keep_asked(flags.metrics, result);
   const std::string sha = train::weights_sha256(*job.network);
   if (flags.json)

@@ -37,7 +37,7 @@ void score(const ReportFlags& flags) {
       run.job, network, {.samples = run.job.data.test->size(), .time = std::chrono::hours(24)});
   if (!found.is_null())
     return report::write_json_atomically(fs::path(flags.run_dir) / "predictions.json", found);
-  bool kept = train::keep_clusters(run.job, network, flags.run_dir);
+  bool kept = train::keep_clusters(run.job, network, flags.run_dir, std::chrono::hours(24));
   for (const auto keep : {train::keep_reconstructions, train::keep_masks, train::keep_text})
     kept = keep(run.job, network, flags.run_dir) || kept;
   if (kept) return;

@@ -82,7 +82,7 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
           .threads = int(config.parallel.threads),
           .groups = rank_groups(config.parallel),
           .measure_each = measure_each(config),
-          .deadline = milliseconds(config.parallel.deadline_seconds),
+          .deadline = deadline_of(config.parallel),
           .standby = config.elastic.standby,
           .snapshots = config.checkpoint.snapshots,
           .resume = command.resume};
@@ -172,7 +172,7 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .run_dir = command.run_dir,
           .place = place,
           .policy = {.restarts = int(config.elastic.restarts)},
-          .deadline = milliseconds(config.parallel.deadline_seconds),
+          .deadline = deadline_of(config.parallel),
           .resume = command.resume,
           .first_step = command.first_step,
           .newest_checkpoint = [=] { return newest_checkpoint(command.run_dir); }};
@@ -338,7 +338,9 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
     if (const int refused = act_together(world, begin); refused != 0) return refused;
     world.communicator().broadcast(comm::view(&is_over, 1), 0);
     if (is_over != 0) return 0;
-    run_dir = train::broadcast_text(world.communicator(), run_dir.string(), 0);
+    const std::string folder = world.rank() == 0 ? fs::absolute(run_dir).string() : "";
+    const std::string everywhere = train::broadcast_text(world.communicator(), folder, 0);
+    if (world.rank() != 0) run_dir = everywhere;  // it may have been started elsewhere
     if (world.rank() == 0) page.emplace(page_options(job.config, run_dir));
     const int ended = train::run_worker(world, launched_options(job.config, run_dir, resume, invocation));
     if (page) page->finish();

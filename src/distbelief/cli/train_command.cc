@@ -243,7 +243,9 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
         {.run_dir = flags.run_dir, .sets = flags.job.sets, .workers = flags.places.workers}, invocation);
   Job job = read_job_file(run_dir / "job.toml");
   use_network_file(run_dir, job.config);
-  const std::string init = std::exchange(job.config.train.init, "");  // it goes on from what it has learnt
+  // It goes on from what it has learnt.
+  const std::string init = std::exchange(job.config.train.init, "");
+  const bool init_partial = std::exchange(job.config.train.init_partial, false);
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
@@ -256,6 +258,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
     job.config.parallel.workers = cluster::launcher_place().size;
     validate(job);
     job.config.train.init = init;
+    job.config.train.init_partial = init_partial;
     return train_launched(std::move(job), run_dir, Beginning::kResumed, invocation);
   }
   const std::vector<cluster::HostSlots> hosts = place_workers(flags.places, job.config, invocation);
@@ -272,6 +275,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   const StandingServers standing = standing_servers(flags.places, job.config);
   Config kept = job.config;
   kept.train.init = init;
+  kept.train.init_partial = init_partial;
   write_job(run_dir, kept);
   note_data(run_dir, known ? &*known : nullptr, needs.data);
   keep_measured(run_dir, job.config, measured);

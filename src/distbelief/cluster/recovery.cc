@@ -47,7 +47,11 @@ std::string Loss::describe() const {
   return text + (step >= 0 ? fmt::format(" at step {}", step) : " before the first step");
 }
 
-bool was_refused(const Loss& loss) { return loss.exit_code == 2 && loss.signal == 0 && loss.step <= 0; }
+bool was_refused(const std::vector<Loss>& losses) {
+  const Loss& last = losses.back();
+  return last.exit_code == 2 && last.signal == 0 &&
+         std::ranges::none_of(losses, [](const Loss& loss) { return loss.step > 0; });
+}
 
 RecoveryDecision decide_recovery(const RecoveryPolicy& policy, const std::vector<Loss>& losses) {
   const Loss& last = losses.back();

@@ -27,8 +27,8 @@ struct RecoveryPolicy {
   bool runs_elsewhere = false;
 };
 
-// Given up, because it cannot be run as it is, before anything was trained.
-bool was_refused(const Loss& loss);
+// The last of `losses` came because the job cannot be run as it is, and no step was done before.
+bool was_refused(const std::vector<Loss>& losses);
 
 struct RecoveryDecision {
   bool restart = false;

@@ -393,7 +393,7 @@ int Supervisor::run() {
     while (!interrupted_.load() && !(code = look())) changed_.wait_for(lock, milliseconds(20));
     if (untold_) say(*untold_);
     if (failure_) say(*failure_);
-    if (failure_ && was_refused(losses_.back())) code = 2;
+    if (failure_ && was_refused(losses_)) code = 2;
     keeps_snapshots_ = (!code || *code == 130) && !active_ && !saved_ && generation_ > 0;
     is_goodbye_ = !code;
     if (!code) {

@@ -12,7 +12,7 @@ namespace distbelief::compute {
 // The buffers of a module (running statistics) as one run of floats, so that lanes can start from the
 // same ones and their results be averaged. In the order of registration, so those of a run of blocks are a
 // run of the whole network's. Floating buffers are taken as they are; integer counters as two floats each,
-// exact up to 2^44 as long as the lanes agree on them.
+// up to 2^44, exact as long as the lanes agree on them, else the mean rounded.
 class BufferSet {
  public:
   explicit BufferSet(const torch::nn::Module& module);

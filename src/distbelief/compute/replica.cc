@@ -122,8 +122,10 @@ Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout
   const torch::NoGradGuard no_grad;
   for (auto& [name, tensor] : laid_out(*module_, layout)) {
     const Entry& entry = layout.entries()[parameters_.size()];
-    if (arena != nullptr)
+    if (arena != nullptr) {
       tensor.set_data(torch::from_blob(arena + entry.offset, entry.shape, torch::kFloat32));
+      places_.push_back(arena + entry.offset);
+    }
     parameters_.push_back(tensor);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -134,6 +136,12 @@ Replica::Replica(std::shared_ptr<torch::nn::Module> module, const Layout& layout
 }
 
 Replica::~Replica() = default;
+
+int Replica::moved_away() const {
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (parameters_[i].numel() > 0 && parameters_[i].data_ptr() != places_[i]) return int(i);
+  return -1;
+}
 
 // Those of the backward that runs now.
 class Replica::Places final : public model::GradientPlaces {
@@ -155,6 +163,8 @@ class Replica::Places final : public model::GradientPlaces {
 
 void Replica::backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink,
                        const GradientPlace& place) {
+  // What another backward has left there, of a network that this one is a part of, is not this one's.
+  for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   route_->sink = &sink;
   route_->placed.assign(parameters_.size(), nullptr);
   Places places(*this, place);

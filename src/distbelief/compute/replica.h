@@ -47,8 +47,11 @@ class Replica {
 
   torch::nn::Module& module() { return *module_; }
   std::vector<torch::Tensor>& parameters() { return parameters_; }  // the trainable ones, in order
+  // The first of them that somebody has given other memory than the arena; -1: none.
+  int moved_away() const;
   // Runs backward from `output` with this gradient of it; every parameter that gets a gradient is given to
-  // `sink` once. Layers that can compute theirs in place do so where `place` has one.
+  // `sink` once. Layers that can compute theirs in place do so where `place` has one. Gradients that the
+  // parameters have already are dropped first.
   void backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink,
                 const GradientPlace& place = {});
   // The same from `factor` * `loss`.
@@ -66,6 +69,7 @@ class Replica {
   };
   std::shared_ptr<torch::nn::Module> module_;
   std::vector<torch::Tensor> parameters_;
+  std::vector<const float*> places_;                         // of each in the arena; none without one
   std::unordered_map<const c10::TensorImpl*, int> numbers_;  // of the parameters
   // Gradient accumulators live only as long as somebody holds them.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;

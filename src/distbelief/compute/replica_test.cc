@@ -125,6 +125,17 @@ TEST(Replica, GivesEachGradientOnceWithTorchsBits) {
   for (const auto& item : net->named_parameters()) EXPECT_FALSE(item.value().grad().defined()) << item.key();
 }
 
+TEST(Replica, LeavesOutWhatAnotherBackwardHasLeftThere) {
+  torch::manual_seed(3);
+  InArena<NetImpl> arena(std::make_shared<NetImpl>());
+  const torch::Tensor x = torch::randn({6, 5});
+  const auto wanted = arena.gradients(x);
+  (7 * arena.net->forward(torch::randn({6, 5}))).backward();  // of a generator through its discriminator, say
+  EXPECT_TRUE(arena.net->first->weight.grad().defined());
+  const auto found = arena.gradients(x);
+  for (const auto& [name, gradient] : wanted) EXPECT_TRUE(torch::equal(found.at(name), gradient)) << name;
+}
+
 TEST(Replica, DoesNotGiveAParameterWithoutGradientNorAFrozenOne) {
   InArena<NetImpl> arena(std::make_shared<NetImpl>());
   const auto found = arena.gradients(torch::randn({6, 5}));
@@ -213,6 +224,45 @@ TEST(BufferSet, WritesBackWhatItRead) {
   buffers.write(saved);
   EXPECT_TRUE(torch::equal(net->norm->running_mean, mean));
   EXPECT_EQ(net->norm->num_batches_tracked.item<std::int64_t>(), (std::int64_t{1} << 40) + 12345);
+}
+
+TEST(BufferSet, AveragesCountsAcrossTheirWords) {
+  const auto net = std::make_shared<NetImpl>();
+  BufferSet buffers(*net);
+  const auto mean = [&](std::vector<std::int64_t> lanes) {
+    std::vector<float> sum(buffers.size()), one(buffers.size());
+    for (const std::int64_t count : lanes) {
+      net->norm->num_batches_tracked.fill_(count);
+      buffers.read(one);
+      for (std::size_t i = 0; i < one.size(); ++i) sum[i] += one[i] / float(lanes.size());
+    }
+    buffers.write(sum);
+    return net->norm->num_batches_tracked.item<std::int64_t>();
+  };
+  constexpr std::int64_t kWord = std::int64_t{1} << 20;
+  EXPECT_EQ(mean({kWord, kWord - 1}), kWord);
+  EXPECT_EQ(mean({kWord - 4, kWord + 4}), kWord);
+  EXPECT_EQ(mean({3 * kWord + 5, 3 * kWord + 5, 3 * kWord + 5}), 3 * kWord + 5);
+  EXPECT_EQ(mean({7, 9}), 8);
+  net->norm->num_batches_tracked.fill_(std::int64_t{1} << 44);
+  std::vector<float> one(buffers.size());
+  EXPECT_THROW(buffers.read(one), Error);
+}
+
+TEST(BufferSet, SaysHowABufferCanBeAveraged) {
+  const auto refusal = [](const torch::Tensor& buffer) -> std::string {
+    torch::nn::BatchNorm1d norm(3);
+    norm->register_buffer("mask", buffer);
+    try {
+      BufferSet{*norm};
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(torch::ones({2, 3}).t()),
+            "buffer 'mask' does not lie in one piece; register its .contiguous()");
+  EXPECT_NE(refusal(torch::ones({3}, torch::kBool)).find("is Bool"), std::string::npos);
 }
 
 TEST(BufferSet, RefusesABufferThatCannotBeAveraged) {

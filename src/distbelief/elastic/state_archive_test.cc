@@ -101,6 +101,24 @@ TEST_F(StateArchiveTest, BringsBackOurOwnOptimizer) {
   EXPECT_EQ(all_bits(other), all_bits(net));
 }
 
+TEST_F(StateArchiveTest, OfAnotherOfOurOptimizersIsRefused) {
+  torch::nn::Sequential net = make_net(), other = make_net();
+  DataParallel adam(world_, net.ptr(), {.optimizer = {.name = "adam"}});
+  DataParallel lamb(world_, other.ptr(),
+                    {.optimizer = {.name = "lamb"}});  // as many arrays, which mean other things
+  const auto state = state_of(adam);
+  state->gather();
+  const std::string bytes = write_state(*net, *state, {}, gather_random(world_));
+  try {
+    read_state(bytes, world_, *other, *state_of(lamb));
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadInput);
+    EXPECT_NE(error.message().find("that of optimizer 'adam', which 'lamb'"), std::string::npos)
+        << error.message();
+  }
+}
+
 TEST_F(StateArchiveTest, OfAnotherModelIsRefusedWithTheParameter) {
   torch::nn::Sequential net = make_net(8), other = make_net(9);
   torch::optim::SGD optimizer(net->parameters(), 0.1), fresh(other->parameters(), 0.1);

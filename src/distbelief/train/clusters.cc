@@ -1,7 +1,10 @@
 #include "distbelief/train/clusters.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
+#include "distbelief/base/error.h"
 #include "distbelief/model/device.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/state_file.h"
@@ -13,14 +16,24 @@ namespace {
 using Json = nlohmann::json;
 
 // As validation sees them, so that the groups are those whose purity it reports.
-std::vector<double> test_codes(const PreparedJob& job, model::Network& network, std::int64_t width) {
+std::vector<double> test_codes(const PreparedJob& job, model::Network& network, std::int64_t width,
+                               std::chrono::duration<double> most_time) {
   const torch::NoGradGuard no_grad;
   const data::Source& test = *job.data.test;
   const data::BatchMaker maker(test, {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
   std::vector<double> codes;
   data::Batch batch;
+  const auto end = std::chrono::steady_clock::now() + most_time;
   network.eval();
   for (std::uint64_t first = 0; first < test.size(); first += kEvaluationChunk) {
+    if (std::chrono::steady_clock::now() > end) {
+      network.train();
+      throw Error(
+          ErrorCode::kUnavailable,
+          fmt::format("the codes of {} test samples take longer than {:.0f} s; to wait for them: distbelief "
+                      "report RUN --score",
+                      test.size(), most_time.count()));
+    }
     maker.eval_batch({first, std::min(test.size(), first + kEvaluationChunk)}, batch);
     const torch::Tensor output = network.forward(model::on_device(as_tensors(batch).input, network.device()));
     const model::HostValues<double> rows(
@@ -48,7 +61,8 @@ std::size_t cluster_count(const OptionMap& options, const data::SampleSpec& spec
   return std::size_t(given > 0 ? given : spec.target_shape.empty() ? spec.classes : 0);
 }
 
-bool keep_clusters(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
+bool keep_clusters(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir,
+                   std::chrono::duration<double> most_time) {
   const data::SampleSpec& spec = job.data.test->spec();
   const std::string task = task_name(job.config, spec);
   if (task != "autoencoder" && task != "vae") return false;
@@ -56,7 +70,7 @@ bool keep_clusters(const PreparedJob& job, model::Network& network, const std::f
   const std::size_t groups = cluster_count(options, spec);
   if (groups == 0 || job.data.test->size() == 0) return false;
   const auto width = option<std::int64_t>(options, "code");
-  const std::vector<double> codes = test_codes(job, network, width);
+  const std::vector<double> codes = test_codes(job, network, width, most_time);
   Json found =
       clusters_json(k_means(codes, {.width = std::size_t(width), .groups = groups}), std::size_t(width));
   found["weights_sha256"] = weights_sha256(network);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 
@@ -16,7 +17,9 @@ namespace distbelief::train {
 std::size_t cluster_count(const OptionMap& options, const data::SampleSpec& spec);
 
 // Writes the centres, whole or not at all; false where the task has no code or there are no groups to look
-// for. Goes through all test samples: blocks for that long. The network is in training mode afterwards.
-bool keep_clusters(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
+// for. Goes through all test samples: blocks for that long, and throws Error(kUnavailable) when it is longer
+// than `most_time`. The network is in training mode afterwards.
+bool keep_clusters(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir,
+                   std::chrono::duration<double> most_time);
 
 }  // namespace distbelief::train

@@ -74,26 +74,25 @@ void broadcast_module(World& world, torch::nn::Module& module) {
 
 struct DataParallel::State {
   State(World& world, const std::shared_ptr<torch::nn::Module>& module, const Options& options)
-      : exchange(world, module, options) {
+      : optimizer(options.optimizer.name),
+        exchange(world, module, options) {
     if (world.local_rank() == 0)
       compute::copy_parameters(*module, exchange.group.layout(), exchange.group.parameters());
     exchange.group.barrier();
     replica.emplace(module, exchange.group.layout(), exchange.group.parameters());
   }
   // torch::load and Module::to give parameters other memory: what is trained would be seen no more.
-  void require_views() {
-    const compute::Layout& layout = exchange.group.layout();
-    for (std::size_t i = 0; i < layout.entries().size(); ++i) {
-      const compute::Entry& entry = layout.entries()[i];
-      if (replica->parameters()[i].data_ptr() == exchange.group.parameters() + entry.offset) continue;
-      throw Error(
-          ErrorCode::kBadInput,
-          fmt::format("parameter '{}' has other memory than DataParallel gave it: load weights into the "
-                      "module, and move it, before DataParallel is made",
-                      entry.name));
-    }
+  void require_views() const {
+    const int moved = replica->moved_away();
+    if (moved < 0) return;
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("parameter '{}' has other memory than DataParallel gave it: load weights into the "
+                    "module, and move it, before DataParallel is made",
+                    exchange.group.layout().entries()[std::size_t(moved)].name));
   }
 
+  std::string optimizer;  // its name: what the state means
   Exchange exchange;
   std::optional<compute::Replica> replica;
   bool backward_done = false;
@@ -128,6 +127,7 @@ void DataParallel::gather_state() { state_->exchange.group.share_state(); }
 
 void DataParallel::save(torch::serialize::OutputArchive& archive) const {
   strategy::AllreduceGroup& group = state_->exchange.group;
+  archive.write("optimizer", c10::IValue(state_->optimizer));
   const auto size = std::int64_t(group.layout().size());
   for (int i = 0; i < int(group.state_names().size()); ++i)
     archive.write("state" + std::to_string(i), model::borrow_host(group.state(i), {size}, torch::kFloat32),
@@ -139,6 +139,12 @@ void DataParallel::save(torch::serialize::OutputArchive& archive) const {
 
 void DataParallel::load(torch::serialize::InputArchive& archive) {
   strategy::AllreduceGroup& group = state_->exchange.group;
+  c10::IValue optimizer;
+  archive.read("optimizer", optimizer);
+  if (optimizer.toStringRef() != state_->optimizer)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("the state is that of optimizer '{}', which '{}' cannot go on with",
+                            optimizer.toStringRef(), state_->optimizer));
   const auto read = [&](const std::string& key) {
     torch::Tensor tensor;
     archive.read(key, tensor, /*is_buffer=*/true);
@@ -180,7 +186,6 @@ GradientAverager::~GradientAverager() = default;
 
 void GradientAverager::backward(const torch::Tensor& loss, BatchShare share) {
   Exchange& exchange = state_->exchange;
-  for (torch::Tensor& parameter : state_->replica.parameters()) parameter.mutable_grad().reset();
   const std::vector<std::int64_t> before = exchange.group.sharing(0).update_counts();
   exchange.backward(state_->replica, loss, weight(share, exchange.world.size()), step_++, 0.0);
   exchange.finish();

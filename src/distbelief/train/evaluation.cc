@@ -47,14 +47,13 @@ Evaluation evaluate(const EvaluationShare& share, comm::Communicator& workers,
   return result;
 }
 
-Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker,
-                    std::uint64_t samples, comm::Communicator& workers) {
-  data::Batch batch;
+Evaluation evaluate(model::Network& network, const Task& task, const ReadChunk& read, std::uint64_t samples,
+                    comm::Communicator& workers) {
   network.eval();
   const Evaluation result =
       evaluate({.task = &task, .samples = samples, .part = workers.rank(), .parts = workers.size()}, workers,
                [&](data::Range range) {
-                 maker.eval_batch(range, batch);
+                 const data::Batch& batch = read(range);
                  const model::SamplesInOrderScope in_order;
                  return task.score(network, prepared_for_test(task, as_tensors(batch), network.device()));
                });

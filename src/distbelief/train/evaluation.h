@@ -28,8 +28,11 @@ struct EvaluationShare {
 Evaluation evaluate(const EvaluationShare& share, comm::Communicator& workers,
                     const std::function<Score(data::Range)>& score);
 
+// Gives samples to test on, as they are in the files; valid until the next call.
+using ReadChunk = std::function<const data::Batch&(data::Range)>;
+
 // The same of a whole network that every worker holds. Leaves the network in training mode.
-Evaluation evaluate(model::Network& network, const Task& task, const data::BatchMaker& maker,
-                    std::uint64_t samples, comm::Communicator& workers);
+Evaluation evaluate(model::Network& network, const Task& task, const ReadChunk& read, std::uint64_t samples,
+                    comm::Communicator& workers);
 
 }  // namespace distbelief::train

@@ -99,22 +99,21 @@ StepOutcome LaneTeam::step_here(const strategy::StepPlan& plan, const LaneNotes&
   return outcome;
 }
 
-Evaluation LaneTeam::evaluate(const data::BatchMaker& maker, std::uint64_t samples) {
+Evaluation LaneTeam::evaluate(const ReadChunk& read, std::uint64_t samples) {
   if (!options_.group->gathers_between_hosts())
-    return train::evaluate(runners_[0]->network(), *options_.task, maker, samples, *options_.workers);
+    return train::evaluate(runners_[0]->network(), *options_.task, read, samples, *options_.workers);
   model::Network& network = runners_[0]->network();
   LaneGather& gather = *runners_[0]->gather();
   const std::uint64_t chunks = (samples + kEvaluationChunk - 1) / kEvaluationChunk;
   const auto workers = std::uint64_t(options_.workers->size());
   // All gather blocks as often as the busiest worker needs them.
   options_.group->begin_evaluation(std::int64_t((chunks + workers - 1) / workers));
-  data::Batch batch;
   std::map<std::uint64_t, Score> scores;  // by the chunk's first sample
   network.eval();
   const model::SamplesInOrderScope in_order;
   for (auto chunk = std::uint64_t(options_.workers->rank()); chunk < chunks; chunk += workers) {
     const std::uint64_t begin = chunk * kEvaluationChunk;
-    maker.eval_batch({begin, std::min(samples, begin + kEvaluationChunk)}, batch);
+    const data::Batch& batch = read({begin, std::min(samples, begin + kEvaluationChunk)});
     gather.begin(strategy::Pass::kForward);
     scores[begin] =
         options_.task->score(network, prepared_for_test(*options_.task, as_tensors(batch), network.device()));

@@ -29,7 +29,7 @@ class LaneTeam final : public Team {
   ~LaneTeam() override;
 
   StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes) override;
-  Evaluation evaluate(const data::BatchMaker& maker, std::uint64_t samples) override;
+  Evaluation evaluate(const ReadChunk& read, std::uint64_t samples) override;
   report::PhaseClock& clock() override { return runners_[0]->clock(); }
   compute::BufferSet& buffers(int stage, int thread) override;
 

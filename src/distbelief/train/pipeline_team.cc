@@ -338,8 +338,7 @@ LaneNotes PipelineTeam::meet_notes() {
   return notes;
 }
 
-Evaluation PipelineTeam::evaluate(const data::BatchMaker& maker, std::uint64_t samples) {
-  data::Batch batch;
+Evaluation PipelineTeam::evaluate(const ReadChunk& read, std::uint64_t samples) {
   std::map<std::uint64_t, Score> scores;  // by the chunk's first sample
   const EvaluationShare share{
       .task = options_.task, .samples = samples, .part = place_.data, .parts = options_.mesh.data};
@@ -351,7 +350,7 @@ Evaluation PipelineTeam::evaluate(const data::BatchMaker& maker, std::uint64_t s
   }
   for (auto chunk = std::uint64_t(share.part); chunk < chunks; chunk += parts) {
     const std::uint64_t begin = chunk * kEvaluationChunk;
-    scores[begin] = score(maker, {begin, std::min(samples, begin + kEvaluationChunk)}, batch);
+    scores[begin] = score(read, {begin, std::min(samples, begin + kEvaluationChunk)});
   }
   // Before the workers talk to each other: until then the exchange does.
   for (const auto& part : parts_) {
@@ -362,7 +361,7 @@ Evaluation PipelineTeam::evaluate(const data::BatchMaker& maker, std::uint64_t s
                          [&](data::Range range) { return scores.at(range.begin); });
 }
 
-Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data::Batch& batch) {
+Score PipelineTeam::score(const ReadChunk& read, data::Range range) {
   const torch::NoGradGuard no_grad;
   const model::SamplesInOrderScope in_order;
   const auto tag = std::int64_t(range.begin);
@@ -370,8 +369,7 @@ Score PipelineTeam::score(const data::BatchMaker& maker, data::Range range, data
   for (const auto& part : parts_) {
     TensorBatch tensors;
     if (is_first(*part) || is_last(*part)) {
-      maker.eval_batch(range, batch);
-      tensors = prepared_for_test(*options_.task, as_tensors(batch), part->stage.network->device());
+      tensors = prepared_for_test(*options_.task, as_tensors(read(range)), part->stage.network->device());
     }
     if (!is_first(*part))
       tensors.input =

@@ -48,7 +48,7 @@ class PipelineTeam final : public Team {
   ~PipelineTeam() override;
 
   StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes) override;
-  Evaluation evaluate(const data::BatchMaker& maker, std::uint64_t samples) override;
+  Evaluation evaluate(const ReadChunk& read, std::uint64_t samples) override;
   report::PhaseClock& clock() override { return clock_; }
   compute::BufferSet& buffers(int stage, int thread) override;
 
@@ -73,7 +73,7 @@ class PipelineTeam final : public Team {
   void share_tied();
   bool steps_with_others() const { return options_.served && options_.served->is_synchronous(); }
   LaneNotes meet_notes();
-  Score score(const data::BatchMaker& maker, data::Range range, data::Batch& batch);
+  Score score(const ReadChunk& read, data::Range range);
   void traced(const char* name, const Part& part, std::int64_t lane,
               std::chrono::steady_clock::time_point begin);
   bool is_first(const Part& part) const;

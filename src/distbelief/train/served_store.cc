@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "distbelief/base/host_name.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/server/portion_deals.h"
 
 namespace distbelief::train {
@@ -29,17 +30,16 @@ void ServedStore::open(const Opening& opening) {
   spec.optimizer.momentum = 0;  // plain sgd keeps no state; commands change the parameters
   for (const auto& [begin, count] : opening.parameters)
     spec.parameters.push_back({.begin = begin, .count = count});
-  client_ = std::make_unique<server::Client>(
-      server::Client::Options{
-          .servers = options_.servers,
-          .host = host_name(),
-          .spec = spec,
-          .replica = options_.replica,
-          .incarnation = options_.incarnation,
-          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * options_.parallel.deadline_seconds)),
-          .goes_on = options_.goes_on,
-          .find_servers = options_.find_servers},
-      opening.point.data());
+  client_ =
+      std::make_unique<server::Client>(server::Client::Options{.servers = options_.servers,
+                                                               .host = host_name(),
+                                                               .spec = spec,
+                                                               .replica = options_.replica,
+                                                               .incarnation = options_.incarnation,
+                                                               .deadline = deadline_of(options_.parallel),
+                                                               .goes_on = options_.goes_on,
+                                                               .find_servers = options_.find_servers},
+                                       opening.point.data());
   wake();
 }
 

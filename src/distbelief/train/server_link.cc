@@ -8,6 +8,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/host_name.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/base/vector.h"
 #include "distbelief/compute/kernels.h"
 
@@ -58,19 +59,17 @@ comm::SpaceSpec ServerLink::spec_for(const Start& start, const std::optional<Sub
 std::unique_ptr<server::Client> ServerLink::connect(const Start& start,
                                                     const std::optional<SubNetwork>& sub_network,
                                                     const float* initial) const {
-  return std::make_unique<server::Client>(
-      server::Client::Options{
-          .servers = options_.servers,
-          .host = host_name(),
-          .spec = spec_for(start, sub_network),
-          .replica = options_.replica,
-          .incarnation = options_.incarnation,
-          .share = options_.share,
-          .shares = options_.shares,
-          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * parallel().deadline_seconds)),
-          .goes_on = options_.goes_on,
-          .find_servers = options_.find_servers},
-      initial);
+  return std::make_unique<server::Client>(server::Client::Options{.servers = options_.servers,
+                                                                  .host = host_name(),
+                                                                  .spec = spec_for(start, sub_network),
+                                                                  .replica = options_.replica,
+                                                                  .incarnation = options_.incarnation,
+                                                                  .share = options_.share,
+                                                                  .shares = options_.shares,
+                                                                  .deadline = deadline_of(parallel()),
+                                                                  .goes_on = options_.goes_on,
+                                                                  .find_servers = options_.find_servers},
+                                          initial);
 }
 
 std::int64_t ServerLink::join(const Start& start) {

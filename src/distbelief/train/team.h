@@ -65,7 +65,7 @@ class Team {
   // `wishes` are what this worker asks of all.
   virtual StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes) = 0;
   // Scores the network on all samples, each once.
-  virtual Evaluation evaluate(const data::BatchMaker& maker, std::uint64_t samples) = 0;
+  virtual Evaluation evaluate(const ReadChunk& read, std::uint64_t samples) = 0;
   virtual report::PhaseClock& clock() = 0;  // of the worker's main thread
   // Running statistics of a stage that this worker holds, as one of its threads sees them.
   virtual compute::BufferSet& buffers(int stage, int thread) = 0;

@@ -12,6 +12,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/compute/schedule.h"
 #include "distbelief/train/fence.h"
+#include "distbelief/train/patience.h"
 #include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
@@ -71,17 +72,21 @@ void Trainer::prepare(const Start& start) {
 
 report::Summary Trainer::finish(Clock::time_point begin) {
   show(kSaving);
-  checkpointer_.wait();
+  do_patiently(world_, [this] { checkpointer_.wait(); });
   note_saves();
   report::Summary summary = summarise(std::chrono::duration<double>(Clock::now() - begin).count());
   write_trace();
   if (is_root()) recorder_->finish();
-  if (is_root() && leads() && status_ != "handed over") {
+  if (!leads() || status_ == "handed over") return summary;
+  do_patiently(world_, [&] {
+    if (!is_root()) return;
     write_model(summary);
+    report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
+  });
+  if (is_root()) {
     // A network that no worker has whole is scored by `distbelief report --score`.
     if (!is_cut() && job_.config.parallel.zero < 3 && status_ != "interrupted" && task_->tables().empty())
       keep_answers();
-    report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
   }
   return summary;
@@ -281,6 +286,7 @@ void Trainer::save(Checkpointer::Kind kind) {
   try {
     save_rows();
     fetch_whole();
+    do_patiently(world_, [this] { checkpointer_.wait(); });
     checkpointer_.save(kept(), peers(), progress_, update_counts(kept(), kept_outline(), world_, peers()),
                        kind);
   } catch (const Error& error) {

@@ -7,6 +7,7 @@
 
 #include "distbelief/comm/world.h"
 #include "distbelief/data/loader.h"
+#include "distbelief/data/timed_reader.h"
 #include "distbelief/report/summary.h"
 #include "distbelief/train/audit.h"
 #include "distbelief/train/balancer.h"
@@ -164,6 +165,7 @@ class Trainer {
   data::EpochPlan plan_;
   std::optional<data::BatchMaker> train_batches_;
   std::optional<data::BatchMaker> test_batches_;
+  std::optional<data::TimedReader> test_reader_;
   Checkpointer checkpointer_;
   std::optional<Faults> faults_;
   std::unique_ptr<Snapshotter> snapshotter_;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "distbelief/base/error.h"
+#include "distbelief/base/parallel_defaults.h"
 #include "distbelief/model/device.h"
 #include "distbelief/train/lane_team.h"
 #include "distbelief/train/state_file.h"
@@ -93,6 +94,9 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
   lay_out();
   train_batches_.emplace(*job_.data.train, batch_options(job_.config));
   test_batches_.emplace(*job_.data.test, test_options(job_.config));
+  test_reader_.emplace(*test_batches_,
+                       data::TimedReader::Options{.deadline = deadline_of(job_.config.parallel),
+                                                  .rank = world_.name(world_.rank())});
   task_ = make_task(job_.config, job_.data.train->spec(), tensor_group_.get(),
                     options_.link ? options_.link->rows() : nullptr);
   if (options_.around_task) task_ = options_.around_task(std::move(task_));
@@ -253,22 +257,21 @@ const data::Batch& Trainer::next_batch(data::Loader& loader) {
 data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
   loaders_.push_back(std::make_unique<data::Loader>(
       *train_batches_,
-      data::Loader::Options{
-          .plan = plan_,
-          .seed = job_.config.train.seed,
-          .arrangement = job_.config.data.order == "streams" ? data::Arrangement::kStreams
-                                                             : data::Arrangement::kShuffled,
-          .first_lane = std::uint64_t(carrier.first_lane),
-          .end_lane = std::uint64_t(carrier.end_lane),
-          .lanes = {carrier.lanes.begin(), carrier.lanes.end()},
-          .epoch = std::uint64_t(progress_.epoch),
-          .step = std::uint64_t(progress_.step_in_epoch),
-          .threads = int(job_.config.data.loader_threads),
-          .prefetch = int(job_.config.data.prefetch),
-          .is_told = takes_own_steps(),
-          .own_below = data::own_below(world_.local_size() * group().threads()),
-          .deadline = std::chrono::milliseconds(std::int64_t(1e3 * job_.config.parallel.deadline_seconds)),
-          .rank = world_.name(world_.rank())}));
+      data::Loader::Options{.plan = plan_,
+                            .seed = job_.config.train.seed,
+                            .arrangement = job_.config.data.order == "streams" ? data::Arrangement::kStreams
+                                                                               : data::Arrangement::kShuffled,
+                            .first_lane = std::uint64_t(carrier.first_lane),
+                            .end_lane = std::uint64_t(carrier.end_lane),
+                            .lanes = {carrier.lanes.begin(), carrier.lanes.end()},
+                            .epoch = std::uint64_t(progress_.epoch),
+                            .step = std::uint64_t(progress_.step_in_epoch),
+                            .threads = int(job_.config.data.loader_threads),
+                            .prefetch = int(job_.config.data.prefetch),
+                            .is_told = takes_own_steps(),
+                            .own_below = data::own_below(world_.local_size() * group().threads()),
+                            .deadline = deadline_of(job_.config.parallel),
+                            .rank = world_.name(world_.rank())}));
   return *loaders_.back();
 }
 

@@ -138,10 +138,12 @@ void Trainer::fetch_whole() {
 }
 
 Evaluation Trainer::validate() {
-  if (whole_.empty()) return team_->evaluate(*test_batches_, job_.data.test->size());
+  const ReadChunk read = [this](data::Range range) -> const data::Batch& {
+    return test_reader_->read(range, progress_.step);
+  };
+  if (whole_.empty()) return team_->evaluate(read, job_.data.test->size());
   fetch_whole();
-  return train::evaluate(*whole_[0].network, *task_, *test_batches_, job_.data.test->size(),
-                         world_.communicator());
+  return train::evaluate(*whole_[0].network, *task_, read, job_.data.test->size(), world_.communicator());
 }
 
 // The first worker measures for all. Cuts leave the bits alone, so another measurement may choose others.

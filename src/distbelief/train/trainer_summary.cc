@@ -133,7 +133,8 @@ void Trainer::keep_answers() {
   keep_predictions(job_, network, options_.run_dir);
   keep_samples(job_, network, options_.run_dir);
   try {
-    keep_clusters(job_, network, options_.run_dir);
+    constexpr std::chrono::seconds kClusterTime{20};  // the other workers wait
+    keep_clusters(job_, network, options_.run_dir, kClusterTime);
   } catch (const std::exception& error) {
     spdlog::warn("no clusters of the codes: {}", error.what());
   }

@@ -6,6 +6,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/comm/self_communicator.h"
+#include "distbelief/data/timed_reader.h"
 #include "distbelief/train/evaluation.h"
 #include "distbelief/train/job.h"
 #include "distbelief/train/state_file.h"
@@ -61,7 +62,9 @@ TEST(Evaluate, CountsEverySampleOnce) {
   const data::BatchMaker maker(*job.data.test, {.seed = 1});
   const auto task = make_task(job.config, job.data.test->spec());
   comm::SelfCommunicator alone;
-  const Evaluation result = evaluate(*job.network, *task, maker, job.data.test->size(), alone);
+  data::TimedReader reader(maker, {});
+  const auto read = [&](data::Range range) -> const data::Batch& { return reader.read(range, 0); };
+  const Evaluation result = evaluate(*job.network, *task, read, job.data.test->size(), alone);
   EXPECT_EQ(result.items, 300);
   data::Batch all;
   maker.eval_batch({0, 300}, all);

@@ -54,6 +54,7 @@ PreparedJob prepare_for(const WorkerOptions& options) {
   const std::optional<data::KnownSet> known = data::read_known_set(folder_of_run(options));
   data::DataSet data =
       known ? data::open_data_set(options.config.data, *known) : data::open_data_set(options.config.data);
+  if (known) data::require_same_split(*known, data);
   PreparedJob job = has_part ? prepare_blueprint(options.config, std::move(data))
                              : prepare_job(options.config, std::move(data));
   job.data_has_changed = known && known->has_changed();
@@ -251,15 +252,14 @@ int run_worker(World& world, const WorkerOptions& options) {
   std::atomic<std::int64_t> fence{0};  // 0: its turn has not come
   std::optional<Attendance> attendance;
   if (options.control)
-    attendance.emplace(Attendance::Options{
-        .address = *options.control,
-        .cohort = options.cohort,
-        .rank = world.rank(),
-        .vitals = &vitals,
-        .orders = &orders,
-        .deadline = std::chrono::milliseconds(std::int64_t(1e3 * options.config.parallel.deadline_seconds)),
-        .leaving = options.leaving,
-        .abandon = [&] { abandon_run(options, fence); }});
+    attendance.emplace(Attendance::Options{.address = *options.control,
+                                           .cohort = options.cohort,
+                                           .rank = world.rank(),
+                                           .vitals = &vitals,
+                                           .orders = &orders,
+                                           .deadline = deadline_of(options.config.parallel),
+                                           .leaving = options.leaving,
+                                           .abandon = [&] { abandon_run(options, fence); }});
   try {
     const std::string status = train_attended(world, options, vitals, orders, attendance, fence);
     const bool is_over = status != "handed over" && status != "not needed";
@@ -285,8 +285,7 @@ int run_worker(World& world, const WorkerOptions& options) {
 
 World::Options world_options(const Config& config) {
   return {.algorithm = algorithm_of(config),
-          .deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
-              std::chrono::duration<double>(config.parallel.deadline_seconds)),
+          .deadline = deadline_of(config.parallel),
           .groups = rank_groups(config.parallel)};
 }
 
