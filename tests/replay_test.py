@@ -51,9 +51,13 @@ def replay(plan):
         return {name: leaf.grad for name, leaf in leaves.items()}
 
     def applied(versions, updates, elsewhere):
-        """Goes on with `versions`; the gradients of some tickets are of a version that another history has."""
+        """Goes on with `versions`; the gradients of some tickets are of a version that another history has. None: of one that
+        this history does not have yet."""
         for update in updates:
-            base = elsewhere.get(update["ticket"], versions)[update["base"]]
+            history = elsewhere.get(update["ticket"], versions)
+            if update["base"] >= len(history):
+                return None
+            base = history[update["base"]]
             found = gradient(base, update["ticket"])
             versions.append({name: value.add(found[name], alpha=-update["lr"]) for name, value in versions[-1].items()})
         return versions
@@ -113,7 +117,10 @@ def replay(plan):
     # A replica may have gone on from what the lost primary alone had; whether it did the logs do not always tell.
     for chosen in itertools.product(*[(False, True)] * len(plan["doubtful"])):
         elsewhere = {ticket: undone for ticket, is_undone in zip(plan["doubtful"], chosen) if is_undone}
-        last = applied(list(common), plan["updates"][plan["common"]:], elsewhere)[-1]
+        whole = applied(list(common), plan["updates"][plan["common"]:], elsewhere)
+        if whole is None:  # it did, then
+            continue
+        last = whole[-1]
         differing = [name for name, value in final.items() if not torch.equal(value, last[name])]
         if not differing:
             break

@@ -204,7 +204,9 @@ const Event = root.lookupType("Event");
   const reader = await RecordReader.create(process.argv[2]);
   for (let record; (record = await reader.readRecord()) !== null;) {
     const event = Event.toObject(Event.decode(record), {longs: Number});
-    console.log(JSON.stringify(event));
+    // JSON has no numbers that are not finite.
+    console.log(JSON.stringify(event, (key, value) =>
+      typeof value === "number" && !Number.isFinite(value) ? String(value) : value));
   }
 })().catch(error => { console.error(error); process.exit(1); });
 """
@@ -238,7 +240,7 @@ class IndependentReaderTest(program.ProgramTest):
         for found, event in zip(theirs[1:], ours[1:]):
             [value] = found["summary"]["value"]
             self.assertEqual((found["wallTime"], found.get("step", 0), value["tag"]), (event["time"], event["step"], event["tag"]))
-            self.assertEqual(struct.pack("<f", value.get("simpleValue", 0)), struct.pack("<f", event["value"]))
+            self.assertEqual(struct.pack("<f", float(value.get("simpleValue", 0))), struct.pack("<f", event["value"]))
         damaged = bytearray(path.read_bytes())
         damaged[-10] ^= 1
         (self.scratch / "damaged").write_bytes(damaged)

@@ -424,7 +424,7 @@ class ChangedDataTest(UseTest):
         refused = self.distbelief("resume", "run2", "--set", "train.epochs=11", "--set", "data.ignore=town", code=2)
         self.assertIn("cannot change data.ignore", refused.err)
         refused = self.distbelief("resume", "run2", "--set", "train.epochs=11", code=2)
-        self.assertIn("an epoch of this run has 18 steps, but with the data as it is now it would have 45", refused.err)
+        self.assertIn("the data has 500 samples now and had 200 when the run began", refused.err)
         self.table([(rooms + 1, town) for rooms, town in rows])
         went_on = self.distbelief("resume", "run2", "--set", "train.epochs=11")
         self.assertEqual(self.summary("run2")["steps"], 11 * 18)

@@ -249,17 +249,6 @@ std::vector<compute::Span> AllreduceGroup::host_spans() const {
   return spans;
 }
 
-void AllreduceGroup::meet_patiently() {
-  const comm::Waiter waiter(abort(), std::chrono::hours(24 * 365), std::chrono::nanoseconds(0));
-  const auto signal = [&](int worker) -> comm::Signal& {
-    return state_->carrier(worker * options_.threads).met;
-  };
-  signal(world_.local_rank()).raise(++meetings_);
-  for (int worker = 0; worker < world_.local_size(); ++worker)
-    waiter.wait(signal(worker), meetings_,
-                {.rank = domains_[0]->rank_of(worker * options_.threads), .operation = "save", .step = -1});
-}
-
 void AllreduceGroup::gather_state() {
   if (world_.hosts() == 1) return;
   gather_parameters();

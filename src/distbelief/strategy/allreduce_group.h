@@ -88,9 +88,6 @@ class AllreduceGroup {
   void spread_state(int from_host = 0);
   // Of a run that goes on, before its first step.
   void set_update_counts(const std::vector<std::int64_t>& counts);
-  // Collective over the workers of this host: meets however long it takes, while one of them does what may
-  // take its time. Without a deadline: a worker that dies ends it through the abort record or its launcher.
-  void meet_patiently();
   // All carriers of this host's main threads meet.
   void barrier() { world_.communicator().barrier(); }
 
@@ -108,7 +105,6 @@ class AllreduceGroup {
 
   World& world_;
   Options options_;
-  std::uint32_t meetings_ = 0;
   compute::Layout layout_;
   LanePlan plan_;
   std::unique_ptr<compute::Optimizer> optimizer_;

@@ -18,7 +18,6 @@ struct CarrierSignals {
   comm::Signal reduced;   // my slice of the host's sum is there
   comm::Signal measured;  // my slices' norms are there (counts rounds of norms)
   comm::Signal used;      // I have used the blocks up to this one (counts places of laps; BlockPasses)
-  comm::Signal met;       // I have come to a meeting that may take its time (counts them)
   comm::Signal updated;   // my slice of the parameters is new
 };
 

@@ -11,6 +11,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/train/own_tensors.h"
+#include "distbelief/train/patience.h"
 
 namespace distbelief::train {
 namespace {
@@ -126,15 +127,15 @@ void Checkpointer::save(std::span<const Stage> stages, const World& peers, const
   for (const Stage& stage : stages)
     if (!stage.group->gathers_between_hosts()) stage.group->gather_state();
   std::exception_ptr failure;
-  if (writes_) try {
-      write(stages, peers, attempt, progress, update_counts, kind);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  for (const Stage& stage : stages) {
-    if (stage.group->shares_out_parameters()) stage.group->meet_patiently();  // it was written in place
-    stage.group->forget_gathered();
-  }
+  // A save before it may still be under way, and what workers share out is written in place.
+  do_patiently(world_, [&] {
+    if (writes_) try {
+        write(stages, peers, attempt, progress, update_counts, kind);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+  });
+  for (const Stage& stage : stages) stage.group->forget_gathered();
   if (failure) std::rethrow_exception(failure);
 }
 

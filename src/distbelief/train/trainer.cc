@@ -286,7 +286,6 @@ void Trainer::save(Checkpointer::Kind kind) {
   try {
     save_rows();
     fetch_whole();
-    do_patiently(world_, [this] { checkpointer_.wait(); });
     checkpointer_.save(kept(), peers(), progress_, update_counts(kept(), kept_outline(), world_, peers()),
                        kind);
   } catch (const Error& error) {
