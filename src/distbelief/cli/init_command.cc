@@ -42,7 +42,7 @@ int init(const InitFlags& flags) {
   const data::DataSet set = data::open_data_set(job.config.data);
   write_new_file(flags.out, text, flags.force);
   fmt::print("{} is data set '{}'\n", flags.data, finding.data_set);
-  for (const std::string& note : finding.notes) fmt::print("  {}\n", note);
+  for (const std::string& note : finding.notes) fmt::print("  {}\n", in_one_line(note));
   fmt::print("  {} samples to train on, {} to test on\nwrote {}; next: distbelief train {}\n",
              set.train->size(), set.test->size(), flags.out, flags.out);
   return 0;

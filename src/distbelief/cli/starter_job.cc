@@ -52,15 +52,14 @@ std::string train_section(const data::Finding& finding) {
       epochs, batch);
 }
 
-// Names in the data may hold anything. A line of a comment ends where its line does, or what follows would be
-// read as part of the job.
+}  // namespace
+
+// A line of a comment ends where its line does, or what follows would be read as part of the job.
 std::string in_one_line(std::string note) {
   std::ranges::replace_if(
       note, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   return note;
 }
-
-}  // namespace
 
 std::string starter_job(const data::Finding& finding, const std::string& path) {
   std::string text = "# A start, written by `distbelief init`. What it found:\n";

@@ -10,4 +10,7 @@ namespace distbelief::cli {
 // cores. Pure.
 std::string starter_job(const data::Finding& finding, const std::string& path);
 
+// Without line breaks and other controls, which names in the data may have.
+std::string in_one_line(std::string note);
+
 }  // namespace distbelief::cli

@@ -62,7 +62,7 @@ void require_same_arithmetic(const Config& before, const Config& after) {
 // Files are read as they were when the run began, so options that decide it cannot change.
 void require_same_reading(const data::KnownSet& known, const DataConfig& before, const DataConfig& after) {
   if (!known.learnt || data::find_data_set(after.name).reopen == nullptr) return;
-  constexpr std::string_view kFree[] = {"cache", "test", "held_out", "split_seed", "stride"};
+  constexpr std::string_view kFree[] = {"cache", "test", "stride"};
   for (const auto& [key, value] : data::data_set_options(after.name, after.options))
     if (std::ranges::find(kFree, key) == std::end(kFree) &&
         value != data::data_set_options(before.name, before.options).at(key))

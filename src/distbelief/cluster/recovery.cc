@@ -47,10 +47,8 @@ std::string Loss::describe() const {
   return text + (step >= 0 ? fmt::format(" at step {}", step) : " before the first step");
 }
 
-bool was_refused(const std::vector<Loss>& losses) {
-  const Loss& last = losses.back();
-  return last.exit_code == 2 && last.signal == 0 &&
-         std::ranges::none_of(losses, [](const Loss& loss) { return loss.step > 0; });
+bool was_refused(const Loss& loss, std::int64_t steps_done) {
+  return loss.exit_code == 2 && loss.signal == 0 && std::max(loss.step, steps_done) <= 0;
 }
 
 RecoveryDecision decide_recovery(const RecoveryPolicy& policy, const std::vector<Loss>& losses) {

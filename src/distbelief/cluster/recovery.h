@@ -27,8 +27,8 @@ struct RecoveryPolicy {
   bool runs_elsewhere = false;
 };
 
-// The last of `losses` came because the job cannot be run as it is, and no step was done before.
-bool was_refused(const std::vector<Loss>& losses);
+// A job that cannot be run as it is, in whose run nobody has done a step: the run ends with exit code 2.
+bool was_refused(const Loss& loss, std::int64_t steps_done);
 
 struct RecoveryDecision {
   bool restart = false;

@@ -64,13 +64,12 @@ TEST(Recovery, DoesNotTryAgainWhatCannotStart) {
 
 TEST(Recovery, OnlyWhatHasNotTrainedWasRefused) {
   const Loss bad_job{.exit_code = 2, .step = -1, .reason = "bad job"};
-  EXPECT_TRUE(was_refused({bad_job}));
-  EXPECT_TRUE(was_refused({{.exit_code = 2, .step = 0, .reason = "damaged image in the first batch"}}));
-  EXPECT_FALSE(was_refused({{.exit_code = 2, .step = 7, .reason = "damaged image"}}));
-  EXPECT_FALSE(was_refused({threw(-1)}));
-  EXPECT_FALSE(was_refused({{.signal = 9, .exit_code = 2, .step = 0, .reason = {}}}));
-  EXPECT_FALSE(was_refused({killed(500), bad_job})) << "a file was damaged while it was restarted";
-  EXPECT_TRUE(was_refused({killed(-1), bad_job}));
+  EXPECT_TRUE(was_refused(bad_job, -1));
+  EXPECT_TRUE(was_refused({.exit_code = 2, .step = 0, .reason = "damaged image in the first batch"}, 0));
+  EXPECT_FALSE(was_refused({.exit_code = 2, .step = 7, .reason = "damaged image"}, 7));
+  EXPECT_FALSE(was_refused(threw(-1), -1));
+  EXPECT_FALSE(was_refused({.signal = 9, .exit_code = 2, .step = 0, .reason = {}}, 0));
+  EXPECT_FALSE(was_refused(bad_job, 500)) << "a file was damaged while it was restarted, or others train";
 }
 
 TEST(Recovery, StartsOneOfManyAgainThatWasRefusedWhileItTrained) {

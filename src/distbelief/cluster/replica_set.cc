@@ -187,8 +187,9 @@ std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
   const bool can_do_without = !options_.stops_together || spares_left() > 0;
   replica.given_up = true;
   dispatch_.say(fmt::format("replica {}: {}; given up: {}", index, loss.describe(), decision.reason));
-  if (index > 0 && can_do_without && !was_refused(replica.losses)) return std::nullopt;
-  return FleetFailure{fmt::format("replica {} was given up", index), was_refused(replica.losses) ? 2 : 1};
+  const bool is_bad_job = was_refused(loss, step());
+  if (index > 0 && can_do_without && !is_bad_job) return std::nullopt;
+  return FleetFailure{fmt::format("replica {} was given up", index), is_bad_job ? 2 : 1};
 }
 
 void ReplicaSet::note_recovery(std::size_t index) {

@@ -97,6 +97,7 @@ class Supervisor final : public comm::ControlServer::Handler {
   std::condition_variable changed_;
   int cohorts_ = 0;
   int generation_ = 0;
+  std::int64_t furthest_step_ = -1;  // of all generations
   HostBoard board_;
   HostWatch watch_;
   std::optional<int> asked_for_;     // workers, by `distbelief scale` or what was measured

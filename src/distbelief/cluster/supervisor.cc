@@ -85,6 +85,7 @@ void Supervisor::report(const comm::WorkerReport& report) {
                     (lost_at_ && before->second.step != report.step);
   cohort->hear(report, Clock::now());
   has_snapshots_ |= report.snapshot_step >= 0;
+  furthest_step_ = std::max(furthest_step_, report.step);
   if (report.state == "ended") cohort->part_with(report.rank);
   if (is_goodbye_ && before == cohort->reports().end())  // it was not there when the others were told
     server().order(report.generation, report.rank, kStop);
@@ -393,7 +394,7 @@ int Supervisor::run() {
     while (!interrupted_.load() && !(code = look())) changed_.wait_for(lock, milliseconds(20));
     if (untold_) say(*untold_);
     if (failure_) say(*failure_);
-    if (failure_ && was_refused(losses_)) code = 2;
+    if (failure_ && was_refused(losses_.back(), furthest_step_)) code = 2;
     keeps_snapshots_ = (!code || *code == 130) && !active_ && !saved_ && generation_ > 0;
     is_goodbye_ = !code;
     if (!code) {

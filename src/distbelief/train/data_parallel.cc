@@ -140,7 +140,10 @@ void DataParallel::save(torch::serialize::OutputArchive& archive) const {
 void DataParallel::load(torch::serialize::InputArchive& archive) {
   strategy::AllreduceGroup& group = state_->exchange.group;
   c10::IValue optimizer;
-  archive.read("optimizer", optimizer);
+  if (!archive.try_read("optimizer", optimizer) || !optimizer.isString())
+    throw Error(ErrorCode::kBadInput,
+                "the state does not say which optimizer it is of; an earlier version saved it: begin anew "
+                "with the weights");
   if (optimizer.toStringRef() != state_->optimizer)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("the state is that of optimizer '{}', which '{}' cannot go on with",

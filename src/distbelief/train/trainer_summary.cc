@@ -9,6 +9,7 @@
 #include "distbelief/report/memory.h"
 #include "distbelief/train/clusters.h"
 #include "distbelief/train/generated.h"
+#include "distbelief/train/patience.h"
 #include "distbelief/train/predictions.h"
 #include "distbelief/train/state_file.h"
 #include "distbelief/train/trainer.h"
@@ -104,8 +105,10 @@ report::Summary Trainer::summarise(double wall_seconds) {
     summary.parameters += element_count(parameter.shape);
   if (is_root() && checkpointer_.parts() == 1)
     summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(kept()[0]));
-  else if (is_root() && leads() && status_ != "handed over")
-    summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
+  else if (leads() && status_ != "handed over" && checkpointer_.parts() > 1)
+    do_patiently(world_, [&] {  // it is read from the disk
+      if (is_root()) summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
+    });
   for (const auto& worker : summary.per_worker)
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);
   Reproducibility same_bits = reproducibility(job_.config, world_.hosts(), progress_.tensor);

@@ -54,7 +54,6 @@ PreparedJob prepare_for(const WorkerOptions& options) {
   const std::optional<data::KnownSet> known = data::read_known_set(folder_of_run(options));
   data::DataSet data =
       known ? data::open_data_set(options.config.data, *known) : data::open_data_set(options.config.data);
-  if (known) data::require_same_split(*known, data);
   PreparedJob job = has_part ? prepare_blueprint(options.config, std::move(data))
                              : prepare_job(options.config, std::move(data));
   job.data_has_changed = known && known->has_changed();
