@@ -446,6 +446,27 @@ class FailureTest(ErrorsTest):
         self.assertRegex(self.never_answered("db-reader"),
                          r"distbelief: worker \d: .*the data source did not answer.*\[in validate\].*\[step [1-9]\d*\]")
 
+    def test_a_disk_that_takes_longer_than_the_deadline_ends_nothing(self):
+        source, library = self.scratch / "slow.c", self.scratch / "slow.so"
+        source.write_text("""#define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <pthread.h>
+            #include <string.h>
+            #include <unistd.h>
+            int fsync(int file) {
+              char thread[32] = "";
+              pthread_getname_np(pthread_self(), thread, sizeof thread);
+              if (strcmp(thread, "db-checkpoint") == 0 || strcmp(thread, "db-patience") == 0) usleep(700000);
+              return ((int(*)(int))dlsym(RTLD_NEXT, "fsync"))(file);
+            }""")
+        self.command("cc", "-shared", "-fPIC", "-o", library, source, "-ldl")
+        job = {**MLP, "parallel.deadline_seconds": 1, "elastic.restarts": 0, "checkpoint.snapshots": False}
+        outcome = self.distbelief("train", "--run-dir", "run", "--workers", 2, *settings(job),
+                                  env={**self.environment, "LD_PRELOAD": str(library)})
+        self.assertGreater(outcome.seconds, 5, "nothing was slow")
+        self.assertEqual(self.summary("run")["status"], "done")
+        self.assertEqual(self.events("run", "lost"), [])
+
     def test_one_that_throws_in_a_step_is_shown_with_its_rank_and_ends_the_others_at_once(self):
         job = {**ENDLESS, "report.interval_seconds": 0.0, "elastic.restarts": 0}  # a line for each step
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 3, *settings(job),

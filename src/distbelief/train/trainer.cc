@@ -283,6 +283,7 @@ void Trainer::save(Checkpointer::Kind kind) {
   if (!leads()) return;
   last_saved_step_ = progress_.step;
   last_save_ = Clock::now();
+  show(kSaving);  // who waits for a disk makes no step, and does not hang
   try {
     save_rows();
     fetch_whole();
@@ -293,6 +294,7 @@ void Trainer::save(Checkpointer::Kind kind) {
     if (!is_root() || error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kAborted) throw;
     note_unsaved(progress_.step, error.what());
   }
+  show(working_state());
 }
 
 // Tells how saves in the background have ended.
