@@ -71,6 +71,7 @@ void allreduce_adds_up(Backend& backend) {
     allreduce_of<std::int64_t>(backend, count, ReduceOp::kSum);
   }
   allreduce_of<float>(backend, kLargeCount, ReduceOp::kSum);
+  allreduce_of<std::int64_t>(backend, kLargeCount / 2, ReduceOp::kSum);
 }
 
 void allreduce_takes_the_mean(Backend& backend) {
@@ -78,6 +79,8 @@ void allreduce_takes_the_mean(Backend& backend) {
     allreduce_of<float>(backend, count, ReduceOp::kMean);
     allreduce_of<double>(backend, count, ReduceOp::kMean);
   }
+  allreduce_of<double>(backend, kLargeCount / 2, ReduceOp::kMean);
+  allreduce_of<float>(backend, kLargeCount, ReduceOp::kMean);
 }
 
 template <typename T>

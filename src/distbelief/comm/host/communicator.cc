@@ -1,19 +1,29 @@
 #include "distbelief/comm/host/communicator.h"
 
+#include <atomic>
 #include <cstring>
 
+#include "distbelief/base/prefetch.h"
 #include "distbelief/base/tree.h"
 #include "distbelief/base/vector.h"
 
 namespace distbelief::comm {
 namespace {
 
+constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
 
 // Between the pieces of a large window. A sum reads and writes the same place of all of them at once; a power
 // of two apart they would share the sets of the caches and the banks of the memory: two pieces of 256 MiB
 // took half as long again.
-constexpr std::size_t kApartBytes = std::size_t{33} * 4096, kApartFromBytes = std::size_t{1} << 20;
+constexpr std::size_t kApartBytes = 33 * kPageBytes, kApartFromBytes = std::size_t{1} << 20;
+
+// Ranks are not equally fast: each has cores, caches and neighbours of its own, and of two that had half of a
+// sum each the slower one took up to half as long again. So a large window is summed in pieces, and whoever
+// is free takes the next one: large ones first, because each begins with a fetch from memory that nothing
+// hides, small ones at the end, for which the last rank is waited for.
+constexpr std::size_t kLeastPieceBytes = std::size_t{512} << 10, kMostPieceBytes = std::size_t{8} << 20;
+constexpr std::size_t kPiecesLeftPerRank = 4;
 
 // Adds sources[r][begin, end) over r in tree order and writes the result to all targets.
 template <typename T>
@@ -63,15 +73,39 @@ void for_each_chunk(const View& values, const Visit& visit) {
     visit(values.part(at, std::min(values.count, at + step)));
 }
 
+constexpr std::size_t up_to(std::size_t bytes, std::size_t whole) {
+  return (bytes + whole - 1) / whole * whole;
+}
+
 }  // namespace
+
+// What is taken of a sum: of elements the first so many.
+struct alignas(kCacheLine) HostCommunicator::Pieces {
+  std::atomic<std::size_t> taken;
+
+  // Nothing when all is.
+  Part take(const View& values, int ranks) {
+    const std::size_t least = kLeastPieceBytes / element_size(values.type);
+    const std::size_t most = kMostPieceBytes / element_size(values.type);
+    std::size_t begin = taken.load(std::memory_order_relaxed), end = 0;
+    do {
+      if (begin == values.count) return {begin, begin};
+      const std::size_t left = values.count - begin;
+      end = begin + std::min(left, std::clamp(left / (kPiecesLeftPerRank * std::size_t(ranks)), least, most));
+    } while (!taken.compare_exchange_weak(begin, end, std::memory_order_relaxed));
+    return {begin, end};
+  }
+};
 
 HostCommunicator::HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline,
                                    int first_rank, int rank_stride)
     : Communicator(transport->rank(), transport->size()),
       transport_(std::move(transport)) {
-  const std::size_t head = (HostDomain::bytes_needed(size()) + 4095) / 4096 * 4096;
+  const std::size_t domain_bytes = up_to(HostDomain::bytes_needed(size()), sizeof(Pieces));
   const std::size_t staging_bytes = HostCommunicator::staging_bytes(size());
-  segment_ = SharedSegment::map_together(*transport_, head + staging_bytes);
+  segment_ = SharedSegment::map_together(*transport_,
+                                         staging_bytes + up_to(domain_bytes + sizeof(Pieces), kPageBytes));
+  pieces_ = reinterpret_cast<Pieces*>(segment_.data() + staging_bytes + domain_bytes);
   domain_ = std::make_unique<HostDomain>(segment_.data() + staging_bytes,
                                          HostDomain::Options{.member = rank(),
                                                              .members = size(),
@@ -89,7 +123,7 @@ std::size_t HostCommunicator::staging_bytes(int ranks) {
 
 HostWindow& HostCommunicator::allocate(std::size_t bytes_per_rank) {
   const std::size_t apart = bytes_per_rank >= kApartFromBytes ? kApartBytes : 0;
-  const std::size_t stride = (bytes_per_rank + 4095) / 4096 * 4096 + apart;
+  const std::size_t stride = up_to(bytes_per_rank, kPageBytes) + apart;
   windows_.push_back(std::make_unique<HostWindow>(
       SharedSegment::map_together(*transport_, stride * std::size_t(size())), stride, rank()));
   return *windows_.back();
@@ -99,6 +133,13 @@ const HostWindow* HostCommunicator::window_of(const View& values) const {
   for (const auto& window : windows_)
     if (window->holds(values)) return window.get();
   return nullptr;
+}
+
+std::vector<std::byte*> HostCommunicator::copies_in(const HostWindow& window, const View& values) const {
+  const std::ptrdiff_t offset = static_cast<std::byte*>(values.data) - window.own();
+  std::vector<std::byte*> copies;
+  for (int r = 0; r < size(); ++r) copies.push_back(window.of(r) + offset);
+  return copies;
 }
 
 std::byte* HostCommunicator::staging(int rank, int half) const {
@@ -118,18 +159,26 @@ void HostCommunicator::reduce_staged(View chunk, ReduceOp op, int half) {
   std::memcpy(chunk.data, target, chunk.bytes());
 }
 
+// Between two barriers: nobody takes a piece when the first rank lays them out.
+void HostCommunicator::reduce_in_window(const HostWindow& window, const View& values, ReduceOp op) {
+  const std::vector<std::byte*> copies = copies_in(window, values);
+  const bool is_large = values.bytes() >= 2 * kLeastPieceBytes * std::size_t(size());
+  if (rank() == 0) pieces_->taken.store(0, std::memory_order_relaxed);
+  domain_->barrier("allreduce");
+  if (is_large) {
+    for (Part piece = pieces_->take(values, size()); piece.begin < piece.end;
+         piece = pieces_->take(values, size()))
+      sum_range(values.type, copies, copies, piece, op);
+  } else {
+    sum_range(values.type, copies, copies, part_of(values.count, size(), rank()), op);
+  }
+  domain_->barrier("allreduce");
+}
+
 void HostCommunicator::allreduce(View values, ReduceOp op) {
   require_reducible(values, op);
   if (size() == 1) return;
-  if (const HostWindow* window = window_of(values)) {
-    const std::ptrdiff_t offset = static_cast<std::byte*>(values.data) - window->own();
-    std::vector<std::byte*> copies;
-    for (int r = 0; r < size(); ++r) copies.push_back(window->of(r) + offset);
-    domain_->barrier("allreduce");
-    sum_range(values.type, copies, copies, part_of(values.count, size(), rank()), op);
-    domain_->barrier("allreduce");
-    return;
-  }
+  if (const HostWindow* window = window_of(values)) return reduce_in_window(*window, values, op);
   for_each_chunk(values, [&](View chunk) { reduce_staged(chunk, op, half_ ^= 1); });
 }
 
@@ -137,9 +186,7 @@ void HostCommunicator::reduce_scatter(View values, ReduceOp op) {
   const HostWindow* window = window_of(values);
   if (window == nullptr || size() == 1) return allreduce(values, op);
   require_reducible(values, op);
-  const std::ptrdiff_t offset = static_cast<std::byte*>(values.data) - window->own();
-  std::vector<std::byte*> copies;
-  for (int r = 0; r < size(); ++r) copies.push_back(window->of(r) + offset);
+  const std::vector<std::byte*> copies = copies_in(*window, values);
   std::byte* own = copies[std::size_t(rank())];
   domain_->barrier("reduce-scatter");
   sum_range(values.type, copies, {&own, 1}, part_of(values.count, size(), rank()), op);

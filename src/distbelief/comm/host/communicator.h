@@ -32,8 +32,8 @@ class HostWindow {
 
 // Ranks of one host over shared memory. Sums are in tree order over the ranks. A window must be made by
 // all, and all must pass the same place of it; other memory travels through a staging area.
-//   allreduce of V bytes over n ranks: each rank reads V and writes V in a window (V/n of every rank's
-//   copy); outside a window V is copied in and out besides.
+//   allreduce of V bytes over n ranks: each rank reads V and writes V in a window (V/n of every rank's copy;
+//   of large ones a faster rank takes more); outside a window V is copied in and out besides.
 // Point-to-point messages and the first meeting go over `transport`.
 class HostCommunicator final : public Communicator {
  public:
@@ -65,7 +65,11 @@ class HostCommunicator final : public Communicator {
   Communicator& transport() { return *transport_; }
 
  private:
+  struct Pieces;
+
   const HostWindow* window_of(const View& values) const;
+  std::vector<std::byte*> copies_in(const HostWindow& window, const View& values) const;
+  void reduce_in_window(const HostWindow& window, const View& values, ReduceOp op);
   std::byte* staging(int rank, int half) const;
   std::byte* result(int half) const { return staging(size(), half); }
   void reduce_staged(View chunk, ReduceOp op, int half);
@@ -74,6 +78,7 @@ class HostCommunicator final : public Communicator {
   std::unique_ptr<Communicator> transport_;
   SharedSegment segment_;
   std::unique_ptr<HostDomain> domain_;
+  Pieces* pieces_ = nullptr;  // in the segment
   std::vector<std::unique_ptr<HostWindow>> windows_;
   int half_ = 0;
 };
