@@ -52,7 +52,8 @@ nlohmann::json bench_allreduce(World& world, const std::vector<std::size_t>& siz
     // Each size in memory of its own, as a job's arena is: the first part of a far larger buffer is slower to
     // reach, by five times on one machine.
     const std::size_t count = bytes / sizeof(float);
-    auto* values = reinterpret_cast<float*>(world.host_group().allocate(bytes).own());
+    const comm::HostWindow& window = world.host_group().allocate(bytes);
+    auto* values = reinterpret_cast<float*>(window.own());
     std::vector<float> plain(count, 1.0F), copy(count, 0.0F);
     Contestant ours{values,
                     [&] { world.communicator().allreduce(comm::view(values, count), comm::ReduceOp::kSum); }};
@@ -63,6 +64,7 @@ nlohmann::json bench_allreduce(World& world, const std::vector<std::size_t>& siz
     for (int done = 0; done < repeats; done += kInARow)
       for (Contestant* one : {&ours, &mpi, &memory, &in_place})
         run_in_a_row(world, *one, count, std::min(kInARow, repeats - done));
+    world.host_group().free(window);
     rows.push_back({{"bytes", bytes},
                     {"seconds_median", median(ours.seconds)},
                     {"mpi_seconds_median", median(mpi.seconds)},

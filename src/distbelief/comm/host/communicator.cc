@@ -129,6 +129,10 @@ HostWindow& HostCommunicator::allocate(std::size_t bytes_per_rank) {
   return *windows_.back();
 }
 
+void HostCommunicator::free(const HostWindow& window) {
+  std::erase_if(windows_, [&](const auto& each) { return each.get() == &window; });
+}
+
 const HostWindow* HostCommunicator::window_of(const View& values) const {
   for (const auto& window : windows_)
     if (window->holds(values)) return window.get();

@@ -46,8 +46,9 @@ class HostCommunicator final : public Communicator {
   // Shared memory that such a communicator of `ranks` takes for itself.
   static std::size_t staging_bytes(int ranks);
 
-  // Collective. The window lives as long as the communicator.
+  // Collective. The window lives as long as the communicator, or until it is given back.
   HostWindow& allocate(std::size_t bytes_per_rank);
+  void free(const HostWindow& window);  // by each rank, when nobody uses it any more
 
   void allreduce(View values, ReduceOp op) override;
   void reduce_scatter(View values, ReduceOp op) override;
