@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
 import time
 
@@ -544,6 +545,52 @@ class InterruptTest(ErrorsTest):
         self.assertEqual(len(self.events("run", "ended")), 1, "files of the run before were kept")
         self.assertTrue((self.scratch / "run" / "notes").exists())
         self.assertIn("go on with it: distbelief resume", self.distbelief("train", "--run-dir", "run", *settings(MLP), code=2).err)
+
+    def test_ctrl_c_while_the_data_are_looked_at(self):
+        server = socket.create_server(("127.0.0.1", 0))  # connects, and never answers
+        self.addCleanup(server.close)
+        server.settimeout(30)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/set"
+        child = self.start([PROGRAM, "train", "--run-dir", "run", *settings({"data.name": "packed", "data.path": address})])
+        self.addCleanup(server.accept()[0].close)
+        began = time.monotonic()
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertLess(time.monotonic() - began, 2.1)
+        self.assertFalse((self.scratch / "run").exists())
+        self.assert_nothing_left()
+
+    def test_ctrl_c_while_a_cache_is_packed(self):
+        job = {**MLP, "data.samples": 20_000_000, "data.cache": "cache"}
+        for command in (["train", "--run-dir", "run"], ["plan", "--workers", "2"]):
+            with self.subTest(command=command[0]):
+                self.packing_ends_at_once([PROGRAM, *command, *settings(job)])
+
+    def packing_ends_at_once(self, command):
+        child = self.start(command)
+        packed = lambda: [path for path in (self.scratch / "cache").rglob("*") if path.is_file() and path.suffix != ".lock"]
+        self.wait_until(packed, "the cache is packed")
+        began = time.monotonic()
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertLess(time.monotonic() - began, 2.1)
+        self.assertEqual(packed(), [])
+        self.assertFalse((self.scratch / "run").exists())
+        self.assert_nothing_left()
+
+    def test_nohup_outlives_the_terminal(self):
+        child = self.start([PROGRAM, "train", "--run-dir", "run", *settings(ENDLESS), "--workers", "2"],
+                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        steps = lambda: len(program.lines_of(self.scratch / "run" / "metrics.jsonl"))
+        self.wait_until(lambda: steps() >= 2, "the run took steps")
+        os.killpg(child.pid, signal.SIGHUP)
+        taken = steps()
+        self.wait_until(lambda: steps() >= taken + 5 or child.poll() is not None, "the run goes on")
+        self.assertIsNone(child.poll(), self.shown())
+        os.killpg(child.pid, signal.SIGTERM)
+        self.assertEqual(self.finish(child, 10).code, 130)
 
     def test_ctrl_c_with_a_stopped_worker(self):
         child = self.start_training("run", ENDLESS, "--workers", 2)

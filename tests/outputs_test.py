@@ -231,6 +231,17 @@ class TraceTest(OutputsTest):
             self.assertTrue(hidden, f"worker {rank}: no bucket was exchanged during backward")
         self.assertGreater(summary["hidden_exchange_share"], 0)
 
+    def test_one_that_cannot_be_written_loses_nothing_else(self):
+        (self.scratch / "traces").mkdir()
+        child = self.start_training("run", {**MLP, "train.epochs": 100_000, "train.max_steps": 2000, "train.validate_every": 0,
+                                            "checkpoint.every_epochs": 0}, "--trace", "traces/trace.json")
+        (self.scratch / "traces").rmdir()
+        outcome = self.finish(child, 60)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assertRegex(outcome.err, "the run is whole, but its trace is not there: .*traces/trace.json")
+        self.assertEqual(self.summary("run")["status"], "done")
+        self.assertTrue((self.scratch / "run" / "model.safetensors").exists())
+
 
 class LauncherTest(OutputsTest):
     def test_under_mpirun_each_process_is_a_worker(self):

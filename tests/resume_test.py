@@ -107,6 +107,9 @@ class FinishedTest(ResumeTest):
         self.assertRegex(self.resume("run", "--set", "train.epochs=5").err,
                          f"saved by .*{resumed['isa']}.*, this is .*baseline.*: the result will not have the same bits")
         self.assertEqual(self.summary("run")["isa"], "baseline")
+        self.assertNotIn("same bits", self.resume("run", "--set", "train.epochs=6").err)
+        self.assertFalse(self.summary("run")["reproducible"], "some of its steps were another processor's")
+        self.assertRegex(self.summary("run")["reproducible_note"], "saved by .* went on with .*baseline")
 
 
 class LauncherTest(ResumeTest):

@@ -618,7 +618,8 @@ class StandingTest(StandingServersTest):
         self.stop_servers(servers)
         servers = self.start_servers()
         self.assertTrue((self.scratch / "standing" / "servers-1").exists(), "earlier logs were not put aside")
-        self.stop_servers(servers)
+        os.killpg(servers.pid, signal.SIGINT)  # as Ctrl-C does
+        self.assertEqual(servers.wait(20), 130)
 
     def test_what_a_killed_run_left_is_free_after_the_lease(self):
         servers = self.start_servers("--servers", 2, "--jobs", 1, "--lease-minutes", 0.05)

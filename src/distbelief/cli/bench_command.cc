@@ -8,6 +8,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/named_job.h"
@@ -41,10 +42,10 @@ int in_workers(const BenchFlags& flags, const Config& config, const Invocation& 
   if (!cluster::launcher_place().launched) {
     cluster::LaunchOptions launch;
     launch.workers = flags.workers;
-    launch.isa = cluster::detect_isa();
+    launch.isa = cluster::pinned_isa();
     launch.command = invocation.arguments;
     launch.command[0] = own_path();
-    const int code = cluster::run_workers(launch, *invocation.interrupted);
+    const int code = cluster::run_workers(launch, Watch().interrupted());
     return code == 0 || code == 2 || code == 130 ? code : 1;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
@@ -13,19 +12,10 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/options.h"
+#include "distbelief/cli/interruption.h"
 
 namespace distbelief::cli {
 namespace {
-
-std::atomic<bool> interrupted{false};  // a signal handler can reach nothing else
-
-void note_signal(int) { interrupted.store(true); }
-
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = note_signal;
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaction(number, &action, nullptr);
-}
 
 // The parser would only say that a command is wanted.
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
@@ -45,8 +35,8 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
 constexpr const char *kQuickProgram = "distbelief", *kTorchProgram = "distbelief-torch";
 
 // These save and end; the others end at once, as usual.
-constexpr std::array<std::string_view, 7> kEndByThemselves{"train", "resume",  "launch", "worker",
-                                                           "plan",  "measure", "bench"};
+constexpr std::array<std::string_view, 9> kEndByThemselves{"train",   "resume", "launch",  "worker", "plan",
+                                                           "measure", "bench",  "servers", "check"};
 
 int run(int argc, char** argv, std::span<const AddCommand> commands) {
   CLI::App app{"Distributed deep learning on libtorch, MPI and shared memory.", "distbelief"};
@@ -63,7 +53,7 @@ int run(int argc, char** argv, std::span<const AddCommand> commands) {
       "  distbelief predict runs/my-run photo.ppm\n"
       "  distbelief launch --workers 4 -- ./my_program   a libtorch program of yours\n"
       "  distbelief COMMAND --help                     everything about a command");
-  const Invocation invocation{{argv, argv + argc}, argv, &interrupted};
+  const Invocation invocation{{argv, argv + argc}, argv};
   Run run;
   for (const AddCommand add : commands) add(app, invocation, run);
   try {
@@ -91,6 +81,8 @@ bool has_command(std::span<const AddCommand> commands, const std::string& name) 
 int run_command_line(int argc, char** argv, std::span<const AddCommand> commands) {
   try {
     return run(argc, argv, commands);
+  } catch (const Interrupted&) {
+    return 130;
   } catch (const Error& error) {
     fmt::print(stderr, "distbelief: {}\n", error.what());
     return exit_code(error.code());

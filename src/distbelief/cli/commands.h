@@ -1,7 +1,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,7 +11,6 @@ namespace distbelief::cli {
 struct Invocation {
   std::vector<std::string> arguments;  // the whole command line
   char** argv = nullptr;
-  std::atomic<bool>* interrupted = nullptr;  // set by SIGINT, SIGTERM, SIGUSR1
 };
 
 // A command adds itself to the program and, when chosen, leaves in `run` what gives the exit code.

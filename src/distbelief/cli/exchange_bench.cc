@@ -22,6 +22,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/median.h"
 #include "distbelief/base/scratch_folder.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cluster/child.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/exchange_server.h"
@@ -108,7 +109,10 @@ struct Times {
 nlohmann::json measure(std::vector<Times>& all, const ExchangeBenchOptions& options) {
   for (Times& each : all) each.run();  // connections, caches and buffers get warm
   for (int repeat = 0; repeat < options.repeats; ++repeat)
-    for (Times& each : all) each.seconds.push_back(each.run());
+    for (Times& each : all) {
+      throw_if_interrupted();
+      each.seconds.push_back(each.run());
+    }
   nlohmann::json rows = nlohmann::json::array();
   for (const Times& each : all)
     rows.push_back({{"way", each.way},
@@ -206,6 +210,7 @@ nlohmann::json bench_servers(const std::vector<std::string>& targets, const Exch
 }
 
 nlohmann::json bench_one_host(const std::string& program, const ExchangeBenchOptions& given) {
+  const Watch watch;  // the folder is removed
   const ScratchFolder scratch;
   ExchangeBenchOptions options = given;
   options.certificates = scratch.path() / "certificates";

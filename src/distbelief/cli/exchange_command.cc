@@ -4,6 +4,7 @@
 
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/exchange_bench.h"
+#include "distbelief/cli/interruption.h"
 
 namespace distbelief::cli {
 namespace {
@@ -25,9 +26,9 @@ void print_rows(const nlohmann::json& rows) {
   }
 }
 
-int bench_exchange(const ExchangeFlags& flags, const Invocation& invocation) {
+int bench_exchange(const ExchangeFlags& flags) {
   if (!flags.listen.empty()) {
-    serve_arrays(flags.listen, flags.bench, *invocation.interrupted);
+    serve_arrays(flags.listen, flags.bench, Watch().interrupted());
     return 0;
   }
   const nlohmann::json rows = flags.connect.empty() ? bench_one_host(own_path(), flags.bench)
@@ -41,7 +42,7 @@ int bench_exchange(const ExchangeFlags& flags, const Invocation& invocation) {
 
 }  // namespace
 
-void add_bench_exchange(CLI::App& bench, const Invocation& invocation, Run& run) {
+void add_bench_exchange(CLI::App& bench, const Invocation&, Run& run) {
   auto flags = std::make_shared<ExchangeFlags>();
   CLI::App* command = bench.add_subcommand(
       "exchange", "push and pull of an array between this process and a parameter server, against memcpy");
@@ -78,8 +79,7 @@ void add_bench_exchange(CLI::App& bench, const Invocation& invocation, Run& run)
       "Examples:\n  distbelief bench exchange\n  distbelief bench exchange --listen host1:7000 --map "
       "host1:7000,host2:7000 --certs certs\n"
       "  distbelief bench exchange --connect host1:7000,host2:7000 --certs certs");
-  command->callback(
-      [=, &invocation, &run] { run = [=, &invocation] { return bench_exchange(*flags, invocation); }; });
+  command->callback([=, &run] { run = [=] { return bench_exchange(*flags); }; });
 }
 
 }  // namespace distbelief::cli

@@ -9,6 +9,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/checkpoint/safetensors.h"
 #include "distbelief/cli/job_file.h"
+#include "distbelief/cli/named_job.h"
 #include "distbelief/model/fbnet_search.h"
 #include "distbelief/model/registry.h"
 #include "distbelief/train/job.h"
@@ -55,8 +56,10 @@ Config job_of_found(Config config, const std::vector<model::Candidate>& architec
 
 }  // namespace
 
-void measure_if_searching(Config& config) {
+void measure_if_searching(Job& job) {
+  Config& config = job.config;
   if (!is_search(config) || has_latencies(config)) return;
+  pack_cache(job);
   torch::set_num_threads(1);
   config.model.options["latencies"] = model::measure_latencies(searched_layers(config));
 }

@@ -6,6 +6,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/commands.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/named_job.h"
@@ -27,15 +28,15 @@ struct CheckFlags {
   bool json = false;
 };
 
-int check(const CheckFlags& flags, const Invocation& invocation) {
+int check(const CheckFlags& flags) {
   Job job = flags.job.read();
   require_certificates(job.config);
   // Hosts that come and go as the job says are not waited for here.
   const bool are_named = !flags.places.hosts.empty() || !flags.places.hostfile.empty();
   if (flags.places.workers > 0) job.config.parallel.workers = flags.places.workers;
   const std::vector<cluster::HostSlots> hosts =
-      are_named ? place_workers(flags.places, job.config, invocation) : std::vector<cluster::HostSlots>{};
-  if (invocation.interrupted->load()) return 130;
+      are_named ? place_workers(flags.places, job.config) : std::vector<cluster::HostSlots>{};
+  if (was_interrupted()) return 130;
   validate(job);
   check_named(job);
   const int workers = int(job.config.parallel.workers);
@@ -204,7 +205,7 @@ int datasets(const DataSetsFlags& flags) {
 
 }  // namespace
 
-void add_check(CLI::App& app, const Invocation& invocation, Run& run) {
+void add_check(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<CheckFlags>();
   CLI::App* command = app.add_subcommand("check", "check a job file, its data and its model; start nothing");
   flags->job.add_to(*command, false);
@@ -213,7 +214,7 @@ void add_check(CLI::App& app, const Invocation& invocation, Run& run) {
   command->footer(
       "Examples:\n  distbelief check examples/jobs/fashion_mnist_cnn.toml --workers 4\n"
       "  distbelief check job.toml --hosts a:8,b:8");
-  command->callback([=, &invocation, &run] { run = [=, &invocation] { return check(*flags, invocation); }; });
+  command->callback([=, &run] { run = [=] { return check(*flags); }; });
 }
 
 void add_models(CLI::App& app, const Invocation&, Run& run) {

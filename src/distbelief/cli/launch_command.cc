@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/launch_file.h"
@@ -68,7 +69,8 @@ std::vector<std::string> enrolled(const std::vector<std::string>& program,
 
 enum class Beginning { kNew, kResumed };
 
-int supervise(const LaunchFlags& flags, Beginning beginning, const Invocation& invocation) {
+int supervise(const LaunchFlags& flags, Beginning beginning) {
+  const Watch watch;
   const Config config = settings(flags);
   const cluster::RunPlace place = cluster::place_of(flags.run_dir);
   cluster::LaunchOptions launch;
@@ -94,7 +96,7 @@ int supervise(const LaunchFlags& flags, Beginning beginning, const Invocation& i
        .standby = config.elastic.standby,
        .snapshots = config.checkpoint.snapshots,
        .resume = beginning == Beginning::kResumed},
-      *invocation.interrupted);
+      watch.interrupted());
   std::fflush(stdout);
   if (code == 130)
     fmt::print(stderr, "interrupted; {}\n", advice_after_interrupt(flags.run_dir));
@@ -107,7 +109,7 @@ int supervise(const LaunchFlags& flags, Beginning beginning, const Invocation& i
   return code == 0 || code == 2 || code == 130 ? code : 1;
 }
 
-int launch(LaunchFlags flags, const Invocation& invocation) {
+int launch(LaunchFlags flags) {
   if (cluster::launcher_place().launched)
     throw Error(ErrorCode::kBadInput,
                 "distbelief launch starts the workers itself; do not run it under mpirun or srun");
@@ -122,14 +124,15 @@ int launch(LaunchFlags flags, const Invocation& invocation) {
                                                          {"set", flags.sets}});
   };
   const std::string name = fs::path(flags.program[0]).filename().string();
+  const Watch watch;  // from here on there is a run to be brought to an end
   const auto judge = [](const fs::path&) { return FormerRun::kGoesOn; };  // if need be from the beginning
   flags.run_dir = make_run_dir(flags.run_dir, name, {.fill = fill, .judge = judge}).string();
-  return supervise(flags, Beginning::kNew, invocation);
+  return supervise(flags, Beginning::kNew);
 }
 
 }  // namespace
 
-int resume_launched(const LaunchFlags& flags, const Invocation& invocation) {
+int resume_launched(const LaunchFlags& flags) {
   LaunchFlags all = flags;
   all.run_dir = fs::absolute(flags.run_dir).string();
   const LaunchFile before = read_launch_file(fs::path(all.run_dir) / kLaunchFile);
@@ -140,10 +143,10 @@ int resume_launched(const LaunchFlags& flags, const Invocation& invocation) {
   cluster::require_short_place();
   absolute_program(all.program[0]);
   fs::current_path(before.directory);  // where the program was started
-  return supervise(all, Beginning::kResumed, invocation);
+  return supervise(all, Beginning::kResumed);
 }
 
-void add_launch(CLI::App& app, const Invocation& invocation, Run& run) {
+void add_launch(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<LaunchFlags>();
   CLI::App* command =
       app.add_subcommand("launch", "run a libtorch program of yours that survives a lost worker");
@@ -162,8 +165,7 @@ void add_launch(CLI::App& app, const Invocation& invocation, Run& run) {
       "  distbelief status runs/mine        and: scale, pause, stop, resume\n"
       "The program tracks its training with distbelief::elastic::Tracked (docs/library.md).\n"
       "Exit codes: 0 done, 1 failed, 2 bad usage or the program's own 2, 130 interrupted or stopped.");
-  command->callback(
-      [=, &invocation, &run] { run = [=, &invocation] { return launch(*flags, invocation); }; });
+  command->callback([=, &run] { run = [=] { return launch(*flags); }; });
 }
 
 }  // namespace distbelief::cli

@@ -15,6 +15,6 @@ struct LaunchFlags {
 };
 
 // Goes on with the run of a user's program.
-int resume_launched(const LaunchFlags& flags, const Invocation& invocation);
+int resume_launched(const LaunchFlags& flags);
 
 }  // namespace distbelief::cli

@@ -2,11 +2,21 @@
 
 #include <fmt/format.h>
 
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/model/registry.h"
 
 namespace distbelief::cli {
+namespace {
+
+// Nothing is left of a packing that the user ends.
+void pack_cleanly(const std::function<void()>& pack, const std::function<void()>& remove) {
+  const Unfinished unfinished(remove);
+  pack();
+}
+
+}  // namespace
 
 void check_named(const Job& job) {
   const auto [model, set] = with_places(job, [&] {
@@ -25,9 +35,15 @@ void require_named(const Job& job, const std::string& model, const std::string& 
 
 train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) {
   return with_places(job, [&] {
-    return train::prepare_job(job.config, known != nullptr ? data::open_data_set(job.config.data, *known)
-                                                           : data::open_data_set(job.config.data));
+    return train::prepare_job(job.config, known != nullptr
+                                              ? data::open_data_set(job.config.data, *known, pack_cleanly)
+                                              : data::open_data_set(job.config.data, pack_cleanly));
   });
+}
+
+void pack_cache(const Job& job) {
+  if (!job.config.data.options.contains("cache")) return;
+  with_places(job, [&] { data::open_data_set(job.config.data, pack_cleanly); });
 }
 
 }  // namespace distbelief::cli

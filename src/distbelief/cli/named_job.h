@@ -17,4 +17,8 @@ void require_named(const Job& job, const std::string& model, const std::string& 
 // place.
 train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known = nullptr);
 
+// Packs the cache of samples that the job asks for, if it is not there yet: before others open the data who
+// would leave a part of it behind when the user ends them.
+void pack_cache(const Job& job);
+
 }  // namespace distbelief::cli

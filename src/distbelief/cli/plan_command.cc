@@ -1,4 +1,5 @@
 #include "distbelief/cli/plan_command.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/named_job.h"
 
 #include <fmt/format.h>
@@ -65,8 +66,7 @@ std::optional<std::string> refusal(Config config) {
 }
 
 // As many workers as can compute at the same time, on every host: more would only disturb the measurement.
-cluster::LaunchOptions measuring_workers(const Config& config, const std::vector<cluster::HostSlots>& hosts,
-                                         const Invocation& invocation) {
+cluster::LaunchOptions measuring_workers(const Config& config, const std::vector<cluster::HostSlots>& hosts) {
   const int cores = int(std::max(1U, std::thread::hardware_concurrency()));
   const auto threads = int(config.parallel.threads);
   cluster::LaunchOptions launch;
@@ -78,7 +78,7 @@ cluster::LaunchOptions measuring_workers(const Config& config, const std::vector
   if (!hosts.empty())
     launch.workers = std::accumulate(launch.hosts.begin(), launch.hosts.end(), 0,
                                      [](int sum, const auto& host) { return sum + host.slots; });
-  launch.isa = cluster::ask_hosts(hosts, {}, own_path(), *invocation.interrupted).weakest;
+  launch.isa = cluster::ask_hosts(hosts, {}, own_path(), Watch().interrupted()).weakest;
   return launch;
 }
 
@@ -107,21 +107,21 @@ train::PlanMeasurement read_measurement(const std::filesystem::path& path, int c
 
 // Starts workers that measure, and waits for what they found; nothing when interrupted.
 std::optional<train::PlanMeasurement> measured(const Config& config,
-                                               const std::vector<cluster::HostSlots>& hosts,
-                                               const Invocation& invocation) {
+                                               const std::vector<cluster::HostSlots>& hosts) {
+  const Watch watch;  // the folder is removed
   const ScratchFolder scratch;
   const std::filesystem::path answer = scratch.path() / "measured.json";
   const std::vector<std::int64_t> sizes = strategy::lane_sizes(
       train::layout_job(config, cluster::workers_per_host(hosts, int(config.parallel.workers))),
       train::given_lanes(config));
-  cluster::LaunchOptions launch = measuring_workers(config, hosts, invocation);
+  cluster::LaunchOptions launch = measuring_workers(config, hosts);
   launch.command = {
       own_path(), "measure",       "--job-hex", to_hex(to_toml(measured_job(config, launch.workers))),
       "--out",    answer.string(), "--lanes",   fmt::format("{}", fmt::join(sizes, ","))};
   fmt::print(stderr, "distbelief: measuring {} on {} worker{}, lanes of {} samples\n", config.model.name,
              launch.workers, launch.workers == 1 ? "" : "s", fmt::join(sizes, " and "));
-  const int code = cluster::run_workers(launch, *invocation.interrupted);
-  if (invocation.interrupted->load()) return std::nullopt;
+  const int code = cluster::run_workers(launch, watch.interrupted());
+  if (was_interrupted()) return std::nullopt;
   return read_measurement(answer, code);
 }
 
@@ -232,13 +232,14 @@ Job job_to_plan(const PlanFlags& flags, const std::vector<cluster::HostSlots>& h
   return job;
 }
 
-int plan(const PlanFlags& flags, const Invocation& invocation) {
+int plan(const PlanFlags& flags) {
   const std::size_t limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory, "--memory-per-worker");
   const std::vector<cluster::HostSlots> hosts =
       flags.hosts.empty() ? std::vector<cluster::HostSlots>{} : cluster::parse_hosts(flags.hosts);
   const Job job = job_to_plan(flags, hosts);
-  const std::optional<train::PlanMeasurement> found = measured(job.config, hosts, invocation);
-  if (!found) return 130;
+  pack_cache(job);
+  const std::optional<train::PlanMeasurement> found = measured(job.config, hosts);
+  if (!found || was_interrupted()) return 130;
   const strategy::Plan plan =
       train::plan_job({.config = job.config,
                        .workers_per_host = cluster::workers_per_host(hosts, int(job.config.parallel.workers)),
@@ -255,13 +256,12 @@ int plan(const PlanFlags& flags, const Invocation& invocation) {
 
 }  // namespace
 
-std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts,
-                                          const Invocation& invocation) {
+std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts) {
   const std::vector<int> workers = cluster::workers_per_host(hosts, int(job.config.parallel.workers));
   const std::size_t limit =
       report::available_bytes() / std::size_t(*std::max_element(workers.begin(), workers.end()));
-  const std::optional<train::PlanMeasurement> found = measured(job.config, hosts, invocation);
-  if (!found) return std::nullopt;
+  const std::optional<train::PlanMeasurement> found = measured(job.config, hosts);
+  if (!found || was_interrupted()) return std::nullopt;
   const strategy::Plan plan = train::plan_job(
       {.config = job.config, .workers_per_host = workers, .memory_limit = limit, .refused = refusal}, *found);
   if (plan.layouts.empty()) throw Error(ErrorCode::kBadInput, no_layout(plan, limit));
@@ -280,7 +280,7 @@ std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<clus
   return chosen;
 }
 
-void add_plan(CLI::App& app, const Invocation& invocation, Run& run) {
+void add_plan(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command =
       app.add_subcommand("plan", "which meshes of workers there are for a job, and how fast each would be");
@@ -298,7 +298,7 @@ void add_plan(CLI::App& app, const Invocation& invocation, Run& run) {
       "Examples:\n"
       "  distbelief plan job.toml --workers 4\n"
       "  distbelief plan job.toml --workers 4 --memory-per-worker 1.2G --set train.batch_size=256 --json");
-  command->callback([=, &invocation, &run] { run = [=, &invocation] { return plan(*flags, invocation); }; });
+  command->callback([=, &run] { run = [=] { return plan(*flags); }; });
 }
 
 void add_measure(CLI::App& app, const Invocation& invocation, Run& run) {

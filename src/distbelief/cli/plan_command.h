@@ -19,7 +19,6 @@ struct ChosenLayout {
 // For parallel.mesh = "auto": measures, plans and takes the best layout that fits the memory of this machine;
 // says so in a line. `job` is valid and its workers are counted. Starts workers and waits for them.
 // Nothing when interrupted. Throws Error(kBadInput) when no layout fits.
-std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts,
-                                          const Invocation& invocation);
+std::optional<ChosenLayout> choose_layout(const Job& job, const std::vector<cluster::HostSlots>& hosts);
 
 }  // namespace distbelief::cli

@@ -13,6 +13,7 @@
 #include "distbelief/base/json_text.h"
 #include "distbelief/cli/commands.h"
 #include "distbelief/cli/control_commands.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/supervised_run.h"
 #include "distbelief/cli/worker_command.h"
@@ -65,7 +66,7 @@ std::vector<std::string> limits_of(const StandingFlags& flags) {
   return parts;
 }
 
-int serve_standing(const StandingFlags& flags, const Invocation& invocation) {
+int serve_standing(const StandingFlags& flags) {
   require_settings(flags);
   cluster::require_short_place();
   const fs::path folder = fs::absolute(flags.folder);
@@ -105,7 +106,7 @@ int serve_standing(const StandingFlags& flags, const Invocation& invocation) {
       "{0}\n",
       flags.folder);
   std::fflush(stdout);
-  return cluster::supervise_fleet(options, *invocation.interrupted);
+  return cluster::supervise_fleet(options, Watch().interrupted());
 }
 
 }  // namespace
@@ -158,7 +159,7 @@ std::string draw_job_name(const std::string& run) {
   return fmt::format("{}-{:08x}{:08x}{:08x}{:08x}", run, device(), device(), device(), device());
 }
 
-void add_servers(CLI::App& app, const Invocation& invocation, Run& run) {
+void add_servers(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<StandingFlags>();
   CLI::App* command = app.add_subcommand("servers", "keep parameter servers that several runs use at once");
   command->add_option("folder", flags->folder, "for their logs; runs find them by it")->required();
@@ -177,8 +178,7 @@ void add_servers(CLI::App& app, const Invocation& invocation, Run& run) {
       "  distbelief servers standing --servers 3 --memory-mb 8000 &\n"
       "  distbelief train job.toml --set parallel.sync=parameter_server --servers-at standing\n"
       "  distbelief status standing; distbelief scale standing --servers 5; distbelief stop standing");
-  command->callback(
-      [=, &invocation, &run] { run = [=, &invocation] { return serve_standing(*flags, invocation); }; });
+  command->callback([=, &run] { run = [=] { return serve_standing(*flags); }; });
 }
 
 }  // namespace distbelief::cli

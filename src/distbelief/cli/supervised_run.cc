@@ -1,5 +1,4 @@
 #include "distbelief/cli/supervised_run.h"
-#include "distbelief/cli/named_job.h"
 
 #include <fmt/format.h>
 #include <spdlog/sinks/null_sink.h>
@@ -16,8 +15,10 @@
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/finished_run.h"
 #include "distbelief/cli/found_network.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
+#include "distbelief/cli/named_job.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
 #include "distbelief/cluster/fleet.h"
@@ -254,23 +255,24 @@ cluster::ReplicaRule replica_rule(const ParallelConfig& parallel) {
 }
 
 cluster::Isa agree_with_hosts(const Config& config, const std::vector<cluster::HostSlots>& hosts,
-                              const StartNeeds& needs, const Invocation& invocation) {
+                              const StartNeeds& needs) {
   const std::vector<cluster::HostSlots> spares = cluster::parse_hosts(config.elastic.spares);
-  const cluster::HostAnswers answers = cluster::ask_hosts(hosts, spares, own_path(), *invocation.interrupted);
+  const cluster::HostAnswers answers = cluster::ask_hosts(hosts, spares, own_path(), Watch().interrupted());
   if (hosts.empty()) return answers.weakest;
   std::size_t place = 0;
   for (const auto* some : {&hosts, &spares})
     for (const cluster::HostSlots& host : *some) {
       const std::optional<std::size_t> free = answers.shared_memory_free[place];
       const StartNeeds::Room& room = needs.rooms[place++];
-      if (free && !invocation.interrupted->load())
+      if (free && !was_interrupted())
         comm::require_shared_memory_of(host.host, *free, room.bytes, room.purpose);
     }
   return answers.weakest;
 }
 
 int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
-              const WorkerCommand& command, const Invocation& invocation) {
+              const WorkerCommand& command) {
+  const Watch watch;
   report::PageWriter page(page_options(config, command.run_dir));
   int code = 1;
   if (has_servers(config.parallel)) {
@@ -278,12 +280,12 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
     note_servers(config, command);
     cluster::FleetOptions options = fleet_options(config, hosts, command);
     options.launch.isa = isa;
-    code = cluster::supervise_fleet(options, *invocation.interrupted);
+    code = cluster::supervise_fleet(options, watch.interrupted());
     leave_servers(config, command);
   } else {
     cluster::SupervisorOptions options = supervisor_options(config, hosts, command);
     options.launch.isa = isa;
-    code = cluster::supervise(options, *invocation.interrupted);
+    code = cluster::supervise(options, watch.interrupted());
   }
   page.finish();
   remove_unfinished(command.run_dir);
@@ -297,6 +299,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
     show_interrupted(command.run_dir);
   else if (code != 0)
     fmt::print(stderr, "distbelief: the run failed; logs of the workers: {}/logs\n", run_dir);
+  std::fflush(stdout);  // a signal that comes after the watch ends the program at once
   return code == 0 || code == 2 || code == 130 ? code : 1;
 }
 
@@ -312,6 +315,7 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
   } else {
     with_places(job, [&] { train::require_mesh(job.config, workers); });
   }
+  std::optional<Watch> watch;
   std::optional<report::PageWriter> page;                       // of the first worker
   spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs
   const int code = train::run_in_world(train::world_options(job.config), [&](World& world) {
@@ -323,6 +327,7 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
       needs = check_launched(job, world, known ? &*known : nullptr);
     };
     if (const int refused = act_together(world, check); refused != 0) return refused;
+    watch.emplace();
     const auto begin = [&] {
       if (world.rank() != 0) return;
       if (!resume) {
@@ -342,7 +347,7 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
     const std::string everywhere = train::broadcast_text(world.communicator(), folder, 0);
     if (world.rank() != 0) run_dir = everywhere;  // it may have been started elsewhere
     if (world.rank() == 0) page.emplace(page_options(job.config, run_dir));
-    const int ended = train::run_worker(world, launched_options(job.config, run_dir, resume, invocation));
+    const int ended = train::run_worker(world, launched_options(job.config, run_dir, resume, *watch));
     if (page) page->finish();
     if (page && ended == 130) show_interrupted(run_dir);
     if (ended == 130) leave_interrupted(world);

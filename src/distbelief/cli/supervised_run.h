@@ -27,16 +27,15 @@ cluster::ReplicaRule replica_rule(const ParallelConfig& parallel);
 // The instruction set that all hosts have, spares too. Asked before there is a run folder: a host that does
 // not answer, or has too little room in /dev/shm, leaves nothing behind.
 cluster::Isa agree_with_hosts(const Config& config, const std::vector<cluster::HostSlots>& hosts,
-                              const StartNeeds& needs, const Invocation& invocation);
+                              const StartNeeds& needs);
 
 // Supervises the workers until the run has ended, and keeps its page. Gives the exit code.
 int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts, cluster::Isa isa,
-              const WorkerCommand& command, const Invocation& invocation);
+              const WorkerCommand& command);
 
 // Under mpirun or srun: this process is a worker. Gives its exit code. A run that is resumed keeps the job's
 // train.init, and goes on without it.
 enum class Beginning { kNew, kResumed };
-int train_launched(Job job, std::filesystem::path run_dir, Beginning beginning,
-                   const Invocation& invocation);
+int train_launched(Job job, std::filesystem::path run_dir, Beginning beginning, const Invocation& invocation);
 
 }  // namespace distbelief::cli

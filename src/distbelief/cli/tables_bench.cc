@@ -23,6 +23,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
 #include "distbelief/base/scratch_folder.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cluster/child.h"
 #include "distbelief/server/client.h"
 #include "distbelief/server/service.h"
@@ -125,6 +126,7 @@ class RowClient {
     for (std::uint64_t id = begin; id < end; id += ids.size()) {
       ids.resize(std::min<std::uint64_t>(options_.request_rows, end - id));
       for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = id + i;
+      throw_if_interrupted();
       push(ids);
     }
     return end - begin;
@@ -144,6 +146,7 @@ class RowClient {
   std::size_t run(const std::function<void(const std::vector<std::uint64_t>&)>& each, Clock::time_point end) {
     std::size_t rows = 0;
     for (std::size_t i = 0; Clock::now() < end; i = (i + 1) % drawn_.size()) {
+      throw_if_interrupted();
       each(drawn_[i]);
       rows += drawn_[i].size();
     }
@@ -215,6 +218,7 @@ nlohmann::json bench_tables(const std::string& program, const TablesBenchOptions
   TablesBenchOptions options = given;
   options.request_rows =
       std::min(options.request_rows, comm::TableSpec{.width = options.width}.message_rows());
+  const Watch watch;  // the folder is removed
   const ScratchFolder scratch;
   const TableServerProcess server(program, options, scratch.path());
   if (const int cores = int(std::thread::hardware_concurrency()); cores > 1)

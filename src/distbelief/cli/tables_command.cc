@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/cli/commands.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/tables_bench.h"
 
 namespace distbelief::cli {
@@ -28,9 +29,9 @@ void print_tables(const nlohmann::json& found) {
                row["rows_per_second"].get<double>(), row["server_cpu_seconds"].get<double>());
 }
 
-int bench_tables_command(TablesFlags flags, const Invocation& invocation) {
+int bench_tables_command(TablesFlags flags) {
   if (!flags.listen.empty()) {
-    serve_tables(flags.listen, flags.bench.server_core, *invocation.interrupted);
+    serve_tables(flags.listen, flags.bench.server_core, Watch().interrupted());
     return 0;
   }
   flags.bench.shares_memory = !flags.socket;
@@ -44,7 +45,7 @@ int bench_tables_command(TablesFlags flags, const Invocation& invocation) {
 
 }  // namespace
 
-void add_bench_tables(CLI::App& bench, const Invocation& invocation, Run& run) {
+void add_bench_tables(CLI::App& bench, const Invocation&, Run& run) {
   auto flags = std::make_shared<TablesFlags>();
   CLI::App* command = bench.add_subcommand(
       "tables", "random rows of a table, updated and read through a parameter server on one core");
@@ -70,9 +71,7 @@ void add_bench_tables(CLI::App& bench, const Invocation& invocation, Run& run) {
   command->add_flag("--socket", flags->socket, "share no memory: everything goes through the Unix socket");
   command->add_flag("--json", flags->json, "answer as JSON");
   command->footer("Example:\n  distbelief bench tables --rows 10000000 --width 64 --json");
-  command->callback([=, &invocation, &run] {
-    run = [=, &invocation] { return bench_tables_command(*flags, invocation); };
-  });
+  command->callback([=, &run] { run = [=] { return bench_tables_command(*flags); }; });
 }
 
 }  // namespace distbelief::cli

@@ -11,6 +11,7 @@
 #include "distbelief/cli/control_commands.h"
 #include "distbelief/cli/finished_run.h"
 #include "distbelief/cli/found_network.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/launch_command.h"
@@ -96,21 +97,21 @@ void check_faults(const std::vector<std::string>& faults, const Config& config) 
 }
 
 // The layout of a job that leaves it to the planner. Gives what was measured for it; nothing for other jobs.
-std::optional<strategy::LaneCosts> plan_if_wanted(Job& job, const std::vector<cluster::HostSlots>& hosts,
-                                                  const Invocation& invocation) {
+std::optional<strategy::LaneCosts> plan_if_wanted(Job& job, const std::vector<cluster::HostSlots>& hosts) {
   if (job.config.parallel.mesh != "auto") return std::nullopt;
-  std::optional<ChosenLayout> chosen = choose_layout(job, hosts, invocation);
+  pack_cache(job);
+  std::optional<ChosenLayout> chosen = choose_layout(job, hosts);
   if (!chosen) return std::nullopt;
   job.config = std::move(chosen->config);
   validate(job);
   return std::move(chosen->measured);
 }
 
-// The run then cuts its network as was planned.
-void keep_measured(const fs::path& run_dir, const Config& config,
-                   const std::optional<strategy::LaneCosts>& measured) {
-  if (!measured || measured->blocks.empty() || config.parallel.pipeline == 1) return;
-  train::keep_costs(run_dir / "blocks.json", train::prepare_blueprint(config), *measured);
+// The network whose measured costs are kept for the run, which then cuts it as was planned.
+std::optional<train::PreparedJob> planned_network(const Config& config,
+                                                  const std::optional<strategy::LaneCosts>& measured) {
+  if (!measured || measured->blocks.empty() || config.parallel.pipeline == 1) return std::nullopt;
+  return train::prepare_blueprint(config);
 }
 
 // Under mpirun or srun the workers are where the launcher has put them, and nobody starts any other process.
@@ -171,13 +172,13 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
     validate(job);
     return train_launched(std::move(job), flags.run_dir, Beginning::kNew, invocation);
   }
-  const std::vector<cluster::HostSlots> hosts = place_workers(flags.places, job.config, invocation);
-  if (invocation.interrupted->load()) return 130;
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags.places, job.config);
+  if (was_interrupted()) return 130;
   validate(job);
   check_named(job);
-  const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
-  if (invocation.interrupted->load()) return 130;
-  measure_if_searching(job.config);
+  const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts);
+  if (was_interrupted()) return 130;
+  measure_if_searching(job);
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   with_places(job, [&config = job.config] {
     train::require_mesh(config, int(has_servers(config.parallel) ? workers_per_replica(config.parallel)
@@ -185,12 +186,14 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   });
   check_faults(flags.inject, job.config);
   const StartNeeds needs = check_before_start(job, hosts);
-  const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
-  if (invocation.interrupted->load()) return 130;
+  const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs);
+  if (was_interrupted()) return 130;
   const StandingServers standing = standing_servers(flags.places, job.config);
   require_run_room(flags.run_dir.empty() ? "runs" : flags.run_dir, needs.saved_bytes);
+  const std::optional<train::PreparedJob> planned = planned_network(job.config, measured);
+  const Watch watch;  // from here on there is a run to be brought to an end
   const fs::path run_dir = begin_run_dir(flags.run_dir, job.config, needs.data);
-  keep_measured(run_dir, job.config, measured);
+  if (planned) train::keep_costs(run_dir / "blocks.json", *planned, *measured);
   return supervise(job.config, hosts, isa,
                    {.run_dir = run_dir,
                     .resume = false,
@@ -199,8 +202,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                     .control = {},
                     .served_job = standing.job,
                     .standing = flags.places.servers_at,
-                    .servers_at = standing.targets},
-                   invocation);
+                    .servers_at = standing.targets});
 }
 
 // A run under way keeps its settings; what can be changed has commands of its own.
@@ -240,7 +242,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
                             run_dir.string(), run_dir.string()));
   if (is_launched(run_dir))
     return resume_launched(
-        {.run_dir = flags.run_dir, .sets = flags.job.sets, .workers = flags.places.workers}, invocation);
+        {.run_dir = flags.run_dir, .sets = flags.job.sets, .workers = flags.places.workers});
   Job job = read_job_file(run_dir / "job.toml");
   use_network_file(run_dir, job.config);
   // It goes on from what it has learnt.
@@ -250,6 +252,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
   require_same_arithmetic(before, job.config);
+  require_writable(job.config.report.trace);
   const std::optional<data::KnownSet> known = data::read_known_set(run_dir);
   if (known) require_same_reading(*known, before.data, job.config.data);
   require_kept_state_read(run_dir, job.config);
@@ -261,24 +264,26 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
     job.config.train.init_partial = init_partial;
     return train_launched(std::move(job), run_dir, Beginning::kResumed, invocation);
   }
-  const std::vector<cluster::HostSlots> hosts = place_workers(flags.places, job.config, invocation);
-  if (invocation.interrupted->load()) return 130;
+  const std::vector<cluster::HostSlots> hosts = place_workers(flags.places, job.config);
+  if (was_interrupted()) return 130;
   validate(job);
   check_named(job);
-  const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts, invocation);
-  if (invocation.interrupted->load()) return 130;
+  const std::optional<strategy::LaneCosts> measured = plan_if_wanted(job, hosts);
+  if (was_interrupted()) return 130;
   train::resolve_for_workers(job.config, int(job.config.parallel.workers));
   const StartNeeds needs = check_before_start(job, hosts, known ? &*known : nullptr);
   if (is_finished(run_dir, job.config, needs, Saved::kSnapshotsToo)) return 0;
-  const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs, invocation);
-  if (invocation.interrupted->load()) return 130;
+  const cluster::Isa isa = agree_with_hosts(job.config, hosts, needs);
+  if (was_interrupted()) return 130;
   const StandingServers standing = standing_servers(flags.places, job.config);
+  const std::optional<train::PreparedJob> planned = planned_network(job.config, measured);
+  const Watch watch;
   Config kept = job.config;
   kept.train.init = init;
   kept.train.init_partial = init_partial;
   write_job(run_dir, kept);
   note_data(run_dir, known ? &*known : nullptr, needs.data);
-  keep_measured(run_dir, job.config, measured);
+  if (planned) train::keep_costs(run_dir / "blocks.json", *planned, *measured);
   return supervise(job.config, hosts, isa,
                    {.run_dir = run_dir,
                     .resume = true,
@@ -288,8 +293,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
                     .served_job = standing.job,
                     .first_step = has_servers(job.config.parallel) ? saved_step(run_dir) : 0,
                     .standing = flags.places.servers_at,
-                    .servers_at = standing.targets},
-                   invocation);
+                    .servers_at = standing.targets});
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hex.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
@@ -73,7 +74,7 @@ report::Progress::Options progress_options(const std::string& style, int columns
 }
 
 train::WorkerOptions worker_options(const Config& config, const fs::path& run_dir, bool resume,
-                                    const report::Progress::Options& progress, const Invocation& invocation) {
+                                    const report::Progress::Options& progress, const Watch& watch) {
   return {.config = config,
           .run_dir = run_dir,
           .resume = resume,
@@ -81,7 +82,7 @@ train::WorkerOptions worker_options(const Config& config, const fs::path& run_di
           .faults = {},
           .control = {},
           .progress = progress,
-          .stop_requested = invocation.interrupted,
+          .stop_requested = &watch.interrupted(),
           .isa = std::string(cluster::to_string(cluster::pinned_isa())),
           .when_built = release_unused_memory};
 }
@@ -125,10 +126,11 @@ comm::ControlAddress address_of_server(comm::ControlAddress control, const Confi
 int work(const WorkerFlags& flags, const Invocation& invocation) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
   pin_or_restart(invocation);
+  const Watch watch;
   const Config config = parse_job(from_hex(flags.job_hex), "job");
   train::WorkerOptions options =
       worker_options(config, flags.run_dir, flags.resume,
-                     progress_options(flags.progress, flags.columns, flags.utf8), invocation);
+                     progress_options(flags.progress, flags.columns, flags.utf8), watch);
   options.snapshots = flags.snapshots;
   for (const std::string& fault : flags.inject) options.faults.push_back(train::parse_fault(fault));
   if (!flags.control.empty()) {
@@ -180,9 +182,9 @@ std::vector<std::string> worker_command(const Config& config, const WorkerComman
 }
 
 train::WorkerOptions launched_options(const Config& config, const fs::path& run_dir, bool resume,
-                                      const Invocation& invocation) {
+                                      const Watch& watch) {
   const std::string style = config.report.progress == "auto" ? "plain" : config.report.progress;
-  return worker_options(config, run_dir, resume, progress_options(style, 80, false), invocation);
+  return worker_options(config, run_dir, resume, progress_options(style, 80, false), watch);
 }
 
 void pin_or_restart(const Invocation& invocation) {

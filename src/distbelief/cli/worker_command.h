@@ -6,6 +6,7 @@
 
 #include "distbelief/base/config.h"
 #include "distbelief/cli/commands.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/train/worker.h"
 
 namespace distbelief::cli {
@@ -34,6 +35,6 @@ comm::ControlAddress server_address(const Config& config, const std::string& tar
 
 // What a process under mpirun or srun works with.
 train::WorkerOptions launched_options(const Config& config, const std::filesystem::path& run_dir, bool resume,
-                                      const Invocation& invocation);
+                                      const Watch& watch);
 
 }  // namespace distbelief::cli

@@ -9,6 +9,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
+#include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
@@ -23,13 +24,13 @@ namespace fs = std::filesystem;
 namespace {
 
 // The hosts that are there now, waiting for the first.
-std::vector<cluster::HostSlots> found_hosts(const Config& config, const std::atomic<bool>& interrupted) {
+std::vector<cluster::HostSlots> found_hosts(const Config& config) {
   const auto look = [&] {
-    return cluster::find_hosts(config.elastic.hostfile, config.elastic.discovery, interrupted);
+    return cluster::find_hosts(config.elastic.hostfile, config.elastic.discovery, Watch().interrupted());
   };
   std::vector<cluster::HostSlots> hosts = look();
   if (hosts.empty()) fmt::print(stderr, "distbelief: no host is there yet; waiting for the first\n");
-  while (hosts.empty() && !interrupted.load()) {
+  while (hosts.empty() && !was_interrupted()) {
     std::this_thread::sleep_for(std::chrono::duration<double>(config.elastic.discovery_seconds));
     hosts = look();
   }
@@ -83,8 +84,7 @@ StandingServers standing_servers(const PlaceFlags& flags, const Config& config) 
   return standing;
 }
 
-std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& config,
-                                              const Invocation& invocation) {
+std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& config) {
   if (flags.workers > 0) config.parallel.workers = flags.workers;
   if (!flags.hostfile.empty()) config.elastic.hostfile = fs::absolute(flags.hostfile).string();
   require_certificates(config);
@@ -99,7 +99,7 @@ std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& c
     return {};
   }
   const std::vector<cluster::HostSlots> hosts =
-      finds ? found_hosts(config, *invocation.interrupted) : cluster::parse_hosts(flags.hosts);
+      finds ? found_hosts(config) : cluster::parse_hosts(flags.hosts);
   if (has_servers(config.parallel) && !finds) {
     count_replicas(flags, config, hosts);
     return hosts;

@@ -25,8 +25,7 @@ void require_certificates(const Config& config);
 // The hosts, none for this machine alone, and in `config` how many workers there are: of --hosts, --hostfile,
 // --workers, or what the job says. Waits for the first host where a hostfile or discovery has none yet, until
 // the program is interrupted. Throws Error(kBadInput) when they disagree.
-std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& config,
-                                              const Invocation& invocation);
+std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& config);
 
 // Parameter servers that are not the run's own; none unless --servers-at names some.
 struct StandingServers {

@@ -35,6 +35,9 @@ Child::Child(const Options& options) {
   if (pid_ < 0)
     throw Error(ErrorCode::kUnavailable, fmt::format("cannot start a process: {}", std::strerror(errno)));
   if (pid_ == 0) {  // only what is safe after a fork of a process with threads
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);  // this thread may leave its signals to another
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, options.death_signal);
     if (getppid() != parent) _exit(127);
@@ -138,7 +141,7 @@ std::optional<std::string> output_of(const std::vector<std::string>& command, mi
 
 void wait_for(Child& child, const std::atomic<bool>& interrupted) {
   while (!interrupted.load())
-    if (child.wait_ended(milliseconds(500))) return;
+    if (child.wait_ended(milliseconds(50))) return;
   Farewell farewell;
   while (!child.wait_ended(milliseconds(10))) farewell.press(child);
 }

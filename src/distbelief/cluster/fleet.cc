@@ -142,7 +142,10 @@ std::optional<int> Fleet::look() {
   if (is_wanted_to_stop() && !std::exchange(told_to_stop_, true)) replicas_.stop();
   if (const auto failure = replicas_.look([this] { return targets(); })) return fail(*failure);
   if (servers_ && std::exchange(told_epoch_, servers_->epoch()) != servers_->epoch()) tell_servers();
-  if (options_.replicas.empty()) return is_wanted_to_stop() ? std::optional(0) : std::nullopt;
+  if (options_.replicas.empty()) {
+    if (interrupted_.load()) return 130;
+    return stopping_ ? std::optional(0) : std::nullopt;
+  }
   if (!replicas_.are_all_over()) return std::nullopt;
   return is_wanted_to_stop() ? 130 : 0;
 }

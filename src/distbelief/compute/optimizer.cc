@@ -143,6 +143,8 @@ class CollectGradient final : public Optimizer {
   }
 };
 
+constexpr const char* kLbfgs = "lbfgs";
+
 struct Kind {
   const char* name;
   std::unique_ptr<Optimizer> (*make)(const OptimizerConfig&);
@@ -164,14 +166,20 @@ const Kind kKinds[] = {
      [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lars>(c); }},
     {"lamb",
      [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lamb>(c); }},
-    // Not a rule for slices: its coordinator has it (lbfgs.h). Of the workers it wants the gradient.
-    {"lbfgs",
+    {kLbfgs,
      [](const OptimizerConfig&) -> std::unique_ptr<Optimizer> {
        return std::make_unique<CollectGradient>();
      }},
 };
 
 }  // namespace
+
+void require_own_rule(const OptimizerConfig& config) {
+  if (config.name == kLbfgs)
+    throw Error(ErrorCode::kBadInput,
+                "optimizer 'lbfgs' takes its steps in a coordinator, which only `distbelief train` has; "
+                "use sgd, adam, adamw, adagrad, lars or lamb");
+}
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   if (config.name == kKeepGradient) return std::make_unique<KeepGradient>();

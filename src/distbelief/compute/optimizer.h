@@ -47,9 +47,12 @@ class LayerwiseOptimizer : public Optimizer {
   virtual double trust(const Norms& whole) const = 0;
 };
 
-// By name: sgd, adam, adamw, adagrad, lars, lamb. Throws Error(kBadInput) for another.
+// By name: sgd, adam, adamw, adagrad, lars, lamb; and lbfgs, which updates nothing here: its coordinator has
+// the rule (lbfgs.h) and wants the gradient. Throws Error(kBadInput) for another.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
 const std::vector<std::string>& optimizer_names();
+// Throws Error(kBadInput) for one that needs a coordinator.
+void require_own_rule(const OptimizerConfig& config);
 // A name for make_optimizer alone: no update, the gradient takes the parameters' place in the arena.
 inline constexpr const char* kKeepGradient = "keep gradient";
 // Another: no update, the gradient is collected in the one state array, for whoever applies it elsewhere.

@@ -203,7 +203,7 @@ void require_known_samples(const KnownSet& known, const DataSet& set, const Data
   }
 }
 
-DataSet open_as(const DataConfig& given, const KnownSet* known) {
+DataSet open_as(const DataConfig& given, const KnownSet* known, const AroundPacking& around) {
   const DataConfig config = with_path(given);
   const DataSetEntry& entry = find_data_set(config.name);
   const OptionMap options = data_set_options(config.name, config.options);
@@ -222,11 +222,13 @@ DataSet open_as(const DataConfig& given, const KnownSet* known) {
   // Of files that have changed, samples as the run knows them are others than those of a run that begins now.
   const bool is_other =
       known != nullptr && known->learnt && data_fingerprint(config, set) != known->fingerprints.front();
-  return cached(std::move(set), {.folder = option<std::string>(options, "cache"),
-                                 .name = config.name,
-                                 .places = places_of(config, options),
-                                 .options = options,
-                                 .learnt = is_other ? to_json(*known->learnt).dump() : ""});
+  return cached(std::move(set),
+                {.folder = option<std::string>(options, "cache"),
+                 .name = config.name,
+                 .places = places_of(config, options),
+                 .options = options,
+                 .learnt = is_other ? to_json(*known->learnt).dump() : ""},
+                around);
 }
 
 // What every data set understands.
@@ -263,9 +265,13 @@ OptionMap data_set_options(const std::string& name, const OptionMap& given) {
   return resolve_options(fmt::format("data set '{}'", name), find_data_set(name).options, given);
 }
 
-DataSet open_data_set(const DataConfig& config) { return open_as(config, nullptr); }
+DataSet open_data_set(const DataConfig& config, const AroundPacking& around) {
+  return open_as(config, nullptr, around);
+}
 
-DataSet open_data_set(const DataConfig& config, const KnownSet& known) { return open_as(config, &known); }
+DataSet open_data_set(const DataConfig& config, const KnownSet& known, const AroundPacking& around) {
+  return open_as(config, &known, around);
+}
 
 std::string data_fingerprint(const DataConfig& given, const DataSet& set) {
   const DataConfig config = with_path(given);

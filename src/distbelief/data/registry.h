@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "distbelief/base/options.h"
+#include "distbelief/data/slices/sample_cache.h"
 #include "distbelief/data/source.h"
 
 namespace distbelief::data {
@@ -36,10 +37,10 @@ OptionMap data_set_options(const std::string& name, const OptionMap& given);
 
 // Opens what [data] names, with train_limit and test_limit applied. Throws Error(kBadInput) for an
 // unknown name (with the nearest one) or option, and for augmentation of what is no image.
-DataSet open_data_set(const DataConfig& config);
+DataSet open_data_set(const DataConfig& config, const AroundPacking& around = {});
 // As a run knows it: columns, tokens and classes are those of `known`. Throws Error(kBadInput) also when
 // samples or classes are others.
-DataSet open_data_set(const DataConfig& config, const KnownSet& known);
+DataSet open_data_set(const DataConfig& config, const KnownSet& known, const AroundPacking& around = {});
 
 // What [data] names at this moment, opened: how many samples there are, and the names, sizes and times of
 // files (of more than 10,000 the names alone; folders of runs among them are passed over). Where the files

@@ -8,6 +8,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/comm/mpi/world.h"
+#include "distbelief/train/pipeline_parallel.h"
 #include "distbelief/train/state_file.h"
 
 namespace distbelief::elastic {
@@ -105,6 +106,69 @@ TEST(EpochSampler, LoadedInTheMiddleOfAnEpochALoaderDealsOutTheRestOfIt) {
   EpochSampler placed(world, kSamples, kBatch, 5);
   placed.resume_at(0, 2);
   EXPECT_EQ(loaded.next(0), placed.next(0)) << "without a loader it goes on there too";
+}
+
+// `step` batches dealt out by one of `workers`, saved, and loaded into `into`.
+void hand_over(std::size_t workers, std::size_t batch, int steps, EpochSampler& into) {
+  EpochSampler from({.rank = 0, .workers = workers}, kSamples, batch, 5);
+  from.reset();
+  for (int i = 0; i < steps; ++i) from.next(0);
+  torch::serialize::OutputArchive saved;
+  from.save(saved);
+  std::ostringstream bytes;
+  saved.save_to(bytes);
+  std::istringstream text(bytes.str());
+  torch::serialize::InputArchive archive;
+  archive.load_from(text);
+  into.load(archive);
+}
+
+TEST(EpochSampler, LoadedByMoreWorkersDealsOutTheRestOrRefuses) {
+  // 67 samples: one worker has a fifth batch of 3, four workers have a fourth one of 19.
+  std::vector<std::size_t> rest;
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EpochSampler one({.rank = rank, .workers = 4}, kSamples, kBatch, 5);
+    hand_over(1, kBatch, 3, one);
+    one.reset();
+    const auto indices = one.next(0);
+    ASSERT_TRUE(indices);
+    rest.insert(rest.end(), indices->begin(), indices->end());
+    EXPECT_EQ(one.next(0), c10::nullopt);
+  }
+  EXPECT_EQ(rest.size(), kSamples - 3 * kBatch);
+  EpochSampler four({.rank = 0, .workers = 4}, kSamples, kBatch, 5), alone({}, kSamples, kBatch, 5);
+  EXPECT_THROW(hand_over(1, kBatch, 4, four), Error) << "3 samples are left";
+  EXPECT_THROW(hand_over(1, 8, 3, four), Error) << "batches of another size";
+  EpochSampler more({}, kSamples + 1, kBatch, 5);
+  EXPECT_THROW(hand_over(1, kBatch, 2, more), Error) << "other data";
+  hand_over(4, kBatch, 4, alone);  // its whole epoch
+  EpochSampler next({}, kSamples, kBatch, 5);
+  next.reset();
+  next.reset();
+  alone.reset();
+  EXPECT_EQ(alone.next(0), next.next(0));
+}
+
+TEST(EpochSampler, NeverBegunItIsTheSameAfterLoading) {
+  EpochSampler fresh({}, kSamples, kBatch, 5);
+  torch::serialize::OutputArchive saved;
+  fresh.save(saved);
+  std::ostringstream bytes;
+  saved.save_to(bytes);
+  std::istringstream text(bytes.str());
+  torch::serialize::InputArchive archive;
+  archive.load_from(text);
+  EpochSampler loaded({}, kSamples, kBatch, 5);
+  loaded.load(archive);
+  EXPECT_EQ(loaded.next(0), fresh.next(0));
+}
+
+TEST(OwnLoops, RefuseARuleThatNeedsACoordinator) {
+  World world = World::create();
+  const auto net = std::make_shared<torch::nn::LinearImpl>(3, 2);
+  EXPECT_THROW(DataParallel(world, net, {.optimizer = {.name = "lbfgs"}}), Error);
+  EXPECT_THROW(PipelineParallel(world, torch::nn::Sequential(net), {}, {.optimizer = {.name = "lbfgs"}}),
+               Error);
 }
 
 TEST(EpochSampler, CannotGoOnBeforeALastBatchThatIsTooSmallForMoreWorkers) {

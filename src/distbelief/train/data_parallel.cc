@@ -100,6 +100,7 @@ struct DataParallel::State {
 
 DataParallel::DataParallel(World& world, std::shared_ptr<torch::nn::Module> module, Options options)
     : lr_(options.optimizer.lr) {
+  compute::require_own_rule(options.optimizer);
   compute::trainable_parameters(*module);  // refuses what cannot be trained before anything moves
   broadcast_module(world, *module);
   state_ = std::make_unique<State>(world, module, options);
@@ -206,8 +207,12 @@ void GradientAverager::backward(const torch::Tensor& loss, BatchShare share) {
 
 EpochSampler::EpochSampler(const World& world, std::size_t samples, std::size_t global_batch,
                            std::uint64_t seed)
-    : rank_(std::size_t(world.rank())),
-      workers_(std::size_t(world.size())),
+    : EpochSampler(Place{std::size_t(world.rank()), std::size_t(world.size())}, samples, global_batch, seed) {
+}
+
+EpochSampler::EpochSampler(Place place, std::size_t samples, std::size_t global_batch, std::uint64_t seed)
+    : rank_(place.rank),
+      workers_(place.workers),
       samples_(samples),
       batch_(global_batch),
       seed_(seed) {
@@ -262,19 +267,37 @@ c10::optional<std::vector<std::size_t>> EpochSampler::next(std::size_t) {
   return indices;
 }
 
+std::size_t EpochSampler::dealt() const { return step_ == 0 ? 0 : std::size_t(range(step_ - 1).end); }
+
 void EpochSampler::save(torch::serialize::OutputArchive& archive) const {
-  archive.write("position", torch::tensor({epoch_, std::int64_t(step_)}), /*is_buffer=*/true);
+  const auto number = [](std::size_t value) { return std::int64_t(value); };
+  archive.write("position",
+                torch::tensor({epoch_, number(step_), number(dealt()), number(samples_), number(batch_)}),
+                /*is_buffer=*/true);
 }
 
 void EpochSampler::load(torch::serialize::InputArchive& archive) {
-  torch::Tensor position = torch::empty({2}, torch::kInt64);
+  torch::Tensor position;
   archive.read("position", position, /*is_buffer=*/true);
+  const auto number = [&](std::int64_t i) { return std::size_t(position[i].item<std::int64_t>()); };
   const auto epoch = position[0].item<std::int64_t>();
-  const auto step = position[1].item<std::int64_t>();
-  const bool is_between_epochs = epoch < 0 || step == std::int64_t(steps_);
-  if (!is_between_epochs) return resume_at(epoch, std::size_t(step));
+  const std::size_t step = number(1);
+  const bool is_complete = position.numel() > 2;  // an earlier version saved the first two numbers
+  if (is_complete && (number(3) != samples_ || number(4) != batch_))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("the sampler was saved with {} samples in batches of {}; these are {} in batches "
+                            "of {}",
+                            number(3), number(4), samples_, batch_));
+  const bool is_between_epochs = epoch >= 0 && (is_complete ? number(2) == samples_ : step == steps_);
+  if (!is_between_epochs && step >= steps_)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("the rest of the epoch in which the sampler was saved, after {} batches, does not "
+                    "go round {} workers; load it with fewer, or save where can_resume_at() says so",
+                    step, workers_));
+  if (epoch >= 0 && !is_between_epochs) return resume_at(epoch, step);
   epoch_ = epoch;
-  step_ = std::size_t(step);
+  step_ = is_between_epochs ? steps_ : step;
   is_placed_ = false;
 }
 

@@ -80,12 +80,18 @@ class GradientAverager {
 // batch size: the sampler decides. Needs at least as many samples as workers.
 class EpochSampler : public torch::data::samplers::Sampler<> {
  public:
+  // Which of how many workers it deals for.
+  struct Place {
+    std::size_t rank = 0, workers = 1;
+  };
   EpochSampler(const World& world, std::size_t samples, std::size_t global_batch, std::uint64_t seed);
+  EpochSampler(Place place, std::size_t samples, std::size_t global_batch, std::uint64_t seed);
 
   // Begins the next epoch; after load() or resume_at() goes on there instead.
   void reset(c10::optional<std::size_t> new_size = c10::nullopt) override;
   c10::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
   void save(torch::serialize::OutputArchive& archive) const override;
+  // Throws Error(kBadInput) when the place in the epoch is not one for these workers, data and batches.
   void load(torch::serialize::InputArchive& archive) override;
 
   std::size_t steps_per_epoch() const { return steps_; }
@@ -99,6 +105,7 @@ class EpochSampler : public torch::data::samplers::Sampler<> {
 
  private:
   data::Range range(std::size_t step) const;
+  std::size_t dealt() const;  // samples of this epoch, to all workers
   data::Range own_range(std::size_t step) const;
 
   std::size_t rank_, workers_, samples_, batch_, steps_;

@@ -104,11 +104,15 @@ std::string write_model(const std::filesystem::path& path, std::vector<TensorVie
 }  // namespace
 
 struct PipelineParallel::State {
+  static Options checked(Options given) {
+    compute::require_own_rule(given.optimizer);
+    return given;
+  }
   State(World& w, model::Blueprint b, Loss loss, Options o)
       : world(w),
         blueprint(std::move(b)),
         task(std::move(loss)),
-        options(std::move(o)),
+        options(checked(std::move(o))),
         mesh(strategy::resolve_mesh({.pipeline = options.pipeline > 0 ? options.pipeline : w.size()},
                                     w.size())),
         place(strategy::place_of(mesh, w.rank())),

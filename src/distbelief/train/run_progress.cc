@@ -41,6 +41,7 @@ nlohmann::json to_json(const RunProgress& p) {
                           {"test_loss", json_of(p.test_loss)},
                           {"test_accuracy", json_of(p.test_accuracy)},
                           {"tensor", p.tensor}};
+  if (!p.bits_lost.empty()) value["bits_lost"] = p.bits_lost;
   if (p.best_loss < std::numeric_limits<double>::infinity()) value["best_loss"] = p.best_loss;
   if (p.loss_of_best < std::numeric_limits<double>::infinity()) value["loss_of_best"] = p.loss_of_best;
   for (const Metric& metric : p.test_metrics) value["test_metrics"][metric.name] = json_of(metric.value);
@@ -64,6 +65,7 @@ RunProgress run_progress_from_json(const nlohmann::json& value) try {
   p.test_loss = number_of(value.at("test_loss"));
   p.test_accuracy = number_of(value.at("test_accuracy"));
   p.tensor = value.value("tensor", std::int64_t{0});
+  p.bits_lost = value.value("bits_lost", std::string());
   const nlohmann::json metrics = value.value("test_metrics", nlohmann::json::object());
   for (const auto& [name, number] : metrics.items()) p.test_metrics.push_back({name, number_of(number)});
   return p;

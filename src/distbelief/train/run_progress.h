@@ -31,6 +31,7 @@ struct RunProgress {
   std::vector<Metric> test_metrics{};
   std::int64_t tensor =
       0;  // workers that computed each layer together, in all steps; kTensorChanged; 0: none
+  std::string bits_lost{};  // why some steps were not those of one reproducible run; empty: all were
 
   bool operator==(const RunProgress&) const = default;
 };

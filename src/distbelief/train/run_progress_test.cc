@@ -25,6 +25,7 @@ TEST(RunProgress, SurvivesJson) {
   progress.best_accuracy = 0.75;
   progress.epochs_without_gain = 2;
   progress.evaluated = true;
+  progress.bits_lost = "it was resumed with another libtorch";
   EXPECT_EQ(run_progress_from_json(to_json(progress)), progress);
 }
 

@@ -55,6 +55,7 @@ void Trainer::prepare(const Start& start) {
     });
   restore();
   note_tensor();
+  note_bits();
   if (options_.link) join_servers();
   build_team();
   watch_balance();
@@ -75,9 +76,11 @@ report::Summary Trainer::finish(Clock::time_point begin) {
   do_patiently(world_, [this] { checkpointer_.wait(); });
   note_saves();
   report::Summary summary = summarise(std::chrono::duration<double>(Clock::now() - begin).count());
-  write_trace();
   if (is_root()) recorder_->finish();
-  if (!leads() || status_ == "handed over") return summary;
+  if (!leads() || status_ == "handed over") {
+    write_trace();
+    return summary;
+  }
   do_patiently(world_, [&] {
     if (!is_root()) return;
     write_model(summary);
@@ -89,6 +92,7 @@ report::Summary Trainer::finish(Clock::time_point begin) {
       keep_answers();
     recorder_->event("finished", {{"status", status_}, {"step", progress_.step}});
   }
+  write_trace();
   return summary;
 }
 

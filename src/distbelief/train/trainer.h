@@ -71,6 +71,8 @@ class Trainer {
   strategy::AllreduceGroup::Options group_settings(const Stage& stage) const;
   void show(const char* state);
   void restore();
+  void note_bits();
+  void lose_bits(const std::string& why);
   void note_tensor();  // it decides the order of additions, so a run that changes it has bits of its own
   void begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                 const std::string& build);

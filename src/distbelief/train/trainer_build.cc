@@ -179,6 +179,18 @@ void Trainer::note_tensor() {
   if (progress_.tensor != now) progress_.tensor = kTensorChanged;
 }
 
+// Later generations add in tree order again, or have one build: what was lost before stays so.
+void Trainer::note_bits() {
+  const Reproducibility now = reproducibility(job_.config, world_.hosts(), progress_.tensor);
+  if (!now.holds) lose_bits(now.note);
+}
+
+// Unless no step is left that could have others.
+void Trainer::lose_bits(const std::string& why) {
+  const bool goes_on = !stopped_early_ && progress_.step < job_.total_steps();
+  if (goes_on && progress_.bits_lost.empty()) progress_.bits_lost = why;
+}
+
 void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                        const std::string& build) {
   require_same_epochs(progress, job_.steps_per_epoch());
@@ -190,7 +202,9 @@ void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64
   }
   samples_before_ = progress_.samples;
   stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
-  if (!is_root() || build == build_name(options_.isa)) return;
+  if (build == build_name(options_.isa)) return;
+  lose_bits(fmt::format("a state saved by {} went on with {}", build, build_name(options_.isa)));
+  if (!is_root()) return;
   spdlog::warn("the state was saved by {}, this is {}", build, build_name(options_.isa));
   fmt::print(stderr,
              "distbelief: the state was saved by {}, this is {}: the result will not have the same bits\n",

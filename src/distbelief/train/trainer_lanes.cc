@@ -144,7 +144,17 @@ void Trainer::follow_lane_order() {
 bool Trainer::has_room_to_rebuild() {
   const std::size_t needed = strategy::AllreduceGroup::bytes_needed(
       outline_.parameters, group_settings(stages_[0]), world_.workers_per_host(), world_.host());
-  std::int64_t hosts_without = world_.local_rank() == 0 && comm::shared_memory_free() < needed ? 1 : 0;
+  std::int64_t hosts_without = 0;
+  if (world_.local_rank() == 0) try {
+      comm::require_shared_memory(needed, "moving lanes");
+      const strategy::AllreduceGroup::Options settings = group_settings(stages_[0]);
+      if (!settings.state_dir.empty())
+        comm::require_state_room(settings.state_dir,
+                                 strategy::AllreduceGroup::state_bytes(outline_.parameters, settings));
+    } catch (const Error& error) {
+      spdlog::warn("no room to move lanes: {}", error.what());
+      hosts_without = 1;
+    }
   world_.communicator().allreduce(comm::view(&hosts_without, 1), comm::ReduceOp::kSum);
   return hosts_without == 0;
 }
@@ -160,9 +170,10 @@ bool Trainer::carry(std::vector<std::int64_t> lanes_of_workers, std::int64_t thr
   }
   std::swap(lanes_of_workers, lanes_of_workers_);
   std::swap(threads, job_.config.parallel.threads);
-  spdlog::warn("/dev/shm has no room to move lanes; they stay where they are");
-  if (is_root())
-    recorder_->event("lanes kept", {{"reason", "no room in /dev/shm"}, {"step", progress_.step}});
+  const std::string folder = job_.config.parallel.state_dir;
+  const std::string reason = "no room in /dev/shm" + (folder.empty() ? "" : " or " + folder);
+  spdlog::warn("{} to move lanes; they stay where they are", reason);
+  if (is_root()) recorder_->event("lanes kept", {{"reason", reason}, {"step", progress_.step}});
   return false;
 }
 

@@ -112,6 +112,7 @@ report::Summary Trainer::summarise(double wall_seconds) {
   for (const auto& worker : summary.per_worker)
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);
   Reproducibility same_bits = reproducibility(job_.config, world_.hosts(), progress_.tensor);
+  if (!progress_.bits_lost.empty()) same_bits = {false, progress_.bits_lost};
   if (job_.data_has_changed)
     same_bits = {false, "the data files were changed before the run went on (data.json has their marks)"};
   summary.reproducible = same_bits.holds;
@@ -143,10 +144,17 @@ void Trainer::keep_answers() {
   }
 }
 
+// Last, and no reason to lose what was trained.
 void Trainer::write_trace() {
   if (!trace_) return;
   const std::vector<std::string> all = exchange_texts(world_.communicator(), trace_->json());
-  if (is_root()) report::Trace::write_merged(job_.config.report.trace, all);
+  if (!is_root()) return;
+  try {
+    report::Trace::write_merged(job_.config.report.trace, all);
+  } catch (const Error& error) {
+    spdlog::warn("no trace: {}", error.what());
+    fmt::print(stderr, "distbelief: the run is whole, but its trace is not there: {}\n", error.what());
+  }
 }
 
 }  // namespace distbelief::train

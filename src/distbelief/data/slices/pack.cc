@@ -43,6 +43,11 @@ void count_class(std::vector<std::uint64_t>& balance, const SampleSpec& spec, st
   ++balance[static_cast<std::size_t>(label)];
 }
 
+bool is_of_packing(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(kSlicesEnding) || name.starts_with(kTemporaryPrefix);
+}
+
 // Ready for a new set: what an interrupted packing left is removed, anything else refused.
 void clear_for_packing(const fs::path& folder) {
   std::error_code failure;
@@ -56,11 +61,10 @@ void clear_for_packing(const fs::path& folder) {
         fmt::format("'{}' has a packed set already; remove it or name another folder", folder.string()));
   std::vector<fs::path> left;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.ends_with(kSlicesEnding) && !name.starts_with(kTemporaryPrefix))
+    if (!is_of_packing(entry.path()))
       throw Error(ErrorCode::kBadInput,
                   fmt::format("'{}' has other files in it, such as '{}'; name an empty or a new folder",
-                              folder.string(), name));
+                              folder.string(), entry.path().filename().string()));
     left.push_back(entry.path());
   }
   for (const fs::path& path : left) fs::remove(path);
@@ -199,6 +203,17 @@ class Packing {
 SliceIndex pack(const DataSet& set, const PackOptions& options) {
   clear_for_packing(options.folder);
   return Packing(set, options).run();
+}
+
+void remove_packing(const fs::path& folder) {
+  constexpr int kTries = 100;  // a packing under way writes its next file meanwhile, until the folder is gone
+  std::error_code ignored;
+  for (int i = 0; i < kTries && fs::exists(folder, ignored); ++i) {
+    fs::remove(folder / kIndexName, ignored);
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+      if (is_of_packing(entry.path())) fs::remove(entry.path(), ignored);
+    fs::remove(folder, ignored);  // when it is empty
+  }
 }
 
 std::vector<std::uint64_t> class_balance(const Source& source) {

@@ -28,6 +28,10 @@ struct PackOptions {
 // Error(kUnavailable) when it cannot be written, and whatever the source throws.
 SliceIndex pack(const DataSet& set, const PackOptions& options);
 
+// Removes what a packing into `folder` has written so far, and the folder if that was all; also while it is
+// under way, which then fails. Foreign files stay.
+void remove_packing(const std::filesystem::path& folder);
+
 // Samples of each class, read from the source; empty when they have not one class each.
 std::vector<std::uint64_t> class_balance(const Source& source);
 

@@ -32,6 +32,24 @@ std::string files_text(const std::string& place, const fs::path& caches) {
   return text;
 }
 
+void pack_into(const fs::path& folder, const DataSet& set, const std::string& origin,
+               const AroundPacking& around) {
+  const auto remove = [&] { remove_packing(folder); };
+  const auto pack_all = [&] {
+    const int threads = int(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
+    try {
+      pack(set, {.folder = folder, .threads = threads, .origin = origin, .progress = {}});
+    } catch (...) {
+      remove();
+      throw;
+    }
+  };
+  if (around)
+    around(pack_all, remove);
+  else
+    pack_all();
+}
+
 }  // namespace
 
 std::string cache_fingerprint(const DataSet& set, const CacheKey& key) {
@@ -51,7 +69,7 @@ std::string cache_fingerprint(const DataSet& set, const CacheKey& key) {
   return hash.hex().substr(0, kFingerprintDigits);
 }
 
-DataSet cached(DataSet set, const CacheKey& key) {
+DataSet cached(DataSet set, const CacheKey& key, const AroundPacking& around) {
   const fs::path folder = key.folder / fmt::format("{}-{}", key.name, cache_fingerprint(set, key));
   if (!fs::exists(folder / kIndexName)) {
     std::error_code failure;
@@ -62,8 +80,7 @@ DataSet cached(DataSet set, const CacheKey& key) {
     if (!fs::exists(folder / kIndexName)) {
       spdlog::info("packing {} + {} samples into '{}', once", set.train->size(), set.test->size(),
                    folder.string());
-      const int threads = int(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
-      pack(set, {.folder = folder, .threads = threads, .origin = key.name, .progress = {}});
+      pack_into(folder, set, key.name, around);
     }
   }
   DataSet packed = open_packed(folder.string(), {});
