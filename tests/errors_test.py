@@ -112,6 +112,13 @@ class JobFileTest(ErrorsTest):
         error = self.refused(*settings({**MLP, "parallel.lanes": 2}), "--workers", 3)
         self.assertIn("parallel.lanes", error)
 
+    def test_a_model_that_no_memory_holds(self):
+        job = {**MLP, "model.hidden": [1_000_000_000, 1_000_000_000]}
+        self.assertRegex(self.refused(*settings(job), code=1), "could not build model 'mlp': .*can't allocate memory.* [0-9]{12}")
+
+    def test_the_setting_that_is_at_fault_is_named(self):
+        self.assertIn("data.test_samples=0: option 'test_samples' ", self.refused(*settings({**MLP, "data.test_samples": 0})))
+
     def test_an_unknown_model_and_an_unknown_data_set(self):
         self.assertIn("resnet18", self.refused(*settings({**MLP, "model.name": "resnet81"})))
         error = self.refused(*settings({"model.name": "mlp", "data.name": "fashon_mnist"}))
@@ -275,6 +282,16 @@ class SharedMemoryTest(ErrorsTest):
         outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "train", "--run-dir",
                                self.scratch / "small", "--workers", 2, *settings(MLP))
         self.assertNotIn("left: ", outcome.out)
+
+
+        # One worker shares nothing with others; snapshots are what it takes.
+        alone = {**job, "model.hidden": [4096, 4096]}
+        outcome = self.command("unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "check", "--workers", 1, *settings(alone), code=1)
+        self.assertRegex(outcome.err, r"mlp with 1 worker needs ([\d.]+) MB; .* or do without snapshots, which take \1 MB of it "
+                                      r"\(checkpoint.snapshots = false\)")
+        self.assertNotIn("fewer", outcome.err)
+        self.command("unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "check", "--workers", 1, *settings(alone),
+                     "--set", "checkpoint.snapshots=false")
 
 
 class LauncherRefusalTest(ErrorsTest):
@@ -518,6 +535,13 @@ class InterruptTest(ErrorsTest):
         self.assertGreater(summary["steps"], 0)
         self.assertTrue(list((self.scratch / name / "checkpoints").glob("step-*/manifest.json")))
         self.assert_nothing_left()
+
+    def test_the_last_interval_is_kept(self):
+        child = self.start_training("run", ENDLESS, "--workers", 2, "--set", "report.interval_seconds=0.5")
+        os.kill(child.pid, signal.SIGINT)
+        self.assertEqual(self.finish(child, 10).code, 130)
+        lines = [line for line in program.lines_of(self.scratch / "run" / "metrics.jsonl") if "loss" in line]
+        self.assertEqual(lines[-1]["step"], self.summary("run")["steps"])
 
     def test_ctrl_c_to_the_supervisor_alone(self):
         self.interrupt(lambda pid: os.kill(pid, signal.SIGINT))

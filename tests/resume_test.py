@@ -85,6 +85,52 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+class EveryOptimizerTest(ResumeTest):
+    """Stopped within an epoch and the warm-up, and gone on with by another number of workers."""
+
+    def resumes_to_the_same_bits(self, name, **optimizer):
+        job = {**MLP, "train.epochs": 3, "train.warmup_steps": 7, "train.schedule": "step", "train.lr_step_epochs": 1,
+               "train.lr_gamma": 0.5, "train.clip_norm": 1.0, "train.lr": 0.01, "train.momentum": 0,
+               **{f"train.{key}": value for key, value in optimizer.items()}}
+        whole = self.train(f"{name}-whole", job, "--workers", 1)
+        self.train(f"{name}-parts", {**job, "train.max_steps": 5}, "--workers", 2)
+        self.resume(f"{name}-parts", "--workers", 3, "--set", "train.max_steps=0")
+        self.assertEqual(self.events(f"{name}-parts", "resumed")[0]["step"], 5)
+        resumed = self.summary(f"{name}-parts")
+        self.assertEqual((resumed["weights_sha256"], resumed["steps"]), (whole["weights_sha256"], 12))
+
+    def test_lamb(self):
+        self.resumes_to_the_same_bits("lamb", optimizer="lamb", weight_decay=0.01)
+
+    def test_nesterov(self):
+        self.resumes_to_the_same_bits("nesterov", optimizer="sgd", momentum=0.9, nesterov=True)
+
+    def test_the_others(self):
+        self.resumes_to_the_same_bits("sgd", optimizer="sgd")
+        for name in ("adam", "adamw", "adagrad"):
+            self.resumes_to_the_same_bits(name, optimizer=name)
+        self.resumes_to_the_same_bits("lars", optimizer="lars", momentum=0.9, weight_decay=0.01)
+
+
+class RefusedTest(ResumeTest):
+    def test_momentum_that_there_was_none_of(self):
+        self.train("run", {**MLP, "train.momentum": 0})
+        before = contents(self.scratch / "run")
+        outcome = self.resume("run", "--set", "train.epochs=3", "--set", "train.momentum=0.9", code=2)
+        self.assertIn("cannot change whether there is train.momentum", outcome.err)
+        self.assertEqual(contents(self.scratch / "run"), before)
+
+    def test_what_only_the_workers_find_leaves_the_run_as_it_was(self):
+        self.train("run", MLP)
+        job = (self.scratch / "run" / "job.toml").read_bytes()
+        for state in (self.scratch / "run" / "checkpoints").glob("*/state.safetensors"):
+            state.write_bytes(b"")
+        self.resume("run", "--set", "train.epochs=3", code=2)
+        self.assertEqual((self.scratch / "run" / "job.toml").read_bytes(), job)
+        self.assertFalse((self.scratch / "run" / "snapshots.memory").exists(), "nothing was in memory")
+        self.assert_nothing_left()
+
+
 class FinishedTest(ResumeTest):
     def test_a_finished_run_says_so_and_stays_as_it_is(self):
         self.train("run", MLP)
@@ -199,7 +245,10 @@ class StoppingRulesTest(ResumeTest):
 
     def test_no_better_loss_ends_the_run(self):
         # Without a learning rate to speak of, no validation after the first can be better by much.
-        summary = self.train("run", {**MLP, "train.epochs": 50, "train.lr": 1e-60, "train.early_stop_patience": 3})
+        summary = self.train("run", {**MLP, "train.epochs": 50, "train.lr": 1e-60, "train.early_stop_patience": 3,
+                                     "report.interval_seconds": 1000})
+        steps = [line for line in program.lines_of(self.scratch / "run" / "metrics.jsonl") if "loss" in line]
+        self.assertEqual([line["step"] for line in steps], [summary["steps"]], "a line is left of the last interval")
         self.assertEqual(summary["status"], "stopped early")
         self.assertEqual(summary["epochs"], 4)
         self.assertIn("early_stop_patience", self.events("run", "stopped early")[0]["reason"])

@@ -101,6 +101,7 @@ void reduce_scatter_leaves_each_rank_its_part(Backend& backend) {
     reduce_scatter_of<double>(backend, count, ReduceOp::kMean);
     reduce_scatter_of<std::int64_t>(backend, count, ReduceOp::kSum);
   }
+  reduce_scatter_of<float>(backend, kLargeCount, ReduceOp::kMean);
 }
 
 template <typename T>
@@ -120,6 +121,7 @@ void allgather_gives_all_parts_to_all(Backend& backend) {
     allgather_of<float>(backend, count);
     allgather_of<std::int64_t>(backend, count);
   }
+  allgather_of<float>(backend, kLargeCount);
 }
 
 void broadcast_reaches_all_from_every_root(Backend& backend) {
@@ -296,6 +298,16 @@ void senseless_types_are_refused(Backend& backend) {
   expect_refused([&] { backend.communicator().reduce_scatter(view(whole, 2), ReduceOp::kMean); });
 }
 
+void ranks_that_are_not_there_are_refused(Backend& backend) {
+  Communicator& group = backend.communicator();
+  std::byte* bytes = backend.memory(16);
+  for (const int rank : {-1, group.size()}) {
+    expect_refused([&] { group.broadcast(view(bytes, 16), rank); });
+    expect_refused([&] { group.send(view(bytes, 16), rank, 0); });
+    expect_refused([&] { group.receive(view(bytes, 16), rank, 0); });
+  }
+}
+
 }  // namespace
 
 const std::vector<BackendTest>& backend_tests() {
@@ -313,7 +325,8 @@ const std::vector<BackendTest>& backend_tests() {
       {"MessagesGoRoundARing", messages_go_round_a_ring},
       {"ResultsAreTheSameBits", results_are_the_same_bits},
       {"SumsAreInTheOrderThatIsPromised", sums_are_in_the_order_that_is_promised},
-      {"SenselessTypesAreRefused", senseless_types_are_refused}};
+      {"SenselessTypesAreRefused", senseless_types_are_refused},
+      {"RanksThatAreNotThereAreRefused", ranks_that_are_not_there_are_refused}};
   return tests;
 }
 

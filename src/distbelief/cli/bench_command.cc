@@ -80,6 +80,9 @@ Job bench_job(const BenchFlags& flags, int workers) {
   job.config.train.batch_size = flags.batch * workers;
   for (const std::string& assignment : flags.sets) apply_override(job, assignment);
   refuse_other_layouts(job.config.parallel);
+  if (job.config.parallel.workers != workers)
+    throw Error(ErrorCode::kBadInput,
+                "bench has --workers for how many there are; leave parallel.workers out");
   validate(job);
   require_named(job, flags.model, "--model");
   check_named(job);

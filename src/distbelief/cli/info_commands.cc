@@ -16,6 +16,7 @@
 #include "distbelief/data/registry.h"
 #include "distbelief/model/describe.h"
 #include "distbelief/model/registry.h"
+#include "distbelief/report/memory.h"
 #include "distbelief/train/lane_runner.h"
 #include "distbelief/train/memory_need.h"
 
@@ -46,13 +47,14 @@ int check(const CheckFlags& flags) {
   with_places(job, [&] {
     train::require_mesh(job.config, are_apart ? int(workers_per_replica(job.config.parallel)) : workers);
   });
+  const report::MemoryBound bound;
   const train::PreparedJob prepared = prepare_placed(job);
   const auto parameters = train::outline_of(prepared).parameters;
-  const std::vector<StartNeeds::Room> rooms = rooms_of(prepared, hosts);
-  const std::size_t shared = std::ranges::max(rooms, {}, &StartNeeds::Room::bytes).bytes;
-  if (hosts.empty()) comm::require_shared_memory(rooms[0].bytes, rooms[0].purpose);
+  const std::vector<comm::SharedMemoryNeed> rooms = rooms_of(prepared, hosts);
+  const std::size_t shared = std::ranges::max(rooms, {}, &comm::SharedMemoryNeed::bytes).bytes;
+  if (hosts.empty()) comm::require_shared_memory(rooms[0]);
   train::require_state_room(prepared);
-  advise(job.config);
+  advise(job.config, prepared.total_steps());
   std::int64_t count = 0;
   for (const auto& parameter : parameters) count += element_count(parameter.shape);
   if (flags.json) {

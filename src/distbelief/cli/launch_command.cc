@@ -87,6 +87,7 @@ int supervise(const LaunchFlags& flags, Beginning beginning) {
                                              .run_dir = fs::absolute(flags.run_dir)});
            },
        .newest_checkpoint = [&] { return newest_checkpoint(flags.run_dir); },
+       .holds_snapshot = [&] { return holds_snapshot(place.snapshots); },
        .run_dir = flags.run_dir,
        .place = place,
        .policy = {.restarts = int(config.elastic.restarts)},

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
+#include "distbelief/checkpoint/snapshot_memory.h"
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cluster/run_place.h"
@@ -25,6 +28,22 @@ bool is_launched(const fs::path& run_dir) { return fs::exists(run_dir / kLaunchF
 
 void write_job(const fs::path& run_dir, const Config& config) {
   write_durably(run_dir / "job.toml", to_toml(config));
+}
+
+ChangedJob::ChangedJob(fs::path run_dir, const Config& config) : run_dir_(std::move(run_dir)) {
+  std::ifstream file(run_dir_ / "job.toml", std::ios::binary);
+  former_.assign(std::istreambuf_iterator<char>(file), {});
+  write_job(run_dir_, config);
+}
+
+ChangedJob::~ChangedJob() {
+  if (is_kept_) return;
+  try {
+    write_durably(run_dir_ / "job.toml", former_);
+  } catch (const Error& error) {
+    fmt::print(stderr, "distbelief: the run's job.toml has settings that it cannot go on with: {}\n",
+               error.what());
+  }
 }
 
 namespace {
@@ -114,6 +133,11 @@ void require_run_dir(const fs::path& run_dir) {
 bool has_snapshots(const fs::path& run_dir) {
   return fs::exists(fs::path("/dev/shm") / cluster::place_of(run_dir).snapshots) ||
          fs::exists(run_dir / cluster::kKeptSnapshots);
+}
+
+bool holds_snapshot(const std::string& name) {
+  const std::optional<checkpoint::SnapshotMemory> memory = checkpoint::SnapshotMemory::find(name);
+  return memory && memory->newest();
 }
 
 std::int64_t newest_checkpoint(const fs::path& run_dir) {

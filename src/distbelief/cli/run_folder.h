@@ -27,6 +27,23 @@ FormerRun former_run(const std::filesystem::path& run_dir);
 std::string run_name(const Config& config);  // MODEL-DATA
 // Writes the resolved job.
 void write_job(const std::filesystem::path& run_dir, const Config& config);
+
+// The job with which a run goes on. Unless it is kept the run has its former one again, so that settings that
+// turn out to be impossible are no obstacle to the next attempt.
+class ChangedJob {
+ public:
+  ChangedJob(std::filesystem::path run_dir, const Config& config);
+  ~ChangedJob();
+  ChangedJob(const ChangedJob&) = delete;
+  ChangedJob& operator=(const ChangedJob&) = delete;
+  // Of a run that ended with this exit code.
+  void keep_unless_refused(int code) { is_kept_ = code != exit_code(ErrorCode::kBadInput); }
+
+ private:
+  std::filesystem::path run_dir_;
+  std::string former_;
+  bool is_kept_ = false;
+};
 // Of a network that was exported elsewhere the run keeps its own copy, network.pt: it is the code of the run,
 // and its origin may change. Names it where the run folder is now.
 void use_network_file(const std::filesystem::path& run_dir, Config& config);
@@ -40,6 +57,8 @@ inline constexpr const char* kServersFile = "servers.json";  // of servers that 
 nlohmann::json read_summary(const std::filesystem::path& run_dir);
 // Whether there is what a killed run has left in memory, or an interrupted one has put aside.
 bool has_snapshots(const std::filesystem::path& run_dir);
+// Whether the snapshots of that name, on this machine, have a whole one.
+bool holds_snapshot(const std::string& name);
 // Step of the newest checkpoint on the disk, by its name; -1: there is none.
 std::int64_t newest_checkpoint(const std::filesystem::path& run_dir);
 // What to say at the end of an interrupted run: how to go on, if anything is there to go on from.

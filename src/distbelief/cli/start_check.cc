@@ -2,6 +2,7 @@
 #include "distbelief/cli/named_job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/comm/host/communicator.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/report/memory.h"
 #include "distbelief/train/checkpointer.h"
 #include "distbelief/train/initial_weights.h"
 #include "distbelief/train/memory_need.h"
@@ -24,7 +26,7 @@
 namespace distbelief::cli {
 namespace {
 
-using Rooms = std::vector<StartNeeds::Room>;
+using Rooms = std::vector<comm::SharedMemoryNeed>;
 
 // With parameter servers each replica is a world of its own.
 Rooms rooms_of_replicas(const train::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
@@ -32,8 +34,10 @@ Rooms rooms_of_replicas(const train::PreparedJob& job, const std::vector<cluster
   const auto workers = int(workers_per_replica(parallel));
   const std::size_t each = train::shared_memory_needed(job, {workers});
   const auto room = [&](std::size_t replicas) {
-    return StartNeeds::Room{.bytes = replicas * each,
-                            .purpose = fmt::format("{} with {} replicas", job.config.model.name, replicas)};
+    return comm::SharedMemoryNeed{
+        .bytes = replicas * each,
+        .purpose = fmt::format("{} with {} replicas", job.config.model.name, replicas),
+        .less = replicas > 1 ? "use fewer replicas" : ""};
   };
   if (hosts.empty()) return {room(std::size_t(parallel.workers))};
   std::map<std::string, std::size_t> replicas;
@@ -55,6 +59,20 @@ std::size_t room_of_spare(const train::PreparedJob& job, const std::vector<int>&
   return most;
 }
 
+comm::SharedMemoryNeed room(const train::PreparedJob& job, std::size_t bytes, int workers,
+                            std::size_t snapshots) {
+  std::vector<std::string> less;
+  if (workers > 1) less.emplace_back("use fewer workers");
+  if (snapshots > 0)
+    less.push_back(
+        fmt::format("do without snapshots, which take {:.1f} MB of it (checkpoint.snapshots = false)",
+                    double(snapshots) / 1e6));
+  return {
+      .bytes = bytes,
+      .purpose = fmt::format("{} with {} worker{}", job.config.model.name, workers, workers == 1 ? "" : "s"),
+      .less = fmt::format("{}", fmt::join(less, ", or "))};
+}
+
 void show_init(const train::PreparedJob& job) {
   if (job.config.train.init.empty()) return;
   fmt::print("{}\n",
@@ -67,11 +85,9 @@ void show_init(const train::PreparedJob& job) {
 Rooms rooms_of(const train::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
   if (has_servers(job.config.parallel)) return rooms_of_replicas(job, hosts);
   const std::vector<int> workers = cluster::workers_per_host(hosts, int(job.config.parallel.workers));
+  const std::size_t snapshots = train::snapshot_bytes(job, workers.size());
   Rooms rooms;
-  const auto add = [&](std::size_t bytes, int there) {
-    rooms.push_back(
-        {.bytes = bytes, .purpose = fmt::format("{} with {} workers", job.config.model.name, there)});
-  };
+  const auto add = [&](std::size_t bytes, int there) { rooms.push_back(room(job, bytes, there, snapshots)); };
   for (std::size_t host = 0; host < workers.size(); ++host)
     add(train::shared_memory_needed(job, workers, int(host)), workers[host]);
   for (const cluster::HostSlots& spare : cluster::parse_hosts(job.config.elastic.spares))
@@ -79,8 +95,12 @@ Rooms rooms_of(const train::PreparedJob& job, const std::vector<cluster::HostSlo
   return rooms;
 }
 
-void advise(const Config& config) {
+void advise(const Config& config, std::int64_t total_steps) {
   constexpr double kMuchMomentum = 0.5;
+  if (const std::int64_t warmup = config.train.schedule.warmup_steps; warmup > 0 && warmup >= total_steps)
+    fmt::print(stderr,
+               "distbelief: train.warmup_steps is {} and the run has {} steps: it never reaches train.lr\n",
+               warmup, total_steps);
   const OptimizerConfig& optimizer = config.train.optimizer;
   if (!takes_own_steps(config.parallel) || config.parallel.workers < 2 || optimizer.name != "sgd" ||
       optimizer.momentum <= kMuchMomentum)
@@ -96,6 +116,7 @@ void advise(const Config& config) {
 StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts,
                               const data::KnownSet* known) {
   cluster::require_short_place();
+  const report::MemoryBound bound;
   const train::PreparedJob prepared = prepare_placed(job, known);
   if (known != nullptr) data::require_same_split(*known, prepared.data);
   StartNeeds needs{.total_steps = prepared.total_steps(),
@@ -103,10 +124,10 @@ StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlo
                    .saved_bytes = train::saved_bytes(prepared),
                    .rooms = rooms_of(prepared, hosts),
                    .data = data::describe_data(job.config.data, prepared.data)};
-  if (hosts.empty()) comm::require_shared_memory(needs.rooms[0].bytes, needs.rooms[0].purpose);
+  if (hosts.empty()) comm::require_shared_memory(needs.rooms[0]);
   train::require_state_room(prepared);
   show_init(prepared);
-  advise(job.config);
+  advise(job.config, needs.total_steps);
   return needs;
 }
 
@@ -116,10 +137,12 @@ StartNeeds check_launched(const Job& job, World& world, const data::KnownSet* kn
   Job unsupervised = job;
   unsupervised.config.elastic.standby = false;
   unsupervised.config.checkpoint.snapshots = false;
+  const report::MemoryBound bound;
   const train::PreparedJob prepared = prepare_placed(unsupervised, known);
   if (known != nullptr) data::require_same_split(*known, prepared.data);
-  comm::require_shared_memory(train::shared_memory_needed(prepared, world.workers_per_host(), world.host()),
-                              fmt::format("{} with {} workers", job.config.model.name, world.local_size()));
+  comm::require_shared_memory(
+      room(prepared, train::shared_memory_needed(prepared, world.workers_per_host(), world.host()),
+           world.local_size(), 0));
   train::require_state_room(prepared);
   StartNeeds needs{.total_steps = prepared.total_steps(),
                    .steps_per_epoch = prepared.steps_per_epoch(),

@@ -7,6 +7,7 @@
 
 #include "distbelief/cli/job_file.h"
 #include "distbelief/cluster/hosts.h"
+#include "distbelief/comm/host/segment.h"
 #include "distbelief/comm/world.h"
 #include "distbelief/data/known_set.h"
 #include "distbelief/train/job.h"
@@ -20,21 +21,17 @@ struct StartNeeds {
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 0;
   std::size_t saved_bytes = 0;  // that the run folder takes at least
-  struct Room {
-    std::size_t bytes = 0;
-    std::string purpose{};
-  };
   // In /dev/shm of each host, in their order, then of each spare; of this machine when none is named.
-  std::vector<Room> rooms{};
+  std::vector<comm::SharedMemoryNeed> rooms{};
   data::KnownSet data{};  // as it is now
 };
 
 // What a job takes in /dev/shm, as StartNeeds says it.
-std::vector<StartNeeds::Room> rooms_of(const train::PreparedJob& job,
-                                       const std::vector<cluster::HostSlots>& hosts);
+std::vector<comm::SharedMemoryNeed> rooms_of(const train::PreparedJob& job,
+                                             const std::vector<cluster::HostSlots>& hosts);
 
 // Says on standard error what works but is seldom meant.
-void advise(const Config& config);
+void advise(const Config& config, std::int64_t total_steps);
 
 // By the supervisor, before a process starts. Opens the data. Other hosts are not asked here: this machine
 // stands for all but for the room in /dev/shm. `known`: of a run that goes on.

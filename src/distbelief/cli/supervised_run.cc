@@ -73,6 +73,7 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
                 return worker_command(sized, one);
               },
           .newest_checkpoint = [=] { return newest_checkpoint(command.run_dir); },
+          .holds_snapshot = [=] { return holds_snapshot(place.snapshots); },
           .run_dir = command.run_dir,
           .place = place,
           .policy = {.restarts = int(config.elastic.restarts)},
@@ -263,9 +264,8 @@ cluster::Isa agree_with_hosts(const Config& config, const std::vector<cluster::H
   for (const auto* some : {&hosts, &spares})
     for (const cluster::HostSlots& host : *some) {
       const std::optional<std::size_t> free = answers.shared_memory_free[place];
-      const StartNeeds::Room& room = needs.rooms[place++];
-      if (free && !was_interrupted())
-        comm::require_shared_memory_of(host.host, *free, room.bytes, room.purpose);
+      const comm::SharedMemoryNeed& room = needs.rooms[place++];
+      if (free && !was_interrupted()) comm::require_shared_memory_of(host.host, *free, room);
     }
   return answers.weakest;
 }
@@ -316,6 +316,7 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
     with_places(job, [&] { train::require_mesh(job.config, workers); });
   }
   std::optional<Watch> watch;
+  std::optional<ChangedJob> changed;                            // of the first worker, when it goes on
   std::optional<report::PageWriter> page;                       // of the first worker
   spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs
   const int code = train::run_in_world(train::world_options(job.config), [&](World& world) {
@@ -336,7 +337,7 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
       } else if (is_finished(run_dir, job.config, needs, Saved::kCheckpoints)) {
         is_over = 1;
       } else {
-        write_job(run_dir, kept);
+        changed.emplace(run_dir, kept);
         note_data(run_dir, known ? &*known : nullptr, needs.data);
       }
     };
@@ -350,6 +351,7 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
     const int ended = train::run_worker(world, launched_options(job.config, run_dir, resume, *watch));
     if (page) page->finish();
     if (page && ended == 130) show_interrupted(run_dir);
+    if (changed) changed->keep_unless_refused(ended);
     if (ended == 130) leave_interrupted(world);
     return ended;
   });

@@ -23,6 +23,7 @@
 #include "distbelief/cli/worker_places.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
+#include "distbelief/compute/optimizer.h"
 #include "distbelief/data/known_set.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/train/block_costs.h"
@@ -46,6 +47,9 @@ struct TrainFlags {
 
 // A run that goes on keeps what its bits are made of.
 void require_same_arithmetic(const Config& before, const Config& after) {
+  const auto states = [](const Config& config) {
+    return compute::make_optimizer(config.train.optimizer)->state_names();
+  };
   const std::pair<const char*, bool> kept[] = {
       {"model", before.model == after.model},
       {"data.name", before.data.name == after.data.name},
@@ -53,6 +57,7 @@ void require_same_arithmetic(const Config& before, const Config& after) {
       {"train.batch_size", before.train.batch_size == after.train.batch_size},
       {"train.accumulate", before.train.accumulate == after.train.accumulate},
       {"train.optimizer", before.train.optimizer.name == after.train.optimizer.name},
+      {"whether there is train.momentum", states(before) == states(after)},
       {"parallel.lanes", before.parallel.lanes == after.parallel.lanes}};
   for (const auto& [key, same] : kept)
     if (!same)
@@ -248,6 +253,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   // It goes on from what it has learnt.
   const std::string init = std::exchange(job.config.train.init, "");
   const bool init_partial = std::exchange(job.config.train.init_partial, false);
+  job.config.report.trace.clear();  // it is of the steps from one start on: another one needs another file
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
@@ -281,19 +287,21 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   Config kept = job.config;
   kept.train.init = init;
   kept.train.init_partial = init_partial;
-  write_job(run_dir, kept);
+  ChangedJob changed(run_dir, kept);
   note_data(run_dir, known ? &*known : nullptr, needs.data);
   if (planned) train::keep_costs(run_dir / "blocks.json", *planned, *measured);
-  return supervise(job.config, hosts, isa,
-                   {.run_dir = run_dir,
-                    .resume = true,
-                    .snapshots = {},
-                    .inject = flags.inject,
-                    .control = {},
-                    .served_job = standing.job,
-                    .first_step = has_servers(job.config.parallel) ? saved_step(run_dir) : 0,
-                    .standing = flags.places.servers_at,
-                    .servers_at = standing.targets});
+  const int code = supervise(job.config, hosts, isa,
+                             {.run_dir = run_dir,
+                              .resume = true,
+                              .snapshots = {},
+                              .inject = flags.inject,
+                              .control = {},
+                              .served_job = standing.job,
+                              .first_step = has_servers(job.config.parallel) ? saved_step(run_dir) : 0,
+                              .standing = flags.places.servers_at,
+                              .servers_at = standing.targets});
+  changed.keep_unless_refused(code);
+  return code;
 }
 
 }  // namespace

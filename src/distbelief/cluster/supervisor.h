@@ -33,7 +33,8 @@ struct SupervisorOptions {
   };
   std::function<std::vector<std::string>(const Worker&)> worker_command;
   std::function<std::int64_t()>
-      newest_checkpoint{};  // step of the newest on the disk, -1: none; may be empty
+      newest_checkpoint{};                 // step of the newest on the disk, -1: none; may be empty
+  std::function<bool()> holds_snapshot{};  // whether the snapshots of this machine have a whole one
   std::filesystem::path run_dir;
   RunPlace place;
   RecoveryPolicy policy;

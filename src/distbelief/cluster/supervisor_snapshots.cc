@@ -19,6 +19,8 @@ void Supervisor::settle_snapshots(int code) {
   // A resume that came to nothing leaves what it was to go on from.
   const bool came_to_nothing = options_.resume && code != 0 && !has_saved && !has_snapshots_;
   if (came_to_nothing) keeps_snapshots_ = !is_brought_back_;
+  // Workers that came no further than making their memory have left nothing in it.
+  if (options_.hosts.empty() && keeps_snapshots_) keeps_snapshots_ = options_.holds_snapshot();
   const bool is_put_aside = keeps_snapshots_ && put_snapshots_aside(file);
   if (is_put_aside) keeps_snapshots_ = false;
   if (keeps_snapshots_ && !came_to_nothing)

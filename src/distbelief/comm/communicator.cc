@@ -25,6 +25,12 @@ Part part_of(std::size_t count, int size, int rank) {
   return {at(rank), rank + 1 == size ? count : at(rank + 1)};
 }
 
+void require_rank(const Communicator& communicator, int rank) {
+  if (rank >= 0 && rank < communicator.size()) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("there is no rank {}: there are ranks 0 to {}", rank, communicator.size() - 1));
+}
+
 void require_reducible(const View& values, ReduceOp op) {
   const bool floating = values.type == ElementType::kFloat32 || values.type == ElementType::kFloat64;
   if (floating || (values.type == ElementType::kInt64 && op == ReduceOp::kSum)) return;
@@ -64,11 +70,13 @@ constexpr int kFirstUserTag = 1024;  // those below are the algorithms'
 }  // namespace
 
 Link::Request Communicator::start_send(View values, int to, int tag) {
+  require_rank(*this, to);
   return messages().start_send(static_cast<const std::byte*>(values.data), values.bytes(), to,
                                kFirstUserTag + tag);
 }
 
 Link::Request Communicator::start_receive(View values, int from, int tag) {
+  require_rank(*this, from);
   return messages().start_receive(static_cast<std::byte*>(values.data), values.bytes(), from,
                                   kFirstUserTag + tag);
 }

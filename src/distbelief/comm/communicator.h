@@ -76,6 +76,8 @@ class Communicator {
   int size_;
 };
 
+// Throws Error(kBadInput) when there is no such rank.
+void require_rank(const Communicator& communicator, int rank);
 // Throws Error(kBadInput) when the operation makes no sense for the type.
 void require_reducible(const View& values, ReduceOp op);
 // values = sum / size where op asks for it.

@@ -42,7 +42,10 @@ void LinkCommunicator::allgather(View values) {
     direct_allgather(*link_, values, even_parts(values.count, size()));
 }
 
-void LinkCommunicator::broadcast(View values, int root) { comm::broadcast(*link_, values, root); }
+void LinkCommunicator::broadcast(View values, int root) {
+  require_rank(*this, root);
+  comm::broadcast(*link_, values, root);
+}
 
 void LinkCommunicator::barrier() { comm::barrier(*link_); }
 

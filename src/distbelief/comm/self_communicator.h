@@ -11,7 +11,7 @@ class SelfCommunicator final : public Communicator {
   void allreduce(View values, ReduceOp op) override { require_reducible(values, op); }
   void reduce_scatter(View values, ReduceOp op) override { require_reducible(values, op); }
   void allgather(View) override {}
-  void broadcast(View, int) override {}
+  void broadcast(View, int root) override { require_rank(*this, root); }
   void barrier() override {}
   [[noreturn]] Link& messages() override;
 };

@@ -38,6 +38,7 @@ void TwoLevelCommunicator::allgather(View values) {
 }
 
 void TwoLevelCommunicator::broadcast(View values, int root) {
+  require_rank(*this, root);
   const int root_host = host_of(root);
   if (root_host == host_of(rank())) options_.host->broadcast(values, root - options_.first_rank);
   if (options_.leaders != nullptr) options_.leaders->broadcast(values, root_host);

@@ -13,7 +13,8 @@ double learning_rate(const ScheduleConfig& schedule, double base_rate, std::int6
   if (step < schedule.warmup_steps) return base_rate * double(step + 1) / double(schedule.warmup_steps);
   if (schedule.name == "constant") return base_rate;
   if (schedule.name == "step") {
-    const std::int64_t drops = step / std::max<std::int64_t>(1, steps_per_epoch * schedule.step_epochs);
+    const std::int64_t epoch = step / std::max<std::int64_t>(1, steps_per_epoch);
+    const std::int64_t drops = epoch / schedule.step_epochs;
     return base_rate * std::pow(schedule.gamma, double(drops));
   }
   DISTBELIEF_INVARIANT(schedule.name == "cosine");

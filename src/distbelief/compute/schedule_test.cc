@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace distbelief::compute {
 namespace {
 
@@ -30,6 +32,12 @@ TEST(Schedule, StepDropsEverySoManyEpochs) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 19, 10, 100), 1);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 20, 10, 100), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 59, 10, 100), 0.25);
+}
+
+TEST(Schedule, AnyNumberOfEpochsMayLieBetweenDrops) {
+  ScheduleConfig schedule = named("step");
+  schedule.step_epochs = std::numeric_limits<std::int64_t>::max();
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 1'000'000, 10, 2'000'000), 1);
 }
 
 TEST(Schedule, CosineFallsFromTheBaseToTheLeastRateAfterWarmUp) {

@@ -32,7 +32,7 @@ void check_generated(const char* name, std::int64_t value, std::int64_t least, s
 }
 
 GeneratedSource::GeneratedSource(Part part, std::int64_t samples) : part_(part), size_(0) {
-  check_generated("samples", samples, 1, kMostGenerated);
+  check_generated(part == Part::kTrain ? "samples" : "test_samples", samples, 1, kMostGenerated);
   size_ = static_cast<std::uint64_t>(samples);
 }
 

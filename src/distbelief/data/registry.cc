@@ -199,7 +199,9 @@ void require_known_samples(const KnownSet& known, const DataSet& set, const Data
     require_same_samples(known.spec, set.test->spec());
   } catch (const Error& error) {
     throw Error(ErrorCode::kBadInput,
-                fmt::format("'{}' is not what the run was trained on: {}", config.path, error.message()));
+                fmt::format("{} is not what the run was trained on: {}",
+                            config.path.empty() ? "data set '" + config.name + "'" : "'" + config.path + "'",
+                            error.message()));
   }
 }
 

@@ -82,19 +82,24 @@ struct Numbers : torch::data::Dataset<Numbers, std::size_t> {
   c10::optional<std::size_t> size() const override { return kSamples; }
 };
 
+template <typename T>
+torch::serialize::InputArchive saved(const T& object) {
+  torch::serialize::OutputArchive archive;
+  object.save(archive);
+  std::stringstream bytes;
+  archive.save_to(bytes);
+  torch::serialize::InputArchive back;
+  back.load_from(bytes);
+  return back;
+}
+
 TEST(EpochSampler, LoadedInTheMiddleOfAnEpochALoaderDealsOutTheRestOfIt) {
   World world = World::create();
   EpochSampler whole(world, kSamples, kBatch, 5);
   whole.reset();
   whole.next(0);
   whole.next(0);
-  torch::serialize::OutputArchive saved;
-  whole.save(saved);
-  std::ostringstream bytes;
-  saved.save_to(bytes);
-  std::istringstream text(bytes.str());
-  torch::serialize::InputArchive archive;
-  archive.load_from(text);
+  torch::serialize::InputArchive archive = saved(whole);
   EpochSampler loaded(world, kSamples, kBatch, 5);
   loaded.load(archive);
   auto loader = torch::data::make_data_loader(Numbers(), loaded, kBatch);
@@ -113,13 +118,7 @@ void hand_over(std::size_t workers, std::size_t batch, int steps, EpochSampler& 
   EpochSampler from({.rank = 0, .workers = workers}, kSamples, batch, 5);
   from.reset();
   for (int i = 0; i < steps; ++i) from.next(0);
-  torch::serialize::OutputArchive saved;
-  from.save(saved);
-  std::ostringstream bytes;
-  saved.save_to(bytes);
-  std::istringstream text(bytes.str());
-  torch::serialize::InputArchive archive;
-  archive.load_from(text);
+  torch::serialize::InputArchive archive = saved(from);
   into.load(archive);
 }
 
@@ -151,16 +150,27 @@ TEST(EpochSampler, LoadedByMoreWorkersDealsOutTheRestOrRefuses) {
 
 TEST(EpochSampler, NeverBegunItIsTheSameAfterLoading) {
   EpochSampler fresh({}, kSamples, kBatch, 5);
-  torch::serialize::OutputArchive saved;
-  fresh.save(saved);
-  std::ostringstream bytes;
-  saved.save_to(bytes);
-  std::istringstream text(bytes.str());
-  torch::serialize::InputArchive archive;
-  archive.load_from(text);
+  torch::serialize::InputArchive archive = saved(fresh);
   EpochSampler loaded({}, kSamples, kBatch, 5);
   loaded.load(archive);
   EXPECT_EQ(loaded.next(0), fresh.next(0));
+}
+
+TEST(OwnLoops, StateWithoutMomentumIsNotTakenForOneThatHasIt) {
+  World world = World::create();
+  const auto wrapped = [&](double momentum) {
+    return std::make_unique<DataParallel>(
+        world, std::make_shared<torch::nn::LinearImpl>(3, 2),
+        DataParallel::Options{.optimizer = {.name = "sgd", .momentum = momentum}});
+  };
+  for (const double before : {0.0, 0.9})
+    for (const double now : {0.0, 0.9}) {
+      torch::serialize::InputArchive archive = saved(*wrapped(before));
+      if (before == now)
+        EXPECT_NO_THROW(wrapped(now)->load(archive));
+      else
+        EXPECT_THROW(wrapped(now)->load(archive), Error);
+    }
 }
 
 TEST(OwnLoops, RefuseARuleThatNeedsACoordinator) {

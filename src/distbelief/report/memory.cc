@@ -1,7 +1,5 @@
 #include "distbelief/report/memory.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -41,6 +39,23 @@ std::uint64_t pss_bytes() { return kilobyte_field("/proc/self/smaps_rollup", "Ps
 std::uint64_t available_bytes() {
   const std::uint64_t free = kilobyte_field("/proc/meminfo", "MemAvailable:"), allowed = memory_limit();
   return allowed == 0 ? free : std::min(free, allowed);
+}
+
+MemoryBound::MemoryBound() {
+  rlimit limit{};
+  getrlimit(RLIMIT_DATA, &limit);
+  before_ = limit.rlim_cur;
+  const std::uint64_t available = available_bytes();
+  if (available == 0) return;
+  limit.rlim_cur = std::min<rlim_t>(before_, kilobyte_field("/proc/self/status", "VmData:") + available);
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
+MemoryBound::~MemoryBound() {
+  rlimit limit{};
+  getrlimit(RLIMIT_DATA, &limit);
+  limit.rlim_cur = before_;
+  setrlimit(RLIMIT_DATA, &limit);
 }
 
 }  // namespace distbelief::report

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/resource.h>
+
 #include <cstdint>
 
 // What this process holds of the machine's memory, as the kernel counts it.
@@ -18,5 +20,18 @@ std::uint64_t pss_bytes();
 // Of the machine: what processes could still take, and not more than the limit of a container or job. 0 where
 // the kernel does not tell.
 std::uint64_t available_bytes();
+
+// While it lives this process is refused memory beyond what was available when it was made: allocations fail,
+// as what is lazily mapped would not until the machine is full.
+class MemoryBound {
+ public:
+  MemoryBound();
+  ~MemoryBound();
+  MemoryBound(const MemoryBound&) = delete;
+  MemoryBound& operator=(const MemoryBound&) = delete;
+
+ private:
+  rlim_t before_;
+};
 
 }  // namespace distbelief::report

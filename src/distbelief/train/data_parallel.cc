@@ -13,6 +13,10 @@
 namespace distbelief {
 namespace {
 
+std::string names_text(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 strategy::AllreduceGroup::Options group_options(const DataParallel::Options& options, std::size_t buffers) {
   strategy::AllreduceGroup::Options group;
   group.optimizer = options.optimizer;
@@ -129,6 +133,7 @@ void DataParallel::gather_state() { state_->exchange.group.share_state(); }
 void DataParallel::save(torch::serialize::OutputArchive& archive) const {
   strategy::AllreduceGroup& group = state_->exchange.group;
   archive.write("optimizer", c10::IValue(state_->optimizer));
+  archive.write("states", c10::IValue(names_text(group.state_names())));
   const auto size = std::int64_t(group.layout().size());
   for (int i = 0; i < int(group.state_names().size()); ++i)
     archive.write("state" + std::to_string(i), model::borrow_host(group.state(i), {size}, torch::kFloat32),
@@ -149,6 +154,14 @@ void DataParallel::load(torch::serialize::InputArchive& archive) {
     throw Error(ErrorCode::kBadInput,
                 fmt::format("the state is that of optimizer '{}', which '{}' cannot go on with",
                             optimizer.toStringRef(), state_->optimizer));
+  c10::IValue states;  // which an earlier version did not save
+  if (const std::string own = names_text(group.state_names());
+      archive.try_read("states", states) && states.toStringRef() != own)
+    throw Error(
+        ErrorCode::kBadInput,
+        fmt::format("the state has [{}] of each parameter, and '{}' with these settings wants [{}]; take "
+                    "those that it was saved with (momentum, or none)",
+                    states.toStringRef(), state_->optimizer, own));
   const auto read = [&](const std::string& key) {
     torch::Tensor tensor;
     archive.read(key, tensor, /*is_buffer=*/true);

@@ -70,9 +70,15 @@ std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>&
   if (has_servers(job.config.parallel) && workers > 1)
     bytes += ServedWindow::bytes_needed(window_of(job.config, outline, workers));
   if (job.config.elastic.standby) bytes *= 2;
-  if (job.config.checkpoint.snapshots && keeps_snapshots(job.config, workers_per_host.size()))
-    bytes += Snapshotter::bytes_needed(parameters, options, outline.buffers);
-  return bytes;
+  return bytes + snapshot_bytes(job, workers_per_host.size());
+}
+
+std::size_t snapshot_bytes(const PreparedJob& job, std::size_t hosts) {
+  if (!job.config.checkpoint.snapshots || !keeps_snapshots(job.config, hosts)) return 0;
+  const NetworkOutline outline = outline_of(job);
+  auto options = group_options(job.config);
+  options.lane_values = outline.buffers + kNoteFloats;
+  return Snapshotter::bytes_needed(outline.parameters, options, outline.buffers);
 }
 
 }  // namespace distbelief::train

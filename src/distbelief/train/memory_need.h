@@ -13,6 +13,9 @@ void require_state_room(const PreparedJob& job);
 // Bytes that a run writes to its folder at least: a checkpoint, and the model.
 std::size_t saved_bytes(const PreparedJob& job);
 
+// Bytes of /dev/shm that snapshots take on each host of a run.
+std::size_t snapshot_bytes(const PreparedJob& job, std::size_t hosts);
+
 // Bytes of /dev/shm that a host of a run needs: what its workers share, as much again for a standby, and the
 // snapshots, which every host has, but none of a network that is cut over several. `job.config` is resolved
 // for these workers.

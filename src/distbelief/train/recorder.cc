@@ -67,29 +67,32 @@ void Recorder::step_done(const RunProgress& progress, std::int64_t samples, doub
   samples_since_line_ += samples;
   ++steps_since_line_;
   loss_since_line_ += progress.last_loss;
+  last_ = {progress.step, progress.samples, progress.last_loss, lr, phases};
   const double since = seconds(now - last_line_);
-  if (since >= options_.report.interval_seconds || progress.step == options_.total_steps) {
-    samples_per_second_ = double(samples_since_line_) / std::max(1e-9, since);
-    const nlohmann::json straggler =
-        straggler_ < 0 ? nlohmann::json() : nlohmann::json{{"worker", straggler_}, {"slowness", slowness_}};
-    append(metrics_, {{"step", progress.step},
-                      {"epoch", double(progress.step) / double(options_.steps_per_epoch)},
-                      {"loss", progress.last_loss},
-                      {"loss_mean", loss_since_line_ / double(steps_since_line_)},
-                      {"lr", lr},
-                      {"samples", progress.samples},
-                      {"samples_per_second", samples_per_second_},
-                      {"seconds", seconds(now - started_)},
-                      {"unix_seconds", unix_seconds()},
-                      {"phase_seconds", report::to_json(phases)},
-                      {"straggler", straggler}});
-    last_line_ = now;
-    samples_since_line_ = 0;
-    steps_since_line_ = 0;
-    loss_since_line_ = 0;
-  }
+  if (since >= options_.report.interval_seconds || progress.step == options_.total_steps) write_line(now);
   if (samples_per_second_ == 0) samples_per_second_ = double(samples_since_line_) / std::max(1e-9, since);
   if ((progress.step & 15) == 0 || took > 0.01F) progress_.update(shown(progress), now);
+}
+
+void Recorder::write_line(Clock::time_point now) {
+  samples_per_second_ = double(samples_since_line_) / std::max(1e-9, seconds(now - last_line_));
+  const nlohmann::json straggler =
+      straggler_ < 0 ? nlohmann::json() : nlohmann::json{{"worker", straggler_}, {"slowness", slowness_}};
+  append(metrics_, {{"step", last_.step},
+                    {"epoch", double(last_.step) / double(options_.steps_per_epoch)},
+                    {"loss", last_.loss},
+                    {"loss_mean", loss_since_line_ / double(steps_since_line_)},
+                    {"lr", last_.lr},
+                    {"samples", last_.samples},
+                    {"samples_per_second", samples_per_second_},
+                    {"seconds", seconds(now - started_)},
+                    {"unix_seconds", unix_seconds()},
+                    {"phase_seconds", report::to_json(last_.phases)},
+                    {"straggler", straggler}});
+  last_line_ = now;
+  samples_since_line_ = 0;
+  steps_since_line_ = 0;
+  loss_since_line_ = 0;
 }
 
 void Recorder::evaluated(const RunProgress& progress, const Evaluation& evaluation, double took) {
@@ -118,7 +121,10 @@ void Recorder::note_straggler(int worker, double slowness) {
   slowness_ = slowness;
 }
 
-void Recorder::finish() { progress_.finish(); }
+void Recorder::finish() {
+  if (steps_since_line_ > 0) write_line(last_step_);
+  progress_.finish();
+}
 
 double Recorder::step_seconds_median() const {
   if (step_seconds_.empty()) return 0;

@@ -36,7 +36,7 @@ class Recorder {
   void event(const std::string& kind, nlohmann::json details);
   // For the next lines of metrics; worker -1: nobody is slow.
   void note_straggler(int worker, double slowness);
-  void finish();
+  void finish();  // of steps since the last line a line is written
 
   // Of the last few thousand steps.
   double step_seconds_median() const;
@@ -46,6 +46,7 @@ class Recorder {
   report::ProgressState shown(const RunProgress& progress) const;
 
   void append(report::MetricsLog& log, const nlohmann::json& line);
+  void write_line(Clock::time_point now);  // of the steps since the last one
 
   Options options_;
   report::MetricsLog metrics_;
@@ -57,6 +58,13 @@ class Recorder {
   std::int64_t samples_since_line_ = 0;
   std::int64_t steps_since_line_ = 0;
   double loss_since_line_ = 0;
+  struct {
+    std::int64_t step = 0;
+    std::int64_t samples = 0;
+    double loss = 0;
+    double lr = 0;
+    report::PhaseSeconds phases{};
+  } last_;  // step
   double samples_per_second_ = 0;
   std::optional<double> test_accuracy_;
   std::vector<float> step_seconds_;

@@ -146,7 +146,7 @@ bool Trainer::has_room_to_rebuild() {
       outline_.parameters, group_settings(stages_[0]), world_.workers_per_host(), world_.host());
   std::int64_t hosts_without = 0;
   if (world_.local_rank() == 0) try {
-      comm::require_shared_memory(needed, "moving lanes");
+      comm::require_shared_memory({.bytes = needed, .purpose = "moving lanes"});
       const strategy::AllreduceGroup::Options settings = group_settings(stages_[0]);
       if (!settings.state_dir.empty())
         comm::require_state_room(settings.state_dir,

@@ -205,6 +205,7 @@ void HostCommunicator::allgather(View values) {
 }
 
 void HostCommunicator::broadcast(View values, int root) {
+  require_rank(*this, root);
   spread(values, root, HostDomain::Arrival::kTogether);
 }
 

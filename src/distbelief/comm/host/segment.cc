@@ -41,13 +41,18 @@ std::byte* map(int file, std::size_t bytes) {
 // A hint: refused where the system does not have them for this.
 void want_huge_pages(const SharedSegment& segment) { madvise(segment.data(), segment.size(), MADV_HUGEPAGE); }
 
-[[noreturn]] void refuse_for_room(const std::string& host, std::size_t free_bytes, std::size_t bytes,
-                                  const std::string& purpose) {
+[[noreturn]] void refuse_for_room(const std::string& host, std::size_t free_bytes,
+                                  const SharedMemoryNeed& need) {
   throw Error(ErrorCode::kUnavailable,
               fmt::format("/dev/shm{} has {:.1f} MB free, {} needs {:.1f} MB; give it more room "
-                          "(mount -o remount,size=...; containers: --shm-size={}m) or use fewer workers",
-                          host.empty() ? "" : " of " + host, double(free_bytes) / 1e6, purpose,
-                          double(bytes) / 1e6, bytes / 1'000'000 + 1));
+                          "(mount -o remount,size=...; containers: --shm-size={}m){}{}",
+                          host.empty() ? "" : " of " + host, double(free_bytes) / 1e6, need.purpose,
+                          double(need.bytes) / 1e6, need.bytes / 1'000'000 + 1,
+                          need.less.empty() ? "" : " or ", need.less));
+}
+
+SharedMemoryNeed need_of_job(std::size_t bytes) {
+  return {.bytes = bytes, .purpose = "this job", .less = "use fewer workers"};
 }
 
 // A sparse file would end a worker with SIGBUS when the memory runs out later. Gives the error.
@@ -79,7 +84,7 @@ Name create_named(std::size_t bytes, const std::vector<ByteRange>& used, int& fi
     if (error == 0) return name;
     close(file);
     shm_unlink(name.data());
-    if (error == ENOSPC) refuse_for_room("", shared_memory_free(), bytes, "this job");
+    if (error == ENOSPC) refuse_for_room("", shared_memory_free(), need_of_job(bytes));
     fail(fmt::format("cannot make a shared-memory segment of {} bytes", bytes), error);
   }
   fail("cannot find a free name in /dev/shm", EEXIST);
@@ -169,7 +174,7 @@ int open_named_together(Communicator& host, std::size_t bytes, const std::vector
   int file = -1;
   if (host.rank() == 0) {
     try {
-      require_shared_memory(bytes, "this job");
+      require_shared_memory(need_of_job(bytes));
       invitation.file.name = create_named(bytes, used, file);
     } catch (const Error& error) {
       std::strncpy(invitation.failure, error.what(), sizeof(invitation.failure) - 1);
@@ -204,13 +209,12 @@ std::size_t shared_memory_free() {
   return room.f_bavail * room.f_frsize;
 }
 
-void require_shared_memory(std::size_t bytes, const std::string& purpose) {
-  require_shared_memory_of("", shared_memory_free(), bytes, purpose);
+void require_shared_memory(const SharedMemoryNeed& need) {
+  require_shared_memory_of("", shared_memory_free(), need);
 }
 
-void require_shared_memory_of(const std::string& host, std::size_t free_bytes, std::size_t bytes,
-                              const std::string& purpose) {
-  if (free_bytes < bytes) refuse_for_room(host, free_bytes, bytes, purpose);
+void require_shared_memory_of(const std::string& host, std::size_t free_bytes, const SharedMemoryNeed& need) {
+  if (free_bytes < need.bytes) refuse_for_room(host, free_bytes, need);
 }
 
 // A huge file's memory is of a file system of its own that is as large: nobody else can fill it.

@@ -56,10 +56,15 @@ void unmap_pages(const void* begin, std::size_t bytes);
 std::size_t shared_memory_free();  // bytes in /dev/shm
 // Throws Error(kUnavailable) unless `folder`, which parallel.state_dir names, is there and has `bytes` free.
 void require_state_room(const std::string& folder, std::size_t bytes);
-// Throws Error(kUnavailable) unless /dev/shm has `bytes` free; `purpose` says what they are for.
-void require_shared_memory(std::size_t bytes, const std::string& purpose);
+// Bytes of /dev/shm, what they are for, and how it would be less ("use fewer workers"), if somebody knows.
+struct SharedMemoryNeed {
+  std::size_t bytes = 0;
+  std::string purpose{};
+  std::string less{};
+};
+// Throws Error(kUnavailable) unless /dev/shm has as much free.
+void require_shared_memory(const SharedMemoryNeed& need);
 // The same for a host that has said what is free there.
-void require_shared_memory_of(const std::string& host, std::size_t free_bytes, std::size_t bytes,
-                              const std::string& purpose);
+void require_shared_memory_of(const std::string& host, std::size_t free_bytes, const SharedMemoryNeed& need);
 
 }  // namespace distbelief::comm
