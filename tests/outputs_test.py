@@ -7,7 +7,7 @@ import sys
 import tomllib
 
 import program
-from program import MLP, PROGRAM, RESNET, settings
+from program import ENDLESS, MLP, PROGRAM, RESNET, settings
 
 SUMMARY_KEYS = {"steps", "epochs", "samples", "final_train_loss", "test_accuracy", "samples_per_second",
                 "wall_seconds", "workers", "lanes", "parameters", "weights_sha256", "generations", "recoveries",
@@ -233,13 +233,13 @@ class TraceTest(OutputsTest):
 
     def test_one_that_cannot_be_written_loses_nothing_else(self):
         (self.scratch / "traces").mkdir()
-        child = self.start_training("run", {**MLP, "train.epochs": 100_000, "train.max_steps": 2000, "train.validate_every": 0,
-                                            "checkpoint.every_epochs": 0}, "--trace", "traces/trace.json")
+        child = self.start_training("run", ENDLESS, "--trace", "traces/trace.json")
         (self.scratch / "traces").rmdir()
-        outcome = self.finish(child, 60)
-        self.assertEqual(outcome.code, 0, outcome.err)
+        self.control("stop", "run")
+        outcome = self.finish(child, 30)
+        self.assertEqual(outcome.code, 130, outcome.err)
         self.assertRegex(outcome.err, "the run is whole, but its trace is not there: .*traces/trace.json")
-        self.assertEqual(self.summary("run")["status"], "done")
+        self.assertEqual(self.summary("run")["status"], "interrupted")
         self.assertTrue((self.scratch / "run" / "model.safetensors").exists())
 
 

@@ -403,6 +403,9 @@ class ControlTest(ControlledTest):
         for command in (["status", "run"], ["pause", "run"], ["scale", "run", 2]):
             self.assertRegex(self.control(*command, code=1), r"run is not being trained now; interrupted at step (\d+); "
                              r"newest checkpoint step \1; go on with: distbelief resume run")
+        status = json.loads(self.control("status", "run", "--json", code=1, on_failure="out"))
+        self.assertEqual((status["state"], status["status"]), ("not running", "interrupted"))
+        self.assertEqual((status["step"], status["checkpoint_step"]), (self.summary("run")["steps"],) * 2)
         self.assertIn("nowhere", self.control("status", "nowhere", code=2))
 
 

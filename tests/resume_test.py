@@ -1,6 +1,7 @@
 """A resumed run ends with the bits of one that was never stopped; checkpoints come, stay and go as asked."""
 import json
 import os
+import shutil
 import signal
 
 import program
@@ -120,15 +121,26 @@ class RefusedTest(ResumeTest):
         self.assertIn("cannot change whether there is train.momentum", outcome.err)
         self.assertEqual(contents(self.scratch / "run"), before)
 
+    def wider_checkpoints(self, name):
+        """A run whose checkpoints are another network's, which only its workers find."""
+        self.train(name, MLP)
+        self.train(f"{name}-wider", {**MLP, "model.hidden": [48]})
+        shutil.rmtree(self.scratch / name / "checkpoints")
+        shutil.copytree(self.scratch / f"{name}-wider" / "checkpoints", self.scratch / name / "checkpoints")
+        return [(self.scratch / name / file).read_bytes() for file in ("job.toml", "data.json")]
+
     def test_what_only_the_workers_find_leaves_the_run_as_it_was(self):
-        self.train("run", MLP)
-        job = (self.scratch / "run" / "job.toml").read_bytes()
-        for state in (self.scratch / "run" / "checkpoints").glob("*/state.safetensors"):
-            state.write_bytes(b"")
-        self.resume("run", "--set", "train.epochs=3", code=2)
-        self.assertEqual((self.scratch / "run" / "job.toml").read_bytes(), job)
-        self.assertFalse((self.scratch / "run" / "snapshots.memory").exists(), "nothing was in memory")
-        self.assert_nothing_left()
+        for launcher in ((), program.mpirun(2)):
+            with self.subTest(launcher=launcher):
+                name = "launched" if launcher else "supervised"
+                before = self.wider_checkpoints(name)
+                outcome = self.command(*launcher, program.PROGRAM, "resume", name, "--set", "train.epochs=3",
+                                       "--set", "data.samples=63", code=2)
+                self.assertIn("is it a checkpoint of another model?", outcome.err)
+                after = [(self.scratch / name / file).read_bytes() for file in ("job.toml", "data.json")]
+                self.assertEqual(after, before)
+                self.assertFalse((self.scratch / name / "snapshots.memory").exists(), "nothing was in memory")
+                self.assert_nothing_left()
 
 
 class FinishedTest(ResumeTest):

@@ -56,6 +56,9 @@ int run(World& world) {
   for (const auto& backend : backends)
     for (const BackendTest& test : backend_tests())
       add_test(backend->name(), test.name, [&backend, &test] { test.body(*backend); });
+  if (world.size() > 1)
+    for (const BackendTest& test : large_tests())
+      add_test("large", test.name, [&backends, &test] { test.body(*backends[0]); });
   for (const SilentRankTest& test : silent_rank_tests())
     if (test.applies(world)) add_test("silent_rank", test.name, [&test, &world] { test.body(world); });
   if (world.rank() != 0) {

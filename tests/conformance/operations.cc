@@ -308,7 +308,33 @@ void ranks_that_are_not_there_are_refused(Backend& backend) {
   }
 }
 
+// More bytes than an int counts, which is what MPI counts with.
+void a_message_may_be_longer_than_mpi_counts(Backend& backend) {
+  constexpr std::size_t kBytes = (std::size_t{1} << 31) + 12'345, kStride = 4099;
+  Communicator& group = backend.communicator();
+  if (group.rank() > 1) return;
+  const auto value = [](std::size_t i) { return std::byte(i % 251); };
+  std::vector<std::byte> bytes(kBytes);
+  if (group.rank() == 0) {
+    for (std::size_t i = 0; i < kBytes; i += kStride) bytes[i] = value(i);
+    bytes.back() = std::byte{77};
+    group.send(view(bytes.data(), kBytes), 1, 0);
+    return;
+  }
+  group.receive(view(bytes.data(), kBytes), 0, 0);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < kBytes - 1; i += kStride) wrong += bytes[i] != value(i) ? 1 : 0;
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_EQ(bytes.back(), std::byte{77});
+}
+
 }  // namespace
+
+const std::vector<BackendTest>& large_tests() {
+  static const std::vector<BackendTest> tests{
+      {"AMessageMayBeLongerThanMpiCounts", a_message_may_be_longer_than_mpi_counts}};
+  return tests;
+}
 
 const std::vector<BackendTest>& backend_tests() {
   static const std::vector<BackendTest> tests{

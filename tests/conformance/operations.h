@@ -14,6 +14,9 @@ struct BackendTest {
 };
 const std::vector<BackendTest>& backend_tests();
 
+// The same for one backend alone, between the first two ranks: gigabytes.
+const std::vector<BackendTest>& large_tests();
+
 // Tests with communicators of their own; only where `applies`.
 struct SilentRankTest {
   const char* name;

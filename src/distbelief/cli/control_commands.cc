@@ -162,10 +162,25 @@ int show_finished(const ControlFlags& flags, const nlohmann::json& summary) {
   return 0;
 }
 
+// For programs: of a run that has neither ended nor is being trained. What to do is said beside it.
+void print_standstill(const ControlFlags& flags) {
+  const nlohmann::json summary = read_json(fs::path(flags.run_dir) / "summary.json");
+  const bool has_ended = summary.is_object();
+  fmt::print("{}\n", nlohmann::json{{"run", flags.run_dir},
+                                    {"state", "not running"},
+                                    {"status", has_ended ? summary.value("status", "") : ""},
+                                    {"step", has_ended ? summary.value("steps", std::int64_t{-1}) : -1},
+                                    {"checkpoint_step", newest_checkpoint(flags.run_dir)},
+                                    {"workers", nlohmann::json::array()}}
+                         .dump());
+}
+
 int status(const ControlFlags& flags) {
   require_run_dir(flags.run_dir);
-  if (!is_living(flags.run_dir))
+  if (!is_living(flags.run_dir)) {
     if (const auto summary = summary_of_finished(flags.run_dir)) return show_finished(flags, *summary);
+    if (flags.json) print_standstill(flags);
+  }
   const comm::CommandReply reply = ask(flags.run_dir, {.name = "status", .value = 0, .text = {}});
   if (flags.json)
     fmt::print("{}\n", reply.text);

@@ -9,7 +9,6 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/commands.h"
-#include "distbelief/cli/run_folder.h"
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/cluster/supervisor.h"
@@ -47,8 +46,7 @@ void add_forget(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--keep", *kept, "the file that they go to");
   command->callback([=, &run] {
     run = [=] {
-      const bool is_there =
-          kept->empty() || (holds_snapshot(*snapshots) && cluster::put_aside(*snapshots, *kept));
+      const bool is_there = kept->empty() || cluster::put_aside(*snapshots, *kept);
       cluster::clear_far_place(*snapshots);
       return is_there ? 0 : 1;
     };

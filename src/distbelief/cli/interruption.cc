@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -13,6 +15,7 @@ namespace distbelief::cli {
 namespace {
 
 constexpr int kInterrupted = 130;
+constexpr std::chrono::milliseconds kForRemoval{1500};
 
 // A signal handler can reach nothing else.
 std::atomic<bool> noted{false};
@@ -35,11 +38,24 @@ void note_signal(int) {
   sem_post(&signalled);
 }
 
-// Keeps the lock when it ends the program: nobody begins anything any more.
+void remove_unfinished() {
+  for (const auto* remove : begun().removals) try {
+      (*remove)();
+    } catch (const std::exception&) {  // the program ends, with it or without
+    }
+}
+
+// Keeps the lock when it ends the program: nobody begins anything any more. A file server that does not
+// answer is not waited for.
 void end_unless_watched() {
   const std::lock_guard lock(begun().mutex);
   if (begun().watches > 0) return;
-  for (const auto* remove : begun().removals) (*remove)();
+  if (!begun().removals.empty()) {
+    std::packaged_task<void()> removal(remove_unfinished);
+    const std::future<void> done = removal.get_future();
+    std::thread(std::move(removal)).detach();
+    done.wait_for(kForRemoval);
+  }
   _exit(kInterrupted);
 }
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
+#include "distbelief/base/error.h"
 #include "distbelief/cli/interruption.h"
 #include "distbelief/cli/job_check.h"
 #include "distbelief/data/registry.h"
@@ -33,12 +36,16 @@ void require_named(const Job& job, const std::string& model, const std::string& 
                           job.config.model.name));
 }
 
-train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) {
+train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) try {
   return with_places(job, [&] {
     return train::prepare_job(job.config, known != nullptr
                                               ? data::open_data_set(job.config.data, *known, pack_cleanly)
                                               : data::open_data_set(job.config.data, pack_cleanly));
   });
+} catch (const std::bad_alloc&) {
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("this machine has not the memory for model '{}' and data set '{}'",
+                          job.config.model.name, job.config.data.name));
 }
 
 void pack_cache(const Job& job) {

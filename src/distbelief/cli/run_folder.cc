@@ -30,18 +30,24 @@ void write_job(const fs::path& run_dir, const Config& config) {
   write_durably(run_dir / "job.toml", to_toml(config));
 }
 
-ChangedJob::ChangedJob(fs::path run_dir, const Config& config) : run_dir_(std::move(run_dir)) {
-  std::ifstream file(run_dir_ / "job.toml", std::ios::binary);
-  former_.assign(std::istreambuf_iterator<char>(file), {});
-  write_job(run_dir_, config);
+FormerFiles::FormerFiles(fs::path run_dir) : run_dir_(std::move(run_dir)) {
+  for (const char* name : {"job.toml", "data.json", "blocks.json"}) {
+    std::ifstream file(run_dir_ / name, std::ios::binary);
+    files_.emplace_back(name, std::nullopt);
+    if (file)
+      files_.back().second.emplace(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
 }
 
-ChangedJob::~ChangedJob() {
-  if (is_kept_) return;
+void FormerFiles::bring_back() const {
   try {
-    write_durably(run_dir_ / "job.toml", former_);
-  } catch (const Error& error) {
-    fmt::print(stderr, "distbelief: the run's job.toml has settings that it cannot go on with: {}\n",
+    for (const auto& [name, text] : files_)
+      if (text)
+        write_durably(run_dir_ / name, *text);
+      else
+        fs::remove(run_dir_ / name);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "distbelief: {} keeps settings that it cannot go on with: {}\n", run_dir_.string(),
                error.what());
   }
 }

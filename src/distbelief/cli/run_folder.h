@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "distbelief/base/config.h"
 #include "distbelief/cli/new_run_folder.h"
@@ -28,21 +30,16 @@ std::string run_name(const Config& config);  // MODEL-DATA
 // Writes the resolved job.
 void write_job(const std::filesystem::path& run_dir, const Config& config);
 
-// The job with which a run goes on. Unless it is kept the run has its former one again, so that settings that
-// turn out to be impossible are no obstacle to the next attempt.
-class ChangedJob {
+// What a run folder says of the run, as it is before it goes on with another job: settings that turn out to
+// be impossible shall be no obstacle to the next attempt.
+class FormerFiles {
  public:
-  ChangedJob(std::filesystem::path run_dir, const Config& config);
-  ~ChangedJob();
-  ChangedJob(const ChangedJob&) = delete;
-  ChangedJob& operator=(const ChangedJob&) = delete;
-  // Of a run that ended with this exit code.
-  void keep_unless_refused(int code) { is_kept_ = code != exit_code(ErrorCode::kBadInput); }
+  explicit FormerFiles(std::filesystem::path run_dir);
+  void bring_back() const;  // says on standard error when it cannot
 
  private:
   std::filesystem::path run_dir_;
-  std::string former_;
-  bool is_kept_ = false;
+  std::vector<std::pair<std::string, std::optional<std::string>>> files_;  // nothing: it is not there
 };
 // Of a network that was exported elsewhere the run keeps its own copy, network.pt: it is the code of the run,
 // and its origin may change. Names it where the run folder is now.

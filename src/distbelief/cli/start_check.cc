@@ -137,7 +137,7 @@ StartNeeds check_launched(const Job& job, World& world, const data::KnownSet* kn
   Job unsupervised = job;
   unsupervised.config.elastic.standby = false;
   unsupervised.config.checkpoint.snapshots = false;
-  const report::MemoryBound bound;
+  const report::MemoryBound bound(world.local_size());
   const train::PreparedJob prepared = prepare_placed(unsupervised, known);
   if (known != nullptr) data::require_same_split(*known, prepared.data);
   comm::require_shared_memory(

@@ -316,7 +316,7 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
     with_places(job, [&] { train::require_mesh(job.config, workers); });
   }
   std::optional<Watch> watch;
-  std::optional<ChangedJob> changed;                            // of the first worker, when it goes on
+  std::optional<FormerFiles> former;                            // of the first worker, when the run goes on
   std::optional<report::PageWriter> page;                       // of the first worker
   spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs
   const int code = train::run_in_world(train::world_options(job.config), [&](World& world) {
@@ -337,7 +337,8 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
       } else if (is_finished(run_dir, job.config, needs, Saved::kCheckpoints)) {
         is_over = 1;
       } else {
-        changed.emplace(run_dir, kept);
+        former.emplace(run_dir);
+        write_job(run_dir, kept);
         note_data(run_dir, known ? &*known : nullptr, needs.data);
       }
     };
@@ -348,10 +349,15 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
     const std::string everywhere = train::broadcast_text(world.communicator(), folder, 0);
     if (world.rank() != 0) run_dir = everywhere;  // it may have been started elsewhere
     if (world.rank() == 0) page.emplace(page_options(job.config, run_dir));
-    const int ended = train::run_worker(world, launched_options(job.config, run_dir, resume, *watch));
+    int ended = 0;
+    try {
+      ended = train::run_worker(world, launched_options(job.config, run_dir, resume, *watch));
+    } catch (const Error& error) {
+      if (former && error.code() == ErrorCode::kBadInput) former->bring_back();
+      throw;
+    }
     if (page) page->finish();
     if (page && ended == 130) show_interrupted(run_dir);
-    if (changed) changed->keep_unless_refused(ended);
     if (ended == 130) leave_interrupted(world);
     return ended;
   });

@@ -258,6 +258,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   for (const std::string& assignment : flags.job.sets) apply_override(job, assignment);
   if (!flags.progress.empty()) apply_override(job, "report.progress=" + flags.progress);
   require_same_arithmetic(before, job.config);
+  if (std::string& trace = job.config.report.trace; !trace.empty()) trace = fs::absolute(trace).string();
   require_writable(job.config.report.trace);
   const std::optional<data::KnownSet> known = data::read_known_set(run_dir);
   if (known) require_same_reading(*known, before.data, job.config.data);
@@ -287,7 +288,8 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
   Config kept = job.config;
   kept.train.init = init;
   kept.train.init_partial = init_partial;
-  ChangedJob changed(run_dir, kept);
+  const FormerFiles former(run_dir);
+  write_job(run_dir, kept);
   note_data(run_dir, known ? &*known : nullptr, needs.data);
   if (planned) train::keep_costs(run_dir / "blocks.json", *planned, *measured);
   const int code = supervise(job.config, hosts, isa,
@@ -300,7 +302,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
                               .first_step = has_servers(job.config.parallel) ? saved_step(run_dir) : 0,
                               .standing = flags.places.servers_at,
                               .servers_at = standing.targets});
-  changed.keep_unless_refused(code);
+  if (code == exit_code(ErrorCode::kBadInput)) former.bring_back();
   return code;
 }
 

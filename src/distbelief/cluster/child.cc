@@ -20,6 +20,22 @@ namespace distbelief::cluster {
 
 using std::chrono::milliseconds;
 
+namespace {
+
+// In a process that is to become another program. Its parent may catch signals, and leave them to one of its
+// threads; what is ignored (nohup) stays so.
+void take_signals_as_usual() {
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
+    struct sigaction now {};
+    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+}  // namespace
+
 Child::Child(const Options& options) {
   std::vector<char*> arguments;
   for (const std::string& part : options.command) arguments.push_back(const_cast<char*>(part.c_str()));
@@ -35,9 +51,7 @@ Child::Child(const Options& options) {
   if (pid_ < 0)
     throw Error(ErrorCode::kUnavailable, fmt::format("cannot start a process: {}", std::strerror(errno)));
   if (pid_ == 0) {  // only what is safe after a fork of a process with threads
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);  // this thread may leave its signals to another
+    take_signals_as_usual();
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, options.death_signal);
     if (getppid() != parent) _exit(127);

@@ -18,9 +18,8 @@ void Supervisor::settle_snapshots(int code) {
   const bool has_saved = saved_ || newest_checkpoint() > saved_before_;
   // A resume that came to nothing leaves what it was to go on from.
   const bool came_to_nothing = options_.resume && code != 0 && !has_saved && !has_snapshots_;
-  if (came_to_nothing) keeps_snapshots_ = !is_brought_back_;
   // Workers that came no further than making their memory have left nothing in it.
-  if (options_.hosts.empty() && keeps_snapshots_) keeps_snapshots_ = options_.holds_snapshot();
+  if (came_to_nothing) keeps_snapshots_ = !is_brought_back_ && (!options_.hosts.empty() || holds_snapshot());
   const bool is_put_aside = keeps_snapshots_ && put_snapshots_aside(file);
   if (is_put_aside) keeps_snapshots_ = false;
   if (keeps_snapshots_ && !came_to_nothing)
@@ -31,6 +30,16 @@ void Supervisor::settle_snapshots(int code) {
   std::filesystem::remove(file, error);
   if (error)
     say(fmt::format("cannot remove {}, which is of no use any more: {}", file.string(), error.message()));
+}
+
+// Whoever cannot tell keeps them.
+bool Supervisor::holds_snapshot() const {
+  try {
+    return options_.holds_snapshot();
+  } catch (const Error& error) {
+    say(error.message());
+    return true;
+  }
 }
 
 // Each host has a copy. false: they stay in memory.

@@ -154,6 +154,10 @@ TEST(EpochSampler, NeverBegunItIsTheSameAfterLoading) {
   EpochSampler loaded({}, kSamples, kBatch, 5);
   loaded.load(archive);
   EXPECT_EQ(loaded.next(0), fresh.next(0));
+  for (std::size_t i = 1; i < fresh.steps_per_epoch(); ++i) fresh.next(0);
+  torch::serialize::InputArchive ended = saved(fresh);
+  loaded.load(ended);
+  EXPECT_EQ(loaded.next(0), c10::nullopt);
 }
 
 TEST(OwnLoops, StateWithoutMomentumIsNotTakenForOneThatHasIt) {

@@ -41,13 +41,15 @@ std::uint64_t available_bytes() {
   return allowed == 0 ? free : std::min(free, allowed);
 }
 
-MemoryBound::MemoryBound() {
+MemoryBound::MemoryBound(int processes) {
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);
   before_ = limit.rlim_cur;
   const std::uint64_t available = available_bytes();
   if (available == 0) return;
-  limit.rlim_cur = std::min<rlim_t>(before_, kilobyte_field("/proc/self/status", "VmData:") + available);
+  const std::uint64_t share =
+      (available + kilobyte_field("/proc/meminfo", "SwapFree:")) / std::uint64_t(processes);
+  limit.rlim_cur = std::min<rlim_t>(before_, kilobyte_field("/proc/self/status", "VmData:") + share);
   setrlimit(RLIMIT_DATA, &limit);
 }
 

@@ -21,11 +21,12 @@ std::uint64_t pss_bytes();
 // the kernel does not tell.
 std::uint64_t available_bytes();
 
-// While it lives this process is refused memory beyond what was available when it was made: allocations fail,
-// as what is lazily mapped would not until the machine is full.
+// While it lives this process is refused memory beyond what was available when it was made, swap included, or
+// of that an equal share for each of so many processes: allocations fail, as what is lazily mapped would not
+// until the machine is full.
 class MemoryBound {
  public:
-  MemoryBound();
+  explicit MemoryBound(int processes = 1);
   ~MemoryBound();
   MemoryBound(const MemoryBound&) = delete;
   MemoryBound& operator=(const MemoryBound&) = delete;

@@ -1,6 +1,7 @@
 #include "distbelief/report/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <vector>
 
@@ -32,6 +33,32 @@ TEST(Memory, ProportionalShareIsPositiveAndAtMostThePeak) {
   const std::uint64_t grown = pss_bytes();
   EXPECT_GE(grown, share + 48 * kMegabyte);
   EXPECT_LE(grown, peak_rss_bytes() + kMegabyte);
+}
+
+// Memory that is mapped, and not written to.
+bool can_map(std::uint64_t bytes) {
+  void* const place =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) return false;
+  munmap(place, bytes);
+  return true;
+}
+
+TEST(MemoryBound, RefusesMoreThanThereIsAndGoesAgain) {
+  const std::uint64_t available = available_bytes();
+  ASSERT_GT(available, 0U);
+  const std::uint64_t too_much = std::uint64_t{1} << 44;
+  ASSERT_TRUE(can_map(too_much));
+  try {
+    const MemoryBound bound;
+    EXPECT_FALSE(can_map(too_much));
+    EXPECT_TRUE(can_map(available / 2));
+    const MemoryBound share(4);
+    EXPECT_FALSE(can_map(too_much / 4));
+    throw 1;
+  } catch (int) {
+  }
+  EXPECT_TRUE(can_map(too_much));
 }
 
 }  // namespace

@@ -301,7 +301,7 @@ void EpochSampler::load(torch::serialize::InputArchive& archive) {
                 fmt::format("the sampler was saved with {} samples in batches of {}; these are {} in batches "
                             "of {}",
                             number(3), number(4), samples_, batch_));
-  const bool is_between_epochs = epoch >= 0 && (is_complete ? number(2) == samples_ : step == steps_);
+  const bool is_between_epochs = is_complete ? number(2) == samples_ : epoch < 0 || step == steps_;
   if (!is_between_epochs && step >= steps_)
     throw Error(
         ErrorCode::kBadInput,
@@ -310,7 +310,7 @@ void EpochSampler::load(torch::serialize::InputArchive& archive) {
                     step, workers_));
   if (epoch >= 0 && !is_between_epochs) return resume_at(epoch, step);
   epoch_ = epoch;
-  step_ = is_between_epochs ? steps_ : step;
+  step_ = is_between_epochs ? steps_ : step;  // of none that was begun yet: of the first
   is_placed_ = false;
 }
 

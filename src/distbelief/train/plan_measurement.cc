@@ -187,6 +187,7 @@ double largest(comm::Communicator& workers, double own) {
 
 PlanMeasurement measure_for_plan(World& world, const Config& config, const PlanMeasurementOptions& options) {
   comm::Communicator& workers = world.communicator();
+  const report::MemoryBound bound(world.local_size());
   const PreparedJob job = prepare_blueprint(config);
   PlanMeasurement measured;
   measured.machine.cores = int(std::max(1U, std::thread::hardware_concurrency()));

@@ -207,12 +207,13 @@ SliceIndex pack(const DataSet& set, const PackOptions& options) {
 
 void remove_packing(const fs::path& folder) {
   constexpr int kTries = 100;  // a packing under way writes its next file meanwhile, until the folder is gone
-  std::error_code ignored;
-  for (int i = 0; i < kTries && fs::exists(folder, ignored); ++i) {
-    fs::remove(folder / kIndexName, ignored);
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
-      if (is_of_packing(entry.path())) fs::remove(entry.path(), ignored);
-    fs::remove(folder, ignored);  // when it is empty
+  std::error_code error;
+  if (fs::exists(folder / kIndexName, error)) return;  // it is whole
+  for (int i = 0; i < kTries && fs::exists(folder, error); ++i) {
+    fs::remove(folder / kIndexName, error);
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+      if (std::error_code ignored; is_of_packing(at->path())) fs::remove(at->path(), ignored);
+    fs::remove(folder, error);  // when it is empty
   }
 }
 

@@ -29,7 +29,7 @@ struct PackOptions {
 SliceIndex pack(const DataSet& set, const PackOptions& options);
 
 // Removes what a packing into `folder` has written so far, and the folder if that was all; also while it is
-// under way, which then fails. Foreign files stay.
+// under way, which then fails. A whole packed set stays, and so do foreign files.
 void remove_packing(const std::filesystem::path& folder);
 
 // Samples of each class, read from the source; empty when they have not one class each.
