@@ -21,7 +21,15 @@ for argument in "$@"; do
       selection=()
       packages+=(long)
       ;;
-    *) arguments+=("$argument") ;;
+    *)
+      # ctest takes what it does not know for nothing, and would run everything.
+      known=$(ctest --help 2>/dev/null || true)  # nothing: it is not installed yet
+      if [[ $argument == --* && -n $known ]] && ! grep -qwF -e "${argument%%=*}" <<<"$known"; then
+        echo "test.sh: neither this script nor ctest has an option $argument; see ./test.sh --help" >&2
+        exit 2
+      fi
+      arguments+=("$argument")
+      ;;
   esac
 done
 

@@ -536,6 +536,17 @@ class InterruptTest(ErrorsTest):
         self.assertTrue(list((self.scratch / name / "checkpoints").glob("step-*/manifest.json")))
         self.assert_nothing_left()
 
+    def test_after_the_last_step_the_run_is_done(self):
+        job = {**MLP, "train.epochs": 1000, "train.validate_every": 0, "checkpoint.every_epochs": 0, "data.test_samples": 20_000}
+        child = self.start([PROGRAM, "train", "--run-dir", "run", *settings(job), "--workers", "2"])
+        lines = lambda: program.lines_of(self.scratch / "run" / "metrics.jsonl")
+        self.wait_until(lambda: any(line["step"] == 4000 for line in lines()), "the last step was done")
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assertEqual(self.summary("run")["status"], "done")
+        self.assertNotIn("interrupted", outcome.err)
+
     def test_the_last_interval_is_kept(self):
         child = self.start_training("run", ENDLESS, "--workers", 2, "--set", "report.interval_seconds=0.5")
         os.kill(child.pid, signal.SIGINT)
@@ -656,7 +667,7 @@ class InterruptTest(ErrorsTest):
         self.assertIn("nothing was saved yet", outcome.err)
         self.assertNotIn("distbelief resume", outcome.err)
         refusal = self.distbelief("train", "--run-dir", "run", *settings(MLP), code=2).err  # it has measured something
-        self.assertIn("saved nothing to go on from; remove it, or name another --run-dir", refusal)
+        self.assertIn("saved nothing to go on from; name another --run-dir, or remove that run", refusal)
 
 
 if __name__ == "__main__":

@@ -107,10 +107,10 @@ class HostsTest(OnHostsTest):
         job = {**program.MLP, "model.hidden": [256, 256]}
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--hosts", "host0:1,host1:1",
                                   *program.settings(job), code=1)
-        self.assertRegex(outcome.err, r"/dev/shm of host1 has 1\.\d MB free, mlp with 1 workers needs [\d.]+ MB")
+        self.assertRegex(outcome.err, r"/dev/shm of host1 has 1\.\d MB free, mlp with 1 worker needs [\d.]+ MB")
         spare = self.distbelief("train", "--run-dir", self.scratch / "run", "--hosts", "host0:1,host2:1",
                                 "--set", 'elastic.spares=["host1:1"]', *program.settings(job), code=1)
-        self.assertRegex(spare.err, r"/dev/shm of host1 has 1\.\d MB free, mlp with 1 workers needs [\d.]+ MB")
+        self.assertRegex(spare.err, r"/dev/shm of host1 has 1\.\d MB free, mlp with 1 worker needs [\d.]+ MB")
         self.assertFalse((self.scratch / "run").exists())
         self.assert_nothing_left_on("host1")
 

@@ -127,8 +127,10 @@ class ControlTest(LaunchTest):
         outcome = self.ended(child, code=130)
         self.assertIn("distbelief resume run", outcome.err)
         self.assertEqual(len(list((self.scratch / "run" / "checkpoints").glob("step-*"))), 1)
+        self.control("status", "run", code=1)
         outcome = self.ended(self.start([PROGRAM, "resume", "run"]))
         self.assertEqual(self.assert_done(outcome), self.undisturbed(2))
+        self.assertIn("finished (done)", self.control("status", "run"))
 
     def test_ctrl_c_saves_and_ends(self):
         child = self.start_loop("run")

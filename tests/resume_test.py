@@ -77,7 +77,7 @@ class SameBitsTest(ResumeTest):
 
     def test_a_folder_that_is_no_run_is_refused(self):
         outcome = self.resume("nothing", code=2)
-        self.assertIn("job.toml", outcome.err)
+        self.assertIn("there is no run folder", outcome.err)
         self.assertFalse((self.scratch / "nothing").exists())
 
 

@@ -2,11 +2,13 @@
 
 #include <stdlib.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <thread>
 
 #include "distbelief/base/error.h"
 
@@ -21,9 +23,14 @@ class ScratchFolder {
       throw Error(ErrorCode::kUnavailable, "cannot make a folder like " + name + ": is there room?");
     path_ = name;
   }
+  // A launcher's daemon may just be removing what it had there, and then some of it is gone meanwhile.
   ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    constexpr int kTries = 20;
+    std::error_code error;
+    for (int i = 0; i < kTries && std::filesystem::exists(path_, error); ++i) {
+      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::filesystem::remove_all(path_, error);
+    }
   }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;

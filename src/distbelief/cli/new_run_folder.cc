@@ -41,24 +41,40 @@ class MadeFolders {
   std::vector<fs::path> made_;  // the newest first
 };
 
-// What a run writes: there may be files of the user's too.
+constexpr const char* kLogs = "logs";  // made first: whose folder has none is no run
+// What else a run writes.
+constexpr const char* kWritten[] = {
+    "job.toml",      "data.json",    "network.pt",        "blocks.json", "events.jsonl",
+    "metrics.jsonl", "summary.json", "report.html",       "fence",       "checkpoints",
+    "servers",       "replicas",     "model.safetensors", "tensorboard"};
+
+// There may be files of the user's too. What stays is written over.
 void remove_run(const fs::path& folder) {
-  for (const char* name :
-       {"job.toml", "data.json", "network.pt", "blocks.json", "events.jsonl", "metrics.jsonl", "summary.json",
-        "report.html", "fence", "logs", "checkpoints", "servers", "replicas"}) {
-    std::error_code ignored;  // what stays is written over
-    fs::remove_all(folder / name, ignored);
-  }
+  std::error_code ignored;
+  fs::remove_all(folder / kLogs, ignored);
+  for (const char* name : kWritten) fs::remove_all(folder / name, ignored);
+}
+
+void refuse_others_files(const fs::path& folder) {
+  for (const char* name : kWritten)
+    if (fs::exists(folder / name))
+      throw Error(
+          ErrorCode::kBadInput,
+          fmt::format("{} is no run and has a {}, which a run would write over; name a new folder with "
+                      "--run-dir",
+                      folder.string(), name));
 }
 
 void refuse_used(const fs::path& folder, const RunDirMaker& maker) {
-  if (!fs::exists(folder / "job.toml") && !fs::exists(folder / kLaunchFile)) return;
+  const bool is_run = fs::is_directory(folder / kLogs) &&
+                      (fs::exists(folder / "job.toml") || fs::exists(folder / kLaunchFile));
+  if (!is_run) return refuse_others_files(folder);
   switch (maker.judge(folder)) {
     case FormerRun::kNothing: return remove_run(folder);
     case FormerRun::kNoSave:
       throw Error(ErrorCode::kBadInput,
-                  fmt::format("{} holds a run already, which saved nothing to go on from; remove it, or name "
-                              "another --run-dir",
+                  fmt::format("{} holds a run already, which saved nothing to go on from; name another "
+                              "--run-dir, or remove that run",
                               folder.string()));
     case FormerRun::kGoesOn:
       throw Error(

@@ -20,7 +20,8 @@ struct RunDirMaker {
 // Makes a run's folder: the wanted one, or when none is wanted runs/NAME-TIME, which nobody else has made.
 // One whose run has come to nothing is used again, without that run's files. When `fill` fails nothing is
 // left of what was made here, so that the same command can be given again. Throws Error when the folder holds
-// a run already or cannot be made, and what `fill` throws.
+// a run already, or files of somebody's that a run would write over, or cannot be made, and what `fill`
+// throws.
 std::filesystem::path make_run_dir(const std::string& wanted, const std::string& name,
                                    const RunDirMaker& maker);
 

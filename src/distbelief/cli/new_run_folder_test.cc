@@ -70,6 +70,16 @@ TEST_F(NewRunFolder, RefusesOneThatHoldsARunAndOneThatCannotBeMade) {
   EXPECT_THROW(make_run_dir("file/run", "mlp-mnist", maker(write_job)), Error);
 }
 
+TEST_F(NewRunFolder, RefusesOneWhoseFilesItWouldWriteOver) {
+  for (const char* name : {"model.safetensors", "job.toml", "report.html"}) {
+    fs::create_directory("mine");
+    write_text(fs::path("mine") / name, "mine");
+    EXPECT_NE(refusal().find(name), std::string::npos) << refusal();
+    EXPECT_EQ(read_text(fs::path("mine") / name), "mine");
+    fs::remove_all("mine");
+  }
+}
+
 TEST_F(NewRunFolder, NamesResumeWhereItCanGoOn) {
   make_run_dir("mine", "mlp-mnist", maker(write_job));
   EXPECT_NE(refusal().find("distbelief resume mine"), std::string::npos) << refusal();

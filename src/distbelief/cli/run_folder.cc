@@ -131,6 +131,11 @@ void note_data(const fs::path& run_dir, const data::KnownSet* known, const data:
 }
 
 void require_run_dir(const fs::path& run_dir) {
+  if (!fs::exists(run_dir))
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("there is no run folder {}; runs are in runs/ unless --run-dir "
+                            "named another place",
+                            run_dir.string()));
   if (!fs::exists(run_dir / "job.toml") && !is_launched(run_dir) && !fs::exists(run_dir / kServersFile))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
@@ -156,7 +161,22 @@ std::string advice_after_interrupt(const fs::path& run_dir) {
   return fmt::format("go on with: distbelief resume {}", run_dir.string());
 }
 
+namespace {
+
+// A program of the user's writes no summary; its supervisor says how it ended.
+std::optional<nlohmann::json> summary_of_launched(const fs::path& run_dir) {
+  bool is_done = false;
+  report::JsonLines(run_dir / "events.jsonl").read_new([&](const nlohmann::json& event) {
+    is_done = event.value("event", "") == "ended" && event.value("exit_code", -1) == 0;
+  });
+  if (!is_done) return std::nullopt;
+  return nlohmann::json{{"status", "done"}, {"steps", std::max<std::int64_t>(0, newest_checkpoint(run_dir))}};
+}
+
+}  // namespace
+
 std::optional<nlohmann::json> summary_of_finished(const fs::path& run_dir) {
+  if (is_launched(run_dir)) return summary_of_launched(run_dir);
   const nlohmann::json summary = read_summary(run_dir);
   if (!summary.is_object() || has_snapshots(run_dir)) return std::nullopt;
   const std::string status = summary.value("status", "");

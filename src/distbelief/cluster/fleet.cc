@@ -195,7 +195,9 @@ comm::CommandReply Fleet::command(const comm::Command& command) {
   else
     stopping_ = true;
   dispatch_.event(command.name, nlohmann::json::object());
-  return {true, command.name == "stop" ? "ending: it saves first" : "done"};
+  return {true, command.name == "stop"    ? "ending: it saves first"
+                : command.name == "pause" ? "pausing"
+                                          : "going on"};
 }
 
 comm::CommandReply Fleet::scale(const comm::Command& command) {

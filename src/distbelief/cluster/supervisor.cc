@@ -374,7 +374,8 @@ void Supervisor::start_next() {
   if (next_ && next_->is_ready() && alone) begin(std::move(next_));
 }
 
-// Without the lock: the workers' last reports must get through. Cohorts change on this thread only.
+// Gives the exit code. Without the lock: the workers' last reports must get through. Cohorts change on this
+// thread only.
 int Supervisor::say_goodbye() {
   std::vector<Child*> children;
   for (const auto* cohort : {&active_, &next_})
@@ -384,7 +385,9 @@ int Supervisor::say_goodbye() {
     }
   for (auto& [cohort, since] : leaving_) children.push_back(&cohort->child());
   end_together(children);
-  return 130;
+  // All steps were done when the word came. A program of a user's ends like that also when it is stopped.
+  const bool is_complete = options_.lanes > 0 && active_ && active_->child().exit_code() == 0;
+  return is_complete ? 0 : 130;
 }
 
 int Supervisor::run() {

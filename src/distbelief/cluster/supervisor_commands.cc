@@ -137,7 +137,9 @@ comm::CommandReply Supervisor::command(const comm::Command& command) {
     return {false, fmt::format("this run does not know the command '{}'", command.name)};
   }
   event(command.name, nlohmann::json::object());
-  return {true, command.name == "stop" ? "ending: it saves first" : "done"};
+  return {true, command.name == "stop"    ? "ending: it saves first"
+                : command.name == "pause" ? "pausing"
+                                          : "going on"};
 }
 
 }  // namespace distbelief::cluster
