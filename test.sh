@@ -24,7 +24,8 @@ for argument in "$@"; do
     *)
       # ctest takes what it does not know for nothing, and would run everything.
       known=$(ctest --help 2>/dev/null || true)  # nothing: it is not installed yet
-      if [[ $argument == --* && -n $known ]] && ! grep -qwF -e "${argument%%=*}" <<<"$known"; then
+      option=${argument%%=*}
+      if [[ $option == --* && -n $known ]] && ! grep -qE -e "(^|[ ,])${option//[^a-zA-Z-]/.}([] ,=[<]|\$)" <<<"$known"; then
         echo "test.sh: neither this script nor ctest has an option $argument; see ./test.sh --help" >&2
         exit 2
       fi

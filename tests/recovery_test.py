@@ -426,6 +426,20 @@ class MoreControlTest(ControlledTest):
         self.assertEqual(len(self.events("run", "generation")), 1)
         self.assert_beginning_of_undisturbed("run")
 
+    def test_ctrl_c_while_others_are_about_to_take_over_loses_nothing(self):
+        child = self.start_training("run", UNBOUNDED, "--workers", 2)
+        self.control("pause", "run")
+        self.wait_until(lambda: {one["state"] for one in self.status("run")["workers"][:2]} == {"paused"}, "all pause")
+        paused_at = self.status("run")["step"]
+        self.control("scale", "run", 3)
+        self.wait_until(lambda: self.status("run")["standby"] == "ready", "the next workers are ready")
+        os.kill(child.pid, signal.SIGINT)
+        outcome = self.finish(child, 10)
+        self.assertEqual(outcome.code, 130, outcome.err)
+        self.assertIn("distbelief resume run", outcome.err)
+        self.distbelief("resume", "run", "--set", f"train.max_steps={paused_at + 20}")
+        self.assertGreaterEqual(self.events("run", "resumed")[-1]["step"], paused_at)
+
     def test_more_and_fewer_threads_in_the_same_processes(self):
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
         pids = self.workers()

@@ -8,6 +8,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/run_folder.h"
+#include "distbelief/cluster/run_place.h"
 
 namespace distbelief::cli {
 namespace {
@@ -41,12 +42,39 @@ class MadeFolders {
   std::vector<fs::path> made_;  // the newest first
 };
 
-constexpr const char* kLogs = "logs";  // made first: whose folder has none is no run
-// What else a run writes.
-constexpr const char* kWritten[] = {
-    "job.toml",      "data.json",    "network.pt",        "blocks.json", "events.jsonl",
-    "metrics.jsonl", "summary.json", "report.html",       "fence",       "checkpoints",
-    "servers",       "replicas",     "model.safetensors", "tensorboard"};
+// What a run writes, besides its logs.
+constexpr const char* kWritten[] = {"job.toml",
+                                    kLaunchFile,
+                                    kServersFile,
+                                    "data.json",
+                                    "network.pt",
+                                    "blocks.json",
+                                    "events.jsonl",
+                                    "metrics.jsonl",
+                                    "summary.json",
+                                    "report.html",
+                                    "model.safetensors",
+                                    "predictions.json",
+                                    "samples.json",
+                                    "samples.png",
+                                    "masks.png",
+                                    "clusters.json",
+                                    "reconstructions.png",
+                                    "found.toml",
+                                    "fence",
+                                    "checkpoints",
+                                    "servers",
+                                    "replicas",
+                                    "tables",
+                                    "audit",
+                                    "tensorboard",
+                                    cluster::kKeptSnapshots};
+constexpr const char* kLogs = "logs";
+
+bool is_run(const fs::path& folder) {
+  const auto has = [&](const char* name) { return fs::exists(folder / name); };
+  return (has("job.toml") || has(kLaunchFile)) && (has(kLogs) || has("events.jsonl") || has("checkpoints"));
+}
 
 // There may be files of the user's too. What stays is written over.
 void remove_run(const fs::path& folder) {
@@ -66,9 +94,7 @@ void refuse_others_files(const fs::path& folder) {
 }
 
 void refuse_used(const fs::path& folder, const RunDirMaker& maker) {
-  const bool is_run = fs::is_directory(folder / kLogs) &&
-                      (fs::exists(folder / "job.toml") || fs::exists(folder / kLaunchFile));
-  if (!is_run) return refuse_others_files(folder);
+  if (!is_run(folder)) return refuse_others_files(folder);
   switch (maker.judge(folder)) {
     case FormerRun::kNothing: return remove_run(folder);
     case FormerRun::kNoSave:

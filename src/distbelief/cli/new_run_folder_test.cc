@@ -71,7 +71,7 @@ TEST_F(NewRunFolder, RefusesOneThatHoldsARunAndOneThatCannotBeMade) {
 }
 
 TEST_F(NewRunFolder, RefusesOneWhoseFilesItWouldWriteOver) {
-  for (const char* name : {"model.safetensors", "job.toml", "report.html"}) {
+  for (const char* name : {"model.safetensors", "job.toml", "launch.json", "predictions.json"}) {
     fs::create_directory("mine");
     write_text(fs::path("mine") / name, "mine");
     EXPECT_NE(refusal().find(name), std::string::npos) << refusal();

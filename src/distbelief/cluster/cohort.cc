@@ -103,6 +103,10 @@ bool Cohort::has_ended_well() const {
   return first != reports_.end() && first->second.state == "ended";
 }
 
+bool Cohort::is_complete() const {
+  return has_ended_well() && (reports_.at(0).message == "done" || reports_.at(0).message == "stopped early");
+}
+
 bool Cohort::has_forgotten(const std::string& host) const {
   return std::ranges::any_of(reports_, [&](const auto& one) {
     return one.second.forgotten && placement_.host_of(one.first) == host;

@@ -50,6 +50,7 @@ class Cohort {
   std::string late() const;      // who is not ready: "worker 0 (starting), worker 2 on b (not heard of)"
   bool has_handed_over() const;  // the first worker said so
   bool has_ended_well() const;   // it said how training ended: what it did is on the disk
+  bool is_complete() const;      // it said that all steps were done, or a stopping rule took effect
   bool has_forgotten(const std::string& host) const;  // the host keeps nothing of the run
   bool is_broken() const { return lost_at_.has_value(); }
   bool has_said_why() const;  // one of them could still report its failure: then they end by themselves

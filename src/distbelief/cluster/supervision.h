@@ -51,7 +51,7 @@ class Supervisor final : public comm::ControlServer::Handler {
   void see_off();
   void note_recovery();
   void tell_recovery();
-  int say_goodbye();
+  void say_goodbye();
 
   // Hosts.
   void listen_to_hosts();

@@ -202,6 +202,8 @@ void Supervisor::recover(const Loss& loss) {
 std::optional<int> Supervisor::end_of_active() {
   const int code = active_->child().exit_code();
   if (code == 0 && lost_at_ && !losses_.empty()) tell_recovery();  // it was faster than its reports
+  // A program of a user's may end with another code than it should when it was stopped.
+  if (code == 0 && options_.lanes == 0 && is_wanted_to_stop() && !active_->is_complete()) return 130;
   if (code == 0 || (code == 130 && is_wanted_to_stop())) return code;
   if (code == 130 && retreating_) {  // it has saved: hosts are waited for
     retreating_ = false;
@@ -374,9 +376,8 @@ void Supervisor::start_next() {
   if (next_ && next_->is_ready() && alone) begin(std::move(next_));
 }
 
-// Gives the exit code. Without the lock: the workers' last reports must get through. Cohorts change on this
-// thread only.
-int Supervisor::say_goodbye() {
+// Without the lock: the workers' last reports must get through. Cohorts change on this thread only.
+void Supervisor::say_goodbye() {
   std::vector<Child*> children;
   for (const auto* cohort : {&active_, &next_})
     if (*cohort) {
@@ -385,9 +386,6 @@ int Supervisor::say_goodbye() {
     }
   for (auto& [cohort, since] : leaving_) children.push_back(&cohort->child());
   end_together(children);
-  // All steps were done when the word came. A program of a user's ends like that also when it is stopped.
-  const bool is_complete = options_.lanes > 0 && active_ && active_->child().exit_code() == 0;
-  return is_complete ? 0 : 130;
 }
 
 int Supervisor::run() {
@@ -402,10 +400,11 @@ int Supervisor::run() {
     is_goodbye_ = !code;
     if (!code) {
       lock.unlock();
-      code = say_goodbye();
+      say_goodbye();
       lock.lock();
-      // Who could not save in time has left snapshots.
-      if (active_ && !active_->has_ended_well())
+      code = active_ && active_->is_complete() ? 0 : 130;  // it was done when the word came
+      // Who could not save in time, or was just handing over, has left snapshots.
+      if (active_ && (!active_->has_ended_well() || active_->has_handed_over()))
         keeps_snapshots_ = active_->snapshot_step() > newest_checkpoint();
       if (active_ && !active_->placement().hosts.empty()) keeper_ = active_->placement().hosts[0].host;
     }
