@@ -602,6 +602,9 @@ class ClockTest(RecoveryTest):
         plain, self.environment = self.environment, {**self.environment, **self.moved_clock()}
         child = self.start_training("run", UNBOUNDED, "--workers", 2)
         self.environment = plain
+        # libfaketime takes its own away again, but not when the program has become another by exec.
+        for name in (f"faketime_shm_{child.pid}", f"sem.faketime_sem_{child.pid}"):
+            self.addCleanup((program.SHARED_MEMORY / name).unlink, missing_ok=True)
         pids = self.workers()
         for number, seconds in enumerate((-self.HOUR, self.HOUR), start=1):
             self.set_clock(seconds)
