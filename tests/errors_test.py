@@ -425,21 +425,24 @@ class FailureTest(ErrorsTest):
         self.assertRegex(outcome.err, r"worker 0: .*(worker|rank)s? 1\b.*\[in [a-z].*\] \[step \d+\]")
         self.assertRegex(outcome.err, r"3(\.0)? ?s")
 
-    def never_answered(self, *threads):
-        """The end of a run on packed slices in which these threads do not come back from the disk, as with a dead NFS
-        server, and cannot be told to."""
+    def never_answered(self, part, *threads):
+        """The end of a run on packed slices in which these threads do not come back from the files of one part, as with
+        a dead NFS server, and cannot be told to."""
         source, library = self.scratch / "hang.c", self.scratch / "hang.so"
         source.write_text("""#define _GNU_SOURCE
             #include <dlfcn.h>
             #include <pthread.h>
+            #include <stdio.h>
             #include <stdlib.h>
             #include <string.h>
             #include <sys/types.h>
             #include <unistd.h>
             static ssize_t hang_or(const char* name, int file, void* to, size_t count, off_t offset) {
-              char thread[32] = "";
+              char thread[32] = "", link[64], path[4096] = "";
               pthread_getname_np(pthread_self(), thread, sizeof thread);
-              while (thread[0] && strstr(getenv("HANGING_THREADS"), thread)) pause();
+              snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+              const int is_part = readlink(link, path, sizeof path - 1) > 0 && strstr(path, getenv("HANGING_PART"));
+              while (is_part && thread[0] && strstr(getenv("HANGING_THREADS"), thread)) pause();
               return ((ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, name))(file, to, count, offset);
             }
             ssize_t pread(int f, void* t, size_t n, off_t o) { return hang_or("pread", f, t, n, o); }
@@ -451,17 +454,17 @@ class FailureTest(ErrorsTest):
         job |= {"data.name": "packed", "data.path": str(self.scratch / "packed"), "parallel.deadline_seconds": 2}
         outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2,
                                   *settings({**job, "elastic.restarts": 0}), code=1,
-                                  env={**self.environment, "LD_PRELOAD": str(library), "HANGING_THREADS": " ".join(threads)})
+                                  env={**self.environment, "LD_PRELOAD": str(library), "HANGING_THREADS": " ".join(threads), "HANGING_PART": f"/{part}-"})
         self.assertLess(outcome.seconds, 25)
         self.assert_nothing_left()
         return outcome.err
 
     def test_data_that_never_answer_end_the_run_with_the_place_that_waited(self):
-        self.assertRegex(self.never_answered("db-loader", "db-slices"),
+        self.assertRegex(self.never_answered("train", "db-loader", "db-slices"),
                          r"distbelief: worker \d: .*the data source did not answer.*load batch.*\[step 0\]")
 
     def test_so_do_data_to_test_on(self):
-        self.assertRegex(self.never_answered("db-reader"),
+        self.assertRegex(self.never_answered("test", "db-reader", "db-slices"),  # whichever comes first
                          r"distbelief: worker \d: .*the data source did not answer.*\[in validate\].*\[step [1-9]\d*\]")
 
     def test_a_disk_that_takes_longer_than_the_deadline_ends_nothing(self):

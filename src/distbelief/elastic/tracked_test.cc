@@ -160,6 +160,25 @@ TEST(EpochSampler, NeverBegunItIsTheSameAfterLoading) {
   EXPECT_EQ(loaded.next(0), c10::nullopt);
 }
 
+TEST(EpochSampler, LoadsWhatAnEarlierVersionSaved) {
+  const auto loaded = [](std::int64_t epoch, std::int64_t step) {
+    torch::serialize::OutputArchive archive;
+    archive.write("position", torch::tensor({epoch, step}), /*is_buffer=*/true);
+    std::stringstream bytes;
+    archive.save_to(bytes);
+    torch::serialize::InputArchive back;
+    back.load_from(bytes);
+    EpochSampler sampler({}, kSamples, kBatch, 5);
+    sampler.load(back);
+    return sampler;
+  };
+  EpochSampler fresh({}, kSamples, kBatch, 5);
+  EXPECT_EQ(loaded(-1, 0).next(0), fresh.next(0));
+  EXPECT_EQ(loaded(0, 1).next(0), fresh.next(0));
+  EXPECT_EQ(loaded(0, std::int64_t(fresh.steps_per_epoch())).next(0), c10::nullopt);
+  EXPECT_THROW(loaded(0, std::int64_t(fresh.steps_per_epoch()) + 1), Error);
+}
+
 TEST(OwnLoops, StateWithoutMomentumIsNotTakenForOneThatHasIt) {
   World world = World::create();
   const auto wrapped = [&](double momentum) {

@@ -301,7 +301,7 @@ void EpochSampler::load(torch::serialize::InputArchive& archive) {
                 fmt::format("the sampler was saved with {} samples in batches of {}; these are {} in batches "
                             "of {}",
                             number(3), number(4), samples_, batch_));
-  const bool is_between_epochs = is_complete ? number(2) == samples_ : epoch < 0 || step == steps_;
+  const bool is_between_epochs = is_complete ? number(2) == samples_ : step == steps_;
   if (!is_between_epochs && step >= steps_)
     throw Error(
         ErrorCode::kBadInput,
