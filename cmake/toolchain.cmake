@@ -22,7 +22,7 @@ endif()
 
 add_library(distbelief_flags INTERFACE)
 target_compile_options(distbelief_flags INTERFACE
-  -Wall -Wextra -Werror
+  -Wall -Wextra $<$<BOOL:${DISTBELIEF_WERROR}>:-Werror>
   # Results are defined by explicit fma calls, never by what the compiler chose to contract.
   -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
