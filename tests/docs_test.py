@@ -251,6 +251,14 @@ class LinksTest(unittest.TestCase):
         dead = [link for path in PAGES for link in dead_links(page_of(path))]
         self.assertEqual(dead, [], "\n" + "\n".join(dead))
 
+    def test_links_lead_from_the_readme_to_every_page(self):
+        reached = [SOURCE / "README.md"]
+        for path in reached:
+            targets = [(path.parent / target.partition("#")[0]).resolve() for _, target in page_of(path).links()]
+            reached += [target for target in dict.fromkeys(targets) if target in PAGES and target not in reached]
+        lost = [str(path.relative_to(SOURCE)) for path in PAGES if path not in reached]
+        self.assertEqual(lost, [], "no link leads to " + ", ".join(lost))
+
     def test_pages_that_the_sources_name_are_there(self):
         files = [path for folder in OTHER_TEXT for path in (SOURCE / folder).rglob("*") if path.is_file()]
         files += [path for path in SOURCE.iterdir() if path.is_file() and path.suffix != ".md"]
