@@ -44,7 +44,7 @@ class ServersTest(program.ProgramTest):
         return chain
 
     def assert_proven(self, name):
-        """The logs of servers and replicas hold what docs/parameter_servers.md promises."""
+        """The logs of servers and replicas hold what docs/reference/server_logs.md promises."""
         found = json.loads(self.control("audit", self.scratch / name, "--json"))
         self.assertTrue(found["proven"], found["finding"])
         self.assertGreater(found["acknowledged"], 0)

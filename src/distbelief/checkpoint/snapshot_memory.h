@@ -12,7 +12,7 @@ namespace distbelief::checkpoint {
 // Training state in the shared memory of a host, under a name, so that it outlives the processes that wrote
 // it. Two slots take turns: while one is written the other stays whole. The workers of a host each write a
 // part, with its checksum; a slot counts only when all parts of one step are there and their checksums hold,
-// so a worker may die at any moment. docs/fault_tolerance.md describes the bytes.
+// so a worker may die at any moment. docs/reference/snapshots.md describes the bytes.
 //
 // The workers need no lock: a worker writes its part of the next slot only after all have written theirs of
 // this one, because a step lies between and no step ends without everybody.

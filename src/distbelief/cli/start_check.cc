@@ -109,7 +109,7 @@ void advise(const Config& config, std::int64_t total_steps) {
       stderr,
       "distbelief: updates of {} replicas that go at their own pace act like momentum, and train.momentum is "
       "{} besides: the loss may well grow without bound; train.optimizer = \"adagrad\" or momentum = 0 learn "
-      "(docs/parameter_servers.md)\n",
+      "(docs/explanation/parameter_servers.md)\n",
       config.parallel.workers, optimizer.momentum);
 }
 

@@ -321,7 +321,7 @@ void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
   command->add_option("--progress", flags->progress, "auto, bar, plain or none");
   command
       ->add_option("--inject", flags->inject,
-                   "order a fault, to see what happens: kill:rank=1,step=37 (docs/fault_tolerance.md)")
+                   "order a fault, to see what happens: kill:rank=1,step=37 (docs/reference/faults.md)")
       ->take_all()
       ->allow_extra_args(false);
   command->footer(

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-// What both ends of the parameter servers' transport share: docs/parameter_servers_wire.md. Plain values,
+// What both ends of the parameter servers' transport share: docs/reference/wire.md. Plain values,
 // without gRPC.
 namespace distbelief::comm {
 

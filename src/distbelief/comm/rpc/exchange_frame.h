@@ -7,7 +7,7 @@
 #include <string>
 
 // The head of each message of the parameter servers' transport: pure functions on bytes. For the sources of
-// this folder and for fuzzing. The form is in docs/parameter_servers_wire.md.
+// this folder and for fuzzing. The form is in docs/reference/wire.md.
 namespace distbelief::comm {
 
 enum class FrameKind : std::uint8_t { kHello = 1, kWelcome = 2, kRequest = 3, kAnswer = 4, kRefusal = 5 };
