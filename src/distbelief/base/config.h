@@ -7,7 +7,7 @@
 #include "distbelief/base/options.h"
 
 // What a job is: the sections of a job file, resolved. The defaults below are what an empty job file means,
-// a CNN on Fashion-MNIST. docs/job_file.md describes each key.
+// a CNN on Fashion-MNIST. docs/reference/job_file.md describes each key.
 namespace distbelief {
 
 struct ModelConfig {

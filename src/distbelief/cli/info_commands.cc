@@ -137,7 +137,7 @@ int explain_torchscript(const model::ModelEntry& entry, bool json) {
   const char* how =
       "The layers are those of the file: name it, and the shape of what it takes, to see its parameters:\n"
       "  distbelief models torchscript --set model.file=net.pt --input 1,28,28\n"
-      "A network is written by torch.jit.script(net).save(\"net.pt\") in Python (docs/using_models.md);\n"
+      "A network is written by torch.jit.script(net).save(\"net.pt\") in Python (docs/howto/own_model.md);\n"
       "examples/jobs/torchscript.toml trains one. Its code runs with your rights.\n";
   if (json) {
     nlohmann::json options = nlohmann::json::array();

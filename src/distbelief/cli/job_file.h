@@ -8,7 +8,7 @@
 #include "distbelief/base/config.h"
 #include "distbelief/base/error.h"
 
-// Job files: TOML to Config and back. docs/job_file.md describes the format. Everything here throws
+// Job files: TOML to Config and back. docs/reference/job_file.md describes the format. Everything here throws
 // Error(kBadInput) whose message begins with the place: "job.toml:7: unknown key 'train.epoch'; ...".
 // Types and names are checked here; ranges and mixes by validate() (job_check.h), after the overrides.
 namespace distbelief::cli {

@@ -4,7 +4,8 @@
 
 namespace distbelief::cli {
 
-// A Markdown table of every key: type, what it may be, default, meaning. docs/job_file.md contains it.
+// A Markdown table of every key: type, what it may be, default, meaning. docs/reference/job_file.md contains
+// it.
 std::string job_file_reference();
 
 }  // namespace distbelief::cli

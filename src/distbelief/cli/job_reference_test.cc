@@ -12,7 +12,7 @@ namespace distbelief::cli {
 namespace {
 
 std::string documentation() {
-  std::ifstream file(DISTBELIEF_SOURCE_DIR "/docs/job_file.md");
+  std::ifstream file(DISTBELIEF_SOURCE_DIR "/docs/reference/job_file.md");
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
@@ -33,7 +33,7 @@ std::vector<std::string> blocks(const std::string& text, const std::string& begi
 TEST(JobFileReference, IsTheTableInTheDocumentation) {
   const auto tables = blocks(documentation(), "<!-- keys: begin", "<!-- keys: end");
   ASSERT_EQ(tables.size(), 1u);
-  EXPECT_EQ(tables[0], job_file_reference()) << "docs/job_file.md: replace the table by this:\n"
+  EXPECT_EQ(tables[0], job_file_reference()) << "docs/reference/job_file.md: replace the table by this:\n"
                                              << job_file_reference();
 }
 
@@ -41,7 +41,7 @@ TEST(JobFileReference, ExamplesInTheDocumentationAreFine) {
   const auto examples = blocks(documentation(), "```toml", "```");
   ASSERT_EQ(examples.size(), 2u);
   for (const std::string& example : examples)
-    EXPECT_NO_THROW(validate(parse_job(example, "docs/job_file.md"))) << example;
+    EXPECT_NO_THROW(validate(parse_job(example, "docs/reference/job_file.md"))) << example;
 }
 
 TEST(JobFileReference, StatesTypeRangeDefaultAndMeaning) {

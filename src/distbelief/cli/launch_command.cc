@@ -164,7 +164,7 @@ void add_launch(CLI::App& app, const Invocation&, Run& run) {
       "  distbelief launch --workers 4 --run-dir runs/mine -- ./my_program --epochs 5\n"
       "  distbelief launch --set elastic.standby=true -- ./my_program\n"
       "  distbelief status runs/mine        and: scale, pause, stop, resume\n"
-      "The program tracks its training with distbelief::elastic::Tracked (docs/library.md).\n"
+      "The program tracks its training with distbelief::elastic::Tracked (docs/howto/embed_in_cpp.md).\n"
       "Exit codes: 0 done, 1 failed, 2 bad usage or the program's own 2, 130 interrupted or stopped.");
   command->callback([=, &run] { run = [=] { return launch(*flags); }; });
 }

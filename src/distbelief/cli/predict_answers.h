@@ -18,10 +18,10 @@ struct AnswerOptions {
   train::RowSource* rows = nullptr;  // of the model's tables, if it has any
   std::optional<train::CodeClusters> clusters{};
 };
-// An object for each sample (docs/using_models.md): `classes`, or `values`; of ctc `labels` in order; of
-// masked tokens `hidden` ones; of a segmentation a `picture` and its `classes`; of an autoencoder the `code`,
-// its `cluster` where they are known, and of images a `picture`; of an actor_critic the `action`, its
-// `probabilities` and the `value`, with several voters their `votes`; of a gan whether it is `real`.
+// An object for each sample (docs/howto/use_a_trained_model.md): `classes`, or `values`; of ctc `labels` in
+// order; of masked tokens `hidden` ones; of a segmentation a `picture` and its `classes`; of an autoencoder
+// the `code`, its `cluster` where they are known, and of images a `picture`; of an actor_critic the `action`,
+// its `probabilities` and the `value`, with several voters their `votes`; of a gan whether it is `real`.
 nlohmann::json predict_answers(const train::PreparedJob& job, const GivenSamples& samples,
                                const InputReader& reader, const AnswerOptions& options);
 

@@ -163,7 +163,7 @@ std::vector<Key> optimizer_keys() {
       key("train.optimizer", at<&OptimizerConfig::name>(),
           Choices{"sgd", "adam", "adamw", "adagrad", "lars", "lamb", "lbfgs"},
           "how weights follow gradients; `lbfgs` minimises the loss of all training samples together, "
-          "`batch_size` at a time ([sandblaster.md](sandblaster.md))"),
+          "`batch_size` at a time ([L-BFGS](../explanation/lbfgs.md))"),
       key("train.lr", at<&OptimizerConfig::lr>(), kPositive, "learning rate, after the warm-up"),
       key("train.lr_discriminator", at<&TrainConfig::lr_discriminator>(), kNotNegative,
           "`gan`: learning rate of the discriminator in place of `lr`, on the same schedule; 0: `lr`"),
@@ -238,7 +238,7 @@ std::vector<Key> parallel_keys() {
           "third more work"),
       key("parallel.sync", at<&ParallelConfig::sync>(), Choices{"allreduce", "parameter_server"},
           "how workers share a step: by adding up among themselves, or through servers that have the "
-          "parameters ([parameter_servers.md](parameter_servers.md)); parallel.workers then "
+          "parameters ([parameter servers](../explanation/parameter_servers.md)); parallel.workers then "
           "counts replicas, each a world of its own"),
       key("parallel.servers", at<&ParallelConfig::servers>(), kServers,
           "parameter servers, each a process with its part of the parameters"),
@@ -247,8 +247,8 @@ std::vector<Key> parallel_keys() {
           "of parameter servers: `sync` all replicas in every step, `async` each at its own pace, `bounded` "
           "each at its own pace but none more than `staleness` steps ahead of the slowest, `hybrid` as "
           "`async`, with one replica per host of `--hosts`, whose workers add up among themselves, "
-          "`sandblaster` L-BFGS over the whole batch ([sandblaster.md](sandblaster.md)), `decomposed` each "
-          "replica a sub-network of the model ([decomposed.md](decomposed.md))"),
+          "`sandblaster` L-BFGS over the whole batch ([L-BFGS](../explanation/lbfgs.md)), `decomposed` each "
+          "replica a sub-network of the model ([decomposed](../explanation/decomposed.md))"),
       key("parallel.staleness", at<&ParallelConfig::staleness>(), kNotNegative,
           "the bound of `bounded`, in steps: at step c of a replica its parameters have all steps of the "
           "others "
@@ -283,7 +283,7 @@ std::vector<Key> parallel_keys() {
           Choices{"auto", "update", "reduce", "off", "check"},
           "what runs while the backward pass still does: the exchange and the weights' `update`, the "
           "`reduce` alone, or nothing; `auto`: as much as the job allows; `check`: [finds "
-          "out](architecture.md#overlap) "
+          "out](../explanation/architecture.md#overlap) "
           "whether `update` is right for a model"),
       key("parallel.bucket_mb", at<&ParallelConfig::bucket_mb>(), kMegabytes,
           "MiB of gradients exchanged together"),

@@ -10,7 +10,7 @@
 #include "distbelief/base/config.h"
 
 // Every key of a job file, once: where it lives in Config, what it may be and what it means. Parsing,
-// --set, writing, checking, hints and docs/job_file.md are all made from this table.
+// --set, writing, checking, hints and docs/reference/job_file.md are all made from this table.
 namespace distbelief::cli {
 
 template <typename T>

@@ -64,9 +64,9 @@ std::string in_one_line(std::string note) {
 std::string starter_job(const data::Finding& finding, const std::string& path) {
   std::string text = "# A start, written by `distbelief init`. What it found:\n";
   for (const std::string& note : finding.notes) text += fmt::format("#   {}\n", in_one_line(note));
-  text +=
-      fmt::format("# `distbelief datasets` lists the options of '{}', docs/job_file.md every other key.\n",
-                  finding.data_set);
+  text += fmt::format(
+      "# `distbelief datasets` lists the options of '{}', docs/reference/job_file.md every other key.\n",
+      finding.data_set);
   text += "\n[model]\n" + model_section(finding);
   text += "\n[data]\n" + data_section(finding, path);
   text += "\n[train]\n" + train_section(finding);

@@ -11,7 +11,7 @@
 #include "distbelief/data/learnt.h"
 #include "distbelief/data/source.h"
 
-// What a run knows of its data without the files: data.json of its folder (docs/formats.md).
+// What a run knows of its data without the files: data.json of its folder (docs/reference/formats.md).
 namespace distbelief::data {
 
 inline constexpr const char* kKnownSetName = "data.json";

@@ -27,7 +27,8 @@ struct DataSetEntry {
   SampleOrder order = SampleOrder::kMixed;
 };
 
-// All data sets known by name: "mnist", "fashion_mnist", "synthetic" and so on; docs/data.md describes them.
+// All data sets known by name: "mnist", "fashion_mnist", "synthetic" and so on;
+// docs/reference/data_formats.md describes them.
 const std::vector<DataSetEntry>& data_sets();
 // Throws Error(kBadInput) for a name that is not there, with the nearest one.
 const DataSetEntry& find_data_set(const std::string& name);

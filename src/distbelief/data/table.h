@@ -72,7 +72,7 @@ struct TableSurvey {
   char delimiter = ',';
 };
 
-// Options of data set "csv" are resolved here: docs/data.md.
+// Options of data set "csv" are resolved here: docs/reference/data_formats.md.
 std::vector<OptionSpec> table_options();
 TableSurvey survey_table(const std::filesystem::path& path, const OptionMap& options);
 // Whether a column would be of numbers with the other mark before decimals, and only so.

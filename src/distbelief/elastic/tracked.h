@@ -9,7 +9,7 @@
 #include "distbelief/comm/world.h"
 #include "distbelief/train/data_parallel.h"
 
-// A training loop of one's own that survives: docs/library.md. Link distbelief::elastic.
+// A training loop of one's own that survives: docs/reference/library.md. Link distbelief::elastic.
 namespace distbelief::elastic {
 
 struct TrackedOptions {

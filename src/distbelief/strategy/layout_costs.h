@@ -10,7 +10,7 @@
 #include "distbelief/strategy/pipeline_schedule.h"
 
 // What a layout of a job costs: seconds of a step, bytes of a worker. Pure: measured costs in, predictions
-// out. docs/model_parallelism.md has the formulas. Any thread.
+// out. docs/explanation/model_parallelism.md describes them. Any thread.
 namespace distbelief::strategy {
 
 // How workers hold and train a network.

@@ -9,7 +9,7 @@
 #include "distbelief/train/job.h"
 
 // Groups that an autoencoder's codes fall in, found by k-means on those of the test samples: clusters.json of
-// a run folder (docs/formats.md).
+// a run folder (docs/reference/formats.md).
 namespace distbelief::train {
 
 // What model.clusters says, or as many as the data has classes; 0: none are looked for. `options` are

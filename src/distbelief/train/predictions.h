@@ -9,9 +9,9 @@
 namespace distbelief::train {
 
 // How a classifier does on its test samples: which class it takes for which, and some samples with what it
-// says of them, as predictions.json has them (docs/formats.md). Null for a network that does not give one
-// class per sample. Takes samples from all over the set, which may be sorted by class, until there are enough
-// or the time is up; the network is in training mode afterwards. Blocks for that long.
+// says of them, as predictions.json has them (docs/reference/formats.md). Null for a network that does not
+// give one class per sample. Takes samples from all over the set, which may be sorted by class, until there
+// are enough or the time is up; the network is in training mode afterwards. Blocks for that long.
 struct PredictionLimits {
   std::uint64_t samples = 2000;
   std::chrono::duration<double> time{1.0};

@@ -8,7 +8,7 @@
 #include "distbelief/checkpoint/safetensors.h"
 #include "distbelief/train/row_source.h"
 
-// Tables in a run folder: RUN/tables/step-N/NAME-PIECE.safetensors (docs/formats.md). No tensors.
+// Tables in a run folder: RUN/tables/step-N/NAME-PIECE.safetensors (docs/reference/formats.md). No tensors.
 namespace distbelief::train {
 
 // Writes all rows that the servers have, and removes older ones but the last `keep`; a few megabytes of

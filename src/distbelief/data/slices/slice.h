@@ -8,8 +8,8 @@
 
 #include "distbelief/data/source.h"
 
-// One slice: neighbouring samples, compressed with zstd. docs/packed_slices.md has the bytes. Pure functions
-// over bytes; memory is bounded by what the caller allows, never by what the bytes claim.
+// One slice: neighbouring samples, compressed with zstd. docs/reference/formats.md has the bytes. Pure
+// functions over bytes; memory is bounded by what the caller allows, never by what the bytes claim.
 namespace distbelief::data {
 
 inline constexpr std::size_t kSliceHeaderBytes = 40;
