@@ -19,13 +19,7 @@
 #include "distbelief/report/run_log.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
-#include "distbelief/train/lbfgs_link.h"
-#include "distbelief/train/local_store.h"
-#include "distbelief/train/lock_step.h"
-#include "distbelief/train/served_mode.h"
-#include "distbelief/train/served_store.h"
-#include "distbelief/train/server_link.h"
-#include "distbelief/train/sub_network_link.h"
+#include "distbelief/train/modes.h"
 #include "distbelief/train/train_loop.h"
 
 namespace distbelief::train {
@@ -80,7 +74,7 @@ std::function<std::vector<comm::ControlAddress>()> present_servers(const WorkerO
   };
 }
 
-ServerLink::Options server_options(const World& world, const WorkerOptions& options, const Orders& orders) {
+ServerShareOptions server_options(const World& world, const WorkerOptions& options, const Orders& orders) {
   return {.config = options.config,
           .servers = options.servers,
           .job = options.served_job,
@@ -93,63 +87,6 @@ ServerLink::Options server_options(const World& world, const WorkerOptions& opti
           .log = world.rank() == 0 ? log_of_pushes(options) : "",
           .goes_on = until_stopped(options, orders),
           .find_servers = present_servers(options, orders)};
-}
-
-// A search keeps its vectors on servers, or without any in the first worker.
-std::shared_ptr<ParameterLink> make_search(World& world, const WorkerOptions& options, const Orders& orders) {
-  const bool has_servers = !options.servers.empty();
-  std::unique_ptr<BatchStore> store;
-  if (has_servers)
-    store =
-        std::make_unique<ServedStore>(ServedStore::Options{.parallel = options.config.parallel,
-                                                           .servers = options.servers,
-                                                           .job = options.served_job,
-                                                           .replica = options.replica,
-                                                           .incarnation = options.cohort,
-                                                           .log = log_of_pushes(options),
-                                                           .goes_on = until_stopped(options, orders),
-                                                           .find_servers = present_servers(options, orders)});
-  else if (world.rank() == 0)
-    store = std::make_unique<LocalStore>();
-  return std::make_shared<LbfgsLink>(LbfgsLink::Options{.config = options.config,
-                                                        .world = &world,
-                                                        .store = std::move(store),
-                                                        .leads = options.replica == 0,
-                                                        .is_in_order = !has_servers,
-                                                        .goes_on = until_stopped(options, orders)});
-}
-
-ModeParts served_parts(const std::shared_ptr<ParameterLink>& link) {
-  return {.terms = ServedMode::terms_of(*link),
-          .make = [link](Replica& replica) { return std::make_unique<ServedMode>(replica, link); }};
-}
-
-ModeParts sub_network_parts(const World& world, const PreparedJob& job, const WorkerOptions& options,
-                            const Orders& orders) {
-  const int index = options.replica % int(job.sub_networks.size());
-  const auto traffic = std::make_shared<SubNetworkTraffic>();
-  const SubNetworkSite site{.traffic = traffic.get(),
-                            .input = index > 0 ? job.sub_networks[std::size_t(index)].input : Shape{}};
-  ModeParts parts = served_parts(std::make_shared<SubNetworkLink>(
-      SubNetworkLink::Options{.server = server_options(world, options, orders),
-                              .places = places_of_sub_networks(job),
-                              .index = index,
-                              .traffic = traffic.get(),
-                              .goes_on = until_stopped(options, orders)}));
-  parts.terms.sub_network = index;
-  parts.terms.around_task = [site, traffic](std::unique_ptr<Task> task) {
-    return make_sub_network_task(std::move(task), site);
-  };
-  return parts;
-}
-
-ModeParts mode_parts(World& world, const PreparedJob& job, const WorkerOptions& options,
-                     const Orders& orders) {
-  if (is_decomposed(options.config.parallel)) return sub_network_parts(world, job, options, orders);
-  if (options.config.train.optimizer.name == "lbfgs")
-    return served_parts(make_search(world, options, orders));
-  if (options.servers.empty()) return LockStep::parts();
-  return served_parts(std::make_shared<ServerLink>(server_options(world, options, orders)));
 }
 
 void show(const World& world, const char* text) {
@@ -167,7 +104,9 @@ void show(const World& world, const char* text) {
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
                            std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
   PreparedJob job = prepare_for(options);
-  const ModeParts mode = mode_parts(world, job, options, orders);
+  const ModeParts mode =
+      find_mode(options.config)
+          .make({.world = world, .job = job, .servers = server_options(world, options, orders)});
   TrainLoop loop(world, std::move(job), mode,
                  {.run_dir = options.run_dir,
                   .progress = options.progress,
