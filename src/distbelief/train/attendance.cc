@@ -42,10 +42,10 @@ void Attendance::take(const comm::WorkerOrder& order) try {
   if (order.kind == "go") {
     const TurnOrder turn = read_turn_order(order.text);
     const std::lock_guard lock(mutex_);
-    turn_ = Trainer::Start{.generation = turn.generation,
-                           .recoveries = turn.recoveries,
-                           .fence = turn.fence,
-                           .resume = turn.resume};
+    turn_ = RunStart{.generation = turn.generation,
+                     .recoveries = turn.recoveries,
+                     .fence = turn.fence,
+                     .resume = turn.resume};
   } else if (order.kind == "stop") {
     options_.orders->stop = true;
   } else if (order.kind == "pause") {
@@ -123,7 +123,7 @@ void Attendance::look_for_end() {
     abandon("the supervisor is gone, and the other hosts do not answer");
 }
 
-std::optional<Trainer::Start> Attendance::wait_for_turn(const std::atomic<bool>& interrupted) {
+std::optional<RunStart> Attendance::wait_for_turn(const std::atomic<bool>& interrupted) {
   options_.vitals->state = "ready";
   client_->report(report());
   std::unique_lock lock(mutex_);

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "distbelief/comm/rpc/control_client.h"
-#include "distbelief/train/trainer.h"
+#include "distbelief/train/run_keeper.h"
 #include "distbelief/train/vitals.h"
 
 namespace distbelief::train {
@@ -37,7 +37,7 @@ class Attendance {
   ~Attendance();
 
   // Says that all is built, and waits for the order to begin. Nothing: this worker is not needed.
-  std::optional<Trainer::Start> wait_for_turn(const std::atomic<bool>& interrupted);
+  std::optional<RunStart> wait_for_turn(const std::atomic<bool>& interrupted);
 
   bool is_alone() const { return alone_; }  // the supervisor is gone
 
@@ -57,7 +57,7 @@ class Attendance {
   Options options_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::optional<Trainer::Start> turn_;
+  std::optional<RunStart> turn_;
   std::atomic<bool> alone_{false};                // the supervisor is gone
   std::atomic<bool> dismissed_{false};            // it knows nothing of this worker's cohort
   std::pair<std::int64_t, const char*> shown_{};  // step and state when they were last new, and that time

@@ -13,8 +13,9 @@ namespace distbelief::train {
 //   corrupt-snapshot   flips a bit of the newest snapshot and dies
 //   disk-full    checkpoints fail, for `steps` steps
 //   drift        flips a bit of its replica: its host's parameters, or on one host its own buffers
-// Keys: rank (of the worker, with parameter servers among the workers of all replicas in turn; 0), step (0), generation (1; 0: every one), point (step), factor (3), steps (1).
-// Points: step (before it), mid-bucket (in backward), mid-snapshot, mid-rename, mid-restart.
+// Keys: rank (of the worker, with parameter servers among the workers of all replicas in turn; 0), step (0),
+// generation (1; 0: every one), point (step), factor (3), steps (1). Points: step (before it), mid-bucket (in
+// backward), mid-snapshot, mid-rename, mid-restart.
 struct Fault {
   std::string kind;
   int rank = 0;

@@ -57,24 +57,6 @@ void LaneTeam::run(LaneRunner& runner, const std::stop_token& stop) {
 }
 
 StepOutcome LaneTeam::step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
-  const StepOutcome own = step_here(plan, wishes);
-  return options_.served ? settle(plan, own) : own;
-}
-
-// The gradient is added up, by all threads of all workers of the replica.
-StepOutcome LaneTeam::settle(const strategy::StepPlan& plan, const StepOutcome& own) try {
-  clock().start(report::Phase::kExchange);
-  options_.served->end_step(plan);
-  clock().start(report::Phase::kOther);
-  if (!options_.served->is_synchronous()) return own;
-  for (const auto& runner : runners_) options_.served->read_mean(0, runner->buffers());
-  return outcome_of(options_.served->mean_notes(), size_of(plan).filled_lanes);
-} catch (const std::exception& error) {
-  options_.abort->set(options_.workers->rank(), error.what());
-  throw;
-}
-
-StepOutcome LaneTeam::step_here(const strategy::StepPlan& plan, const LaneNotes& wishes) {
   {
     const std::lock_guard lock(mutex_);
     plan_ = plan;

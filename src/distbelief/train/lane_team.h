@@ -10,7 +10,6 @@
 #include "distbelief/comm/host/signal.h"
 #include "distbelief/strategy/allreduce_group.h"
 #include "distbelief/train/lane_runner.h"
-#include "distbelief/train/served_replica.h"
 
 namespace distbelief::train {
 
@@ -23,20 +22,18 @@ class LaneTeam final : public Team {
     comm::Communicator* workers = nullptr;  // all
     const Task* task = nullptr;
     strategy::AllreduceGroup* group = nullptr;
-    ServedReplica* served = nullptr;  // whose parameters live on servers; null: they live here
   };
   LaneTeam(std::vector<std::unique_ptr<LaneRunner>> runners, const Options& options);
   ~LaneTeam() override;
 
   StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes) override;
+  void share_changed() override {}  // all threads see the host's one copy
   Evaluation evaluate(const ReadChunk& read, std::uint64_t samples) override;
   report::PhaseClock& clock() override { return runners_[0]->clock(); }
   compute::BufferSet& buffers(int stage, int thread) override;
 
  private:
   void run(LaneRunner& runner, const std::stop_token& stop);
-  StepOutcome step_here(const strategy::StepPlan& plan, const LaneNotes& wishes);
-  StepOutcome settle(const strategy::StepPlan& plan, const StepOutcome& own);
 
   std::vector<std::unique_ptr<LaneRunner>> runners_;
   Options options_;

@@ -5,7 +5,7 @@
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/train/lane_runner.h"
-#include "distbelief/train/served_replica.h"
+#include "distbelief/train/replica_view.h"
 #include "distbelief/train/snapshotter.h"
 #include "distbelief/train/tensor_sums.h"
 
@@ -26,9 +26,9 @@ bool keeps_snapshots(const Config& config, std::size_t hosts) {
 }
 
 // Of one replica with parameter servers.
-ServedWindow::Shape window_of(const Config& config, const NetworkOutline& outline, int workers) {
+ReplicaWindow::Shape window_of(const Config& config, const NetworkOutline& outline, int workers) {
   const ParallelConfig& parallel = config.parallel;
-  ServedWindow::Shape shape = ServedReplica::window_shape(
+  ReplicaWindow::Shape shape = ReplicaView::window_shape(
       outline, workers, takes_own_steps(parallel) ? 0 : parallel.lanes / parallel.workers);
   if (parallel.pipeline * parallel.tensor == 1) shape.elements = 0;
   return shape;
@@ -68,7 +68,7 @@ std::size_t shared_memory_needed(const PreparedJob& job, const std::vector<int>&
   if (const int tensor = int(job.config.parallel.tensor); tensor > 1)
     bytes += std::size_t(std::max(1, workers / tensor)) * HostTensorGroup::bytes_needed(tensor);
   if (has_servers(job.config.parallel) && workers > 1)
-    bytes += ServedWindow::bytes_needed(window_of(job.config, outline, workers));
+    bytes += ReplicaWindow::bytes_needed(window_of(job.config, outline, workers));
   if (job.config.elastic.standby) bytes *= 2;
   return bytes + snapshot_bytes(job, workers_per_host.size());
 }

@@ -126,7 +126,7 @@ PipelineTeam::PipelineTeam(Options options)
     part.tied = stage.network->named_parameters()[tie.name];
     part.tied_parameter = index_of(stage.outline->parameters, tie.name);
   }
-  share_tied();
+  share_changed();
 }
 
 PipelineTeam::~PipelineTeam() = default;
@@ -155,8 +155,7 @@ StepOutcome PipelineTeam::step(const strategy::StepPlan& plan, const LaneNotes& 
     tell(error.what());
     throw;
   }
-  const LaneNotes notes = steps_with_others() ? options_.served->mean_notes() : meet_notes();
-  return outcome_of(notes, size_of(plan).filled_lanes);
+  return outcome_of(meet_notes(), size_of(plan).filled_lanes);
 }
 
 void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wishes) {
@@ -177,7 +176,7 @@ void PipelineTeam::run_step(const strategy::StepPlan& plan, const LaneNotes& wis
       backward(part, std::exchange(flight, {}), lane, step);
     }
   }
-  finish(plan);
+  finish();
 }
 
 void PipelineTeam::take_batch(Part& part, Flight& flight, std::uint64_t seed) {
@@ -273,7 +272,7 @@ void PipelineTeam::backward(Part& part, Flight flight, std::int64_t lane, const 
   traced("backward", part, lane, begin);
 }
 
-void PipelineTeam::finish(const strategy::StepPlan& plan) {
+void PipelineTeam::finish() {
   clock_.start(Phase::kExchange);
   for (const auto& part : parts_) part->stage.group->sharing(0).sum_up();
   const double squared = options_.clip_norm > 0 ? squared_norm() : 0;
@@ -281,10 +280,6 @@ void PipelineTeam::finish(const strategy::StepPlan& plan) {
     part->stage.group->sharing(0).finish_step(squared);
     part->buffers.write(part->stage.group->sharing(0).mean_buffers());
   }
-  if (options_.served) options_.served->end_step(plan);
-  for (std::size_t i = 0; steps_with_others() && i < parts_.size(); ++i)
-    options_.served->read_mean(i, parts_[i]->buffers);
-  share_tied();
   clock_.start(Phase::kOther);
 }
 
@@ -313,7 +308,7 @@ torch::Tensor PipelineTeam::tied_weight(const Part& part) {
 }
 
 // The stage that only reads a tied weight gets its new values.
-void PipelineTeam::share_tied() {
+void PipelineTeam::share_changed() {
   constexpr std::int64_t kWeight = -1;
   const torch::NoGradGuard no_grad;
   for (const auto& part : parts_)

@@ -9,7 +9,6 @@
 #include "distbelief/report/trace.h"
 #include "distbelief/strategy/block_passes.h"
 #include "distbelief/strategy/pipeline_schedule.h"
-#include "distbelief/train/served_replica.h"
 #include "distbelief/train/stage.h"
 #include "distbelief/train/stage_streams.h"
 #include "distbelief/train/task.h"
@@ -42,12 +41,12 @@ class PipelineTeam final : public Team {
     double clip_norm = 0;
     std::uint64_t seed = 0;
     report::Trace* trace = nullptr;
-    ServedReplica* served = nullptr;  // whose parameters live on servers; null: they live here
   };
   explicit PipelineTeam(Options options);
   ~PipelineTeam() override;
 
   StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes) override;
+  void share_changed() override;  // tied weights
   Evaluation evaluate(const ReadChunk& read, std::uint64_t samples) override;
   report::PhaseClock& clock() override { return clock_; }
   compute::BufferSet& buffers(int stage, int thread) override;
@@ -67,11 +66,9 @@ class PipelineTeam final : public Team {
   strategy::Pass way_back(const Stage& stage) const;
   torch::Tensor run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step);
   void take_batch(Part& part, Flight& flight, std::uint64_t seed);
-  void finish(const strategy::StepPlan& plan);
+  void finish();
   double squared_norm();
   torch::Tensor tied_weight(const Part& part);
-  void share_tied();
-  bool steps_with_others() const { return options_.served && options_.served->is_synchronous(); }
   LaneNotes meet_notes();
   Score score(const ReadChunk& read, data::Range range);
   void traced(const char* name, const Part& part, std::int64_t lane,

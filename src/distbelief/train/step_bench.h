@@ -15,7 +15,8 @@ struct StepBenchOptions {
 };
 
 // Times training steps of [model] on fixed random data, as `train` takes them: batches come from a loader
-// with its settings. Collective; rank 0's answer is complete: step_seconds_median and _mean, parameters, peak_rss_bytes, peak_pss_bytes, ...
+// with its settings. Collective; rank 0's answer is complete: step_seconds_median and _mean, parameters,
+// peak_rss_bytes, peak_pss_bytes, ...
 nlohmann::json bench_step(World& world, const StepBenchOptions& options);
 
 // Times forward and backward of [model] alone on such a batch, on the calling thread, as a lane runs them;

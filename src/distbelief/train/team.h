@@ -64,6 +64,8 @@ class Team {
   virtual ~Team() = default;
   // `wishes` are what this worker asks of all.
   virtual StepOutcome step(const strategy::StepPlan& plan, const LaneNotes& wishes) = 0;
+  // Somebody has written new parameters: copies of them that workers hold take over the new values.
+  virtual void share_changed() = 0;
   // Scores the network on all samples, each once.
   virtual Evaluation evaluate(const ReadChunk& read, std::uint64_t samples) = 0;
   virtual report::PhaseClock& clock() = 0;  // of the worker's main thread

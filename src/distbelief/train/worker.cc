@@ -19,12 +19,8 @@
 #include "distbelief/report/run_log.h"
 #include "distbelief/train/attendance.h"
 #include "distbelief/train/checkpointer.h"
-#include "distbelief/train/lbfgs_link.h"
-#include "distbelief/train/local_store.h"
-#include "distbelief/train/served_store.h"
-#include "distbelief/train/server_link.h"
-#include "distbelief/train/sub_network_link.h"
-#include "distbelief/train/trainer.h"
+#include "distbelief/train/modes.h"
+#include "distbelief/train/train_loop.h"
 
 namespace distbelief::train {
 namespace {
@@ -78,7 +74,7 @@ std::function<std::vector<comm::ControlAddress>()> present_servers(const WorkerO
   };
 }
 
-ServerLink::Options server_options(const World& world, const WorkerOptions& options, const Orders& orders) {
+ServerShareOptions server_options(const World& world, const WorkerOptions& options, const Orders& orders) {
   return {.config = options.config,
           .servers = options.servers,
           .job = options.served_job,
@@ -91,60 +87,6 @@ ServerLink::Options server_options(const World& world, const WorkerOptions& opti
           .log = world.rank() == 0 ? log_of_pushes(options) : "",
           .goes_on = until_stopped(options, orders),
           .find_servers = present_servers(options, orders)};
-}
-
-// To where the parameters are kept; null: with the workers.
-std::unique_ptr<ParameterLink> make_link(World& world, const WorkerOptions& options, const Orders& orders) {
-  const bool has_servers = !options.servers.empty();
-  if (options.config.train.optimizer.name == "lbfgs") {
-    std::unique_ptr<BatchStore> store;
-    if (has_servers)
-      store = std::make_unique<ServedStore>(
-          ServedStore::Options{.parallel = options.config.parallel,
-                               .servers = options.servers,
-                               .job = options.served_job,
-                               .replica = options.replica,
-                               .incarnation = options.cohort,
-                               .log = log_of_pushes(options),
-                               .goes_on = until_stopped(options, orders),
-                               .find_servers = present_servers(options, orders)});
-    else if (world.rank() == 0)
-      store = std::make_unique<LocalStore>();
-    return std::make_unique<LbfgsLink>(LbfgsLink::Options{.config = options.config,
-                                                          .world = &world,
-                                                          .store = std::move(store),
-                                                          .leads = options.replica == 0,
-                                                          .is_in_order = !has_servers,
-                                                          .goes_on = until_stopped(options, orders)});
-  }
-  if (!has_servers) return nullptr;
-  return std::make_unique<ServerLink>(server_options(world, options, orders));
-}
-
-// What ties a worker to where the parameters are kept.
-struct Tie {
-  std::unique_ptr<SubNetworkTraffic> traffic{};
-  std::unique_ptr<ParameterLink> link{};
-  int sub_network = -1;
-  std::function<std::unique_ptr<Task>(std::unique_ptr<Task>)> around_task{};
-};
-
-Tie tie_of_sub_network(const World& world, const PreparedJob& job, const WorkerOptions& options,
-                       const Orders& orders) {
-  const int index = options.replica % int(job.sub_networks.size());
-  Tie tie{.traffic = std::make_unique<SubNetworkTraffic>(), .sub_network = index};
-  const SubNetworkSite site{.traffic = tie.traffic.get(),
-                            .input = index > 0 ? job.sub_networks[std::size_t(index)].input : Shape{}};
-  tie.link = std::make_unique<SubNetworkLink>(
-      SubNetworkLink::Options{.server = server_options(world, options, orders),
-                              .places = places_of_sub_networks(job),
-                              .index = index,
-                              .traffic = tie.traffic.get(),
-                              .goes_on = until_stopped(options, orders)});
-  tie.around_task = [site](std::unique_ptr<Task> task) {
-    return make_sub_network_task(std::move(task), site);
-  };
-  return tie;
 }
 
 void show(const World& world, const char* text) {
@@ -162,35 +104,33 @@ void show(const World& world, const char* text) {
 std::string train_attended(World& world, const WorkerOptions& options, Vitals& vitals, Orders& orders,
                            std::optional<Attendance>& attendance, std::atomic<std::int64_t>& fence) {
   PreparedJob job = prepare_for(options);
-  const Tie tie = is_decomposed(options.config.parallel) ? tie_of_sub_network(world, job, options, orders)
-                                                         : Tie{.link = make_link(world, options, orders)};
-  Trainer trainer(world, std::move(job),
-                  {.run_dir = options.run_dir,
-                   .progress = options.progress,
-                   .stop_requested = options.stop_requested,
-                   .when_built = options.when_built,
-                   .isa = options.isa,
-                   .snapshots = options.snapshots,
-                   .faults = own_faults(options, world.size()),
-                   .vitals = &vitals,
-                   .orders = &orders,
-                   .link = tie.link.get(),
-                   .sub_network = tie.sub_network,
-                   .around_task = tie.around_task});
-  Trainer::Start start{.resume = options.resume};
+  const ModeParts mode =
+      find_mode(options.config)
+          .make({.world = world, .job = job, .servers = server_options(world, options, orders)});
+  TrainLoop loop(world, std::move(job), mode,
+                 {.run_dir = options.run_dir,
+                  .progress = options.progress,
+                  .stop_requested = options.stop_requested,
+                  .when_built = options.when_built,
+                  .isa = options.isa,
+                  .snapshots = options.snapshots,
+                  .faults = own_faults(options, world.size()),
+                  .vitals = &vitals,
+                  .orders = &orders});
+  RunStart start{.resume = options.resume};
   if (attendance) {
-    if (options.cohort > 1) trainer.warm_up();
-    const std::optional<Trainer::Start> turn = attendance->wait_for_turn(*options.stop_requested);
+    if (options.cohort > 1) loop.warm_up();
+    const std::optional<RunStart> turn = attendance->wait_for_turn(*options.stop_requested);
     if (!turn) return "not needed";
     start = *turn;
     fence = start.fence;
   }
   try {
-    const report::Summary summary = trainer.run(start);
+    const report::Summary summary = loop.run(start);
     spdlog::info("{} after {} steps", summary.status, summary.steps);
     return summary.status;
   } catch (const Error& error) {
-    // The trainer's threads may never come back from what does not answer: nobody waits for them.
+    // The loop's threads may never come back from what does not answer: nobody waits for them.
     if (error.code() != ErrorCode::kTimeout) throw;
     if (attendance) attendance->fail(error.what(), error.where().rank);
     end_job(world, error);

@@ -10,7 +10,7 @@
 // Error(kBadInput) for what is none.
 namespace distbelief::train {
 
-// Of the order to go: what Trainer::Start says.
+// Of the order to go: what RunStart says.
 struct TurnOrder {
   int generation = 1;
   int recoveries = 0;

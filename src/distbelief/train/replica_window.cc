@@ -1,4 +1,4 @@
-#include "distbelief/train/served_window.h"
+#include "distbelief/train/replica_window.h"
 
 namespace distbelief::train {
 namespace {
@@ -7,7 +7,7 @@ std::size_t on_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-std::size_t ServedWindow::bytes_of(const Shape& shape, int section) {
+std::size_t ReplicaWindow::bytes_of(const Shape& shape, int section) {
   const auto lanes = std::size_t(shape.lanes), workers = std::size_t(shape.workers);
   switch (Section(section)) {
     case kSignals: return workers * sizeof(comm::Signal);
@@ -25,22 +25,22 @@ std::size_t ServedWindow::bytes_of(const Shape& shape, int section) {
   return 0;
 }
 
-std::size_t ServedWindow::offset_of(const Shape& shape, int section) {
+std::size_t ReplicaWindow::offset_of(const Shape& shape, int section) {
   std::size_t offset = 0;
   for (int before = 0; before < section; ++before) offset += on_lines(bytes_of(shape, before));
   return offset;
 }
 
-std::size_t ServedWindow::bytes_needed(const Shape& shape) { return offset_of(shape, kSections); }
+std::size_t ReplicaWindow::bytes_needed(const Shape& shape) { return offset_of(shape, kSections); }
 
-ServedWindow::ServedWindow(comm::HostCommunicator& host, const Shape& shape)
+ReplicaWindow::ReplicaWindow(comm::HostCommunicator& host, const Shape& shape)
     : host_(host),
       shape_(shape),
       segment_(shape.workers == 1
                    ? comm::SharedSegment::map_private(bytes_needed(shape))
                    : comm::SharedSegment::map_together(host.transport(), bytes_needed(shape))) {}
 
-void ServedWindow::meet() {
+void ReplicaWindow::meet() {
   if (shape_.workers == 1) return;
   const comm::Waiter waiter(host_.domain().abort(), std::chrono::hours(24 * 365),
                             std::chrono::nanoseconds(0));

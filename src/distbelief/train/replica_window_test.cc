@@ -1,4 +1,4 @@
-#include "distbelief/train/served_window.h"
+#include "distbelief/train/replica_window.h"
 
 #include <gtest/gtest.h>
 
@@ -14,20 +14,20 @@ namespace distbelief::train {
 namespace {
 
 constexpr int kWorkers = 3;
-constexpr ServedWindow::Shape kShape{.workers = kWorkers,
-                                     .parameters = 3,
-                                     .elements = 70,
-                                     .lane_values = 5,
-                                     .note_values = 2,
-                                     .lanes = 3,
-                                     .slices = 4};
+constexpr ReplicaWindow::Shape kShape{.workers = kWorkers,
+                                      .parameters = 3,
+                                      .elements = 70,
+                                      .lane_values = 5,
+                                      .note_values = 2,
+                                      .lanes = 3,
+                                      .slices = 4};
 
 bool all_are(std::span<const float> part, float value) {
   return std::ranges::all_of(part, [&](float each) { return each == value; });
 }
 
 // Workers of a replica, as threads.
-void on_all_workers(const std::function<void(comm::HostCommunicator&, ServedWindow&)>& body) {
+void on_all_workers(const std::function<void(comm::HostCommunicator&, ReplicaWindow&)>& body) {
   constexpr std::chrono::seconds kDeadline{30};
   comm::ThreadHub hub;
   std::vector<std::jthread> workers;
@@ -36,13 +36,13 @@ void on_all_workers(const std::function<void(comm::HostCommunicator&, ServedWind
       auto link = std::make_unique<comm::ThreadLink>(hub, rank, kWorkers, kDeadline);
       comm::HostCommunicator host(
           std::make_unique<comm::LinkCommunicator>(std::move(link), comm::Algorithm::kDirect), kDeadline);
-      ServedWindow window(host, kShape);
+      ReplicaWindow window(host, kShape);
       body(host, window);
     });
 }
 
-TEST(ServedWindow, BeginsWithZerosAndNoPartLiesInAnother) {
-  on_all_workers([](comm::HostCommunicator& host, ServedWindow& window) {
+TEST(ReplicaWindow, BeginsWithZerosAndNoPartLiesInAnother) {
+  on_all_workers([](comm::HostCommunicator& host, ReplicaWindow& window) {
     std::vector<std::span<float>> parts{window.mean(), window.gradient(), window.parameters(), window.rows()};
     for (int worker = 0; worker < kWorkers; ++worker)
       for (std::int64_t lane = 0; lane < kShape.lanes; ++lane) parts.push_back(window.notes(worker, lane));
@@ -64,8 +64,8 @@ TEST(ServedWindow, BeginsWithZerosAndNoPartLiesInAnother) {
   });
 }
 
-TEST(ServedWindow, WhatEachWroteIsThereForAllWhoMet) {
-  on_all_workers([](comm::HostCommunicator& host, ServedWindow& window) {
+TEST(ReplicaWindow, WhatEachWroteIsThereForAllWhoMet) {
+  on_all_workers([](comm::HostCommunicator& host, ReplicaWindow& window) {
     for (int round = 0; round < 200; ++round) {
       window.gradient()[std::size_t(host.rank())] = float(round);
       window.meet();
@@ -75,16 +75,16 @@ TEST(ServedWindow, WhatEachWroteIsThereForAllWhoMet) {
   });
 }
 
-TEST(ServedWindow, RowsOfLanesFollowOneAnother) {
-  on_all_workers([](comm::HostCommunicator&, ServedWindow& window) {
+TEST(ReplicaWindow, RowsOfLanesFollowOneAnother) {
+  on_all_workers([](comm::HostCommunicator&, ReplicaWindow& window) {
     EXPECT_EQ(window.rows().size(), 15u);
     EXPECT_EQ(window.row(2).data(), window.rows().data() + 10);
     EXPECT_EQ(window.row(2).size(), 5u);
   });
 }
 
-TEST(ServedWindow, AWorkerThatFailsIsNotWaitedFor) {
-  on_all_workers([](comm::HostCommunicator& host, ServedWindow& window) {
+TEST(ReplicaWindow, AWorkerThatFailsIsNotWaitedFor) {
+  on_all_workers([](comm::HostCommunicator& host, ReplicaWindow& window) {
     if (host.rank() == 0)
       host.domain().abort().set(0, "injected");
     else
@@ -92,10 +92,10 @@ TEST(ServedWindow, AWorkerThatFailsIsNotWaitedFor) {
   });
 }
 
-TEST(ServedWindow, OfANetworkThatIsWholeHasNoRoomForOne) {
-  ServedWindow::Shape whole = kShape;
+TEST(ReplicaWindow, OfANetworkThatIsWholeHasNoRoomForOne) {
+  ReplicaWindow::Shape whole = kShape;
   whole.elements = 0;
-  EXPECT_GE(ServedWindow::bytes_needed(kShape), ServedWindow::bytes_needed(whole) + 2 * 70 * sizeof(float));
+  EXPECT_GE(ReplicaWindow::bytes_needed(kShape), ReplicaWindow::bytes_needed(whole) + 2 * 70 * sizeof(float));
 }
 
 }  // namespace

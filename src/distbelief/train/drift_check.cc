@@ -1,3 +1,5 @@
+#include "distbelief/train/drift_check.h"
+
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -6,9 +8,8 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/base/host_name.h"
-#include "distbelief/train/trainer.h"
+#include "distbelief/train/checkpointer.h"
 
-// Comparing the replicas (train.verify_every): the part of Trainer that looks for drift.
 namespace distbelief::train {
 namespace {
 
@@ -22,17 +23,17 @@ void flip_a_bit(float& value) { value = std::bit_cast<float>(std::bit_cast<std::
 
 // Needs no barrier: nobody changes parameters before this worker, too, has handed in gradients of the next
 // step.
-ReplicaHashes Trainer::replica_hashes() {
-  World& world = peers();
-  ReplicaHashes hashes{.threads = group().threads(), .workers_per_host = world.workers_per_host()};
+ReplicaHashes DriftCheck::hashes() {
+  World& world = replica_.partition().peers();
+  ReplicaHashes hashes{.threads = replica_.group().threads(), .workers_per_host = world.workers_per_host()};
   const auto hosts = std::size_t(world.hosts());
   std::vector<std::int64_t> all(hosts + std::size_t(world.size() * hashes.threads));
-  for (int stage = 0; stage < int(stages_.size()); ++stage) {
-    const strategy::AllreduceGroup& group = *stages_[std::size_t(stage)].group;
+  for (int stage = 0; stage < int(replica_.stages().size()); ++stage) {
+    const strategy::AllreduceGroup& group = *replica_.stages()[std::size_t(stage)].group;
     if (world.local_rank() == 0 && !group.gathers_between_hosts())  // else no host has what another has
       all[std::size_t(world.host())] ^= hash_of(group.parameters(), group.layout().size() * sizeof(float));
     for (int t = 0; t < hashes.threads; ++t) {
-      compute::BufferSet& buffers = team_->buffers(stage, t);
+      compute::BufferSet& buffers = replica_.team().buffers(stage, t);
       std::vector<float> values(buffers.size());
       buffers.read(values);
       all[hosts + std::size_t(world.rank() * hashes.threads + t)] ^=
@@ -45,45 +46,45 @@ ReplicaHashes Trainer::replica_hashes() {
   return hashes;
 }
 
-// Whether it is ordered for some worker is the same on all, so the barrier is too.
-void Trainer::drift_on_order() {
+// All workers know whether it is ordered for some worker, so all come to the barrier or none.
+void DriftCheck::drift_on_order(std::int64_t step) {
   const bool ordered = std::any_of(options_.faults.begin(), options_.faults.end(), [&](const Fault& fault) {
-    return fault.kind == "drift" && fault.step == progress_.step;
+    return fault.kind == "drift" && fault.step == step;
   });
   if (!ordered) return;
-  if (faults_->drifts(progress_.step)) {
-    compute::BufferSet& buffers = team_->buffers(0, 0);
+  if (options_.own_faults->drifts(step)) {
+    compute::BufferSet& buffers = replica_.team().buffers(0, 0);
     std::vector<float> values(buffers.size());
-    if (peers().hosts() > 1) {
-      flip_a_bit(group().parameters()[0]);
+    if (replica_.partition().peers().hosts() > 1) {
+      flip_a_bit(replica_.group().parameters()[0]);
     } else if (!values.empty()) {
       buffers.read(values);
       flip_a_bit(values[0]);
       buffers.write(values);
     } else {
-      spdlog::warn("no drift: workers of one host share one replica of a model without buffers");
+      spdlog::warn("no drift: workers of one host share one copy of a model without buffers");
     }
   }
-  group().barrier();  // all of the host see it before one takes its hash
+  replica_.group().barrier();  // all of the host see it before one takes its hash
 }
 
-void Trainer::verify() {
-  drift_on_order();
-  const std::int64_t every = job_.config.train.verify_every;
-  if (every == 0 || progress_.step % every != 0) return;
-  const ReplicaHashes hashes = replica_hashes();
-  const ReplicaDrift drift = find_drift(hashes);
+void DriftCheck::check(std::int64_t step) {
+  drift_on_order(step);
+  if (options_.every == 0 || step % options_.every != 0) return;
+  World& peers = replica_.partition().peers();
+  const ReplicaHashes found = hashes();
+  const ReplicaDrift drift = find_drift(found);
   if (!drift.found()) return;
   const auto& untrusted = drift.untrusted;
-  const bool void_snapshots =
-      std::find(untrusted.begin(), untrusted.end(), peers().host()) != untrusted.end();
-  if (snapshotter_ && peers().local_rank() == 0 && void_snapshots) snapshotter_->make_void();
+  if (peers.local_rank() == 0 &&
+      std::find(untrusted.begin(), untrusted.end(), peers.host()) != untrusted.end())
+    options_.void_snapshots();
   // Also keeps the first to fail from ending the others before their snapshots are void.
-  const std::vector<std::string> hosts = exchange_texts(peers().communicator(), host_name());
-  throw Error(ErrorCode::kInternal, describe(drift, hashes, hosts),
-              {.rank = drift.suspect < 0 ? -1 : peers().name(drift.suspect),
+  const std::vector<std::string> hosts = exchange_texts(peers.communicator(), host_name());
+  throw Error(ErrorCode::kInternal, describe(drift, found, hosts),
+              {.rank = drift.suspect < 0 ? -1 : peers.name(drift.suspect),
                .operation = "compare replicas",
-               .step = progress_.step});
+               .step = step});
 }
 
 }  // namespace distbelief::train

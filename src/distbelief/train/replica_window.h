@@ -10,7 +10,7 @@ namespace distbelief::train {
 // Memory that the workers of a replica with parameter servers share: where they put together a network that
 // is cut over them, for the one of them who talks to the servers, and where that one leaves what comes back.
 // All are on one host. Nothing in it is guarded but by meet().
-class ServedWindow {
+class ReplicaWindow {
  public:
   struct Shape {
     int workers = 1;
@@ -23,7 +23,7 @@ class ServedWindow {
   };
   static std::size_t bytes_needed(const Shape& shape);
   // Collective over the workers, which `host` are; zeroed.
-  ServedWindow(comm::HostCommunicator& host, const Shape& shape);
+  ReplicaWindow(comm::HostCommunicator& host, const Shape& shape);
 
   // All workers of the replica meet, however long one of them takes; what each wrote before is then there for
   // all. Without a deadline: a worker that dies ends it through the abort record or its launcher.

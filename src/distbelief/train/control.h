@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+
+#include "distbelief/train/run_progress.h"
+#include "distbelief/train/team.h"
+#include "distbelief/train/vitals.h"
+
+namespace distbelief::train {
+
+struct ControlOptions {
+  Vitals* vitals = nullptr;  // shown to others; borrowed, as are the next; each may be null
+  Orders* orders = nullptr;  // from others
+  const std::atomic<bool>* stop_requested = nullptr;  // set by a signal
+};
+
+// What the loop shows of itself and what others ask of it: the training thread's side of Vitals and Orders.
+class Control {
+ public:
+  explicit Control(const ControlOptions& options) : options_(options) {}
+
+  // What the worker does: a constant such as kSaving.
+  void show(const char* state);
+  // It works on, with lanes of its own or without.
+  void show_working() { show(working_state_); }
+  void show_lanes(const std::vector<std::int64_t>& lanes);
+  void show_start(std::int64_t step);
+  struct StepTime {
+    double seconds = 0;
+    double busy_seconds = 0;  // without waiting for others
+    std::int64_t samples = 0;
+  };
+  void show_step(const RunProgress& progress, const StepTime& time);
+  void show_snapshot(std::int64_t step);
+  void show_checkpoint(std::int64_t step);
+  void show_slowness(double times);
+
+  // Stop, pause and hand over; the others are not set.
+  LaneNotes wishes() const;
+  bool has_lane_order_after(std::int64_t serial) const;
+  LaneOrder lane_order() const { return options_.orders->lanes.newest(); }
+  bool takes_orders() const { return options_.orders != nullptr; }
+  // Returns when the pause is taken back or the run is to stop. All workers get the same order and wait here;
+  // the first that goes on waits for the others in its next step.
+  void wait_while_paused() const;
+
+ private:
+  ControlOptions options_;
+  const char* working_state_ = "training";
+};
+
+}  // namespace distbelief::train

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+
+#include "distbelief/train/drift.h"
+#include "distbelief/train/fault.h"
+#include "distbelief/train/replica.h"
+
+namespace distbelief::train {
+
+struct DriftCheckOptions {
+  std::int64_t every = 0;                  // steps; 0: it does not look
+  std::vector<Fault> faults{};             // of the run, among them drifts that are ordered
+  Faults* own_faults = nullptr;            // of this worker; borrowed
+  std::function<void()> void_snapshots{};  // those of this host are not to be trusted
+};
+
+// Compares what the workers of a replica hold more than once (train.verify_every). Collective.
+class DriftCheck {
+ public:
+  DriftCheck(Replica& replica, DriftCheckOptions options) : replica_(replica), options_(std::move(options)) {}
+
+  // After so many steps. Throws Error that names who differs.
+  void check(std::int64_t step);
+
+ private:
+  void drift_on_order(std::int64_t step);
+  ReplicaHashes hashes();
+
+  Replica& replica_;
+  DriftCheckOptions options_;
+};
+
+}  // namespace distbelief::train
