@@ -238,7 +238,7 @@ class OnHostsTest(ZeroTest):
 class HostsTest(OnHostsTest):
     def test_mlp(self):
         self.assert_same_on_hosts(DEEP_MLP, ("host0:1,host1:1", ZERO2), ("host0:1,host1:1", ZERO3),
-                                  ("host0:2,host1:1", ZERO3), ("host0:2,host1:2", INSIDE))
+                                  ("host0:2,host1:1", ZERO3), ("host0:2,host1:2", INSIDE), ("host0:2,host1:1", INSIDE))
         parameters = 4 * self.summary("hosts0")["parameters"]
         self.assertEqual(sum(self.held_by(0)) - sum(self.held_by(1)), parameters)  # there once, not on each host
 
