@@ -15,6 +15,7 @@
 #include "distbelief/train/drift.h"
 #include "distbelief/train/fault.h"
 #include "distbelief/train/job.h"
+#include "distbelief/train/lane_gather.h"
 #include "distbelief/train/lane_runner.h"
 #include "distbelief/train/parameter_link.h"
 #include "distbelief/train/recorder.h"
@@ -77,6 +78,7 @@ class Trainer {
   void begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                 const std::string& build);
   void build_groups();
+  Course course() const;
   void hold_whole();
   void take_own_part();
   void fetch_whole();

@@ -221,6 +221,11 @@ strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) co
   return options;
 }
 
+Course Trainer::course() const {
+  const TaskEntry& task = find_task(task_name(job_.config, job_.data.train->spec()));
+  return task.runs_often ? Course::kOften : Course::kOnce;
+}
+
 void Trainer::build_groups() {
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     Stage& stage = stages_[i];
@@ -240,7 +245,8 @@ void Trainer::build_groups() {
       compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
     stage.group->barrier();
     stage.group->forget_gathered();
-    if (!is_cut()) stage.group->gather_blocks(block_spans(*stage.network, stage.group->layout()));
+    if (!is_cut())
+      stage.group->gather_blocks(gathered_spans(*stage.network, stage.group->layout(), course()));
   }
 }
 
@@ -301,7 +307,7 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
     from.read(values);
     to.write(values);
   }
-  std::unique_ptr<LaneGather> gather = make_gather(group(), *network, thread);
+  std::unique_ptr<LaneGather> gather = make_gather(group(), *network, thread, course());
   return std::make_unique<LaneRunner>(LaneRunner::Options{
       .network = std::move(network),
       .layout = &group().layout(),
