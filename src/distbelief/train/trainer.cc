@@ -235,10 +235,10 @@ void Trainer::finish_step(const StepOutcome& outcome, std::int64_t samples, doub
   const bool is_searching = options_.link && options_.link->is_searching();
   if (!std::isfinite(outcome.loss) && !is_searching)
     throw Error(
-        ErrorCode::kInternal,
+        ErrorCode::kJobFailed,
         fmt::format(
             "the loss became {} and training cannot go on; lower train.lr, add warm-up or train.clip_norm",
-            outcome.loss),
+            std::abs(outcome.loss)),
         {.rank = -1, .operation = "train", .step = progress_.step});
   ++progress_.step;
   ++progress_.step_in_epoch;
