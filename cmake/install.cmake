@@ -16,6 +16,8 @@ install(TARGETS distbelief_library distbelief_base distbelief_data distbelief_mo
     distbelief_train distbelief_torch distbelief_rpc distbelief_server distbelief_cluster distbelief_attendance distbelief_elastic
     distbelief_worker distbelief_cli distbelief_control distbelief_program
   EXPORT DistBeliefTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The program does not use it; cmake --install wants it also where the program alone was built, as by quickstart.sh.
+add_dependencies(distbelief distbelief_elastic)
 install(EXPORT DistBeliefTargets NAMESPACE distbelief:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/DistBelief)
 # What a program on the library includes, and all that this includes. Folders that only the program needs have but a few
 # such headers; those of tests have none.

@@ -1,5 +1,6 @@
 """The installed library in a project of someone else's, and the example of a loop of one's own."""
 import os
+import pathlib
 import re
 import subprocess
 
@@ -46,6 +47,15 @@ class OutOfTreeTest(LibraryTest):
 
     def libraries(self, executable):
         return subprocess.run(["ldd", executable], capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+class InstallTest(LibraryTest):
+    def test_a_build_of_the_program_alone_can_be_installed(self):
+        # quickstart.sh builds the program alone; cmake --install wants each of these libraries.
+        wanted = set(re.findall(r'FILES "([^"]+\.a)"', (pathlib.Path(BUILD) / "cmake_install.cmake").read_text()))
+        self.assertGreater(len(wanted), 10)
+        built = self.command("ninja", "-C", BUILD, "-t", "inputs", "distbelief").out.splitlines()
+        self.assertEqual({path for path in wanted if os.path.relpath(path, BUILD) not in built}, set())
 
 
 class ConsumerTest(OutOfTreeTest):

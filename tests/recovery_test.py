@@ -286,6 +286,15 @@ class ErrorInAStepTest(RecoveryTest):
                          ["restart", "restart", "give up"])
         self.assertEqual(len(self.events("run", "generation")), 3)
 
+    def test_a_loss_that_is_no_number_ends_the_run_at_once_and_is_told_once(self):
+        outcome = self.distbelief("train", "--run-dir", self.scratch / "run", "--workers", 2, *settings(SHORT),
+                                  "--set", "train.optimizer=sgd", "--set", "train.lr=1e30", code=1)
+        self.assertEqual(outcome.err.count("the loss became"), 1, outcome.err)
+        self.assertNotIn("lost", outcome.err)
+        [lost] = self.events("run", "lost")
+        self.assertEqual((lost["decision"], lost["why"]), ("give up", "the job is at fault"))
+        self.assertEqual(len(self.events("run", "generation")), 1)
+
     def test_one_that_does_not_come_again_is_survived(self):
         self.train("run", SHORT, "--workers", 2, "--inject", "throw:rank=1,step=20")
         [lost] = self.assert_recovered("run")

@@ -81,6 +81,10 @@ class MoreNearTest(TensorTest):
     def test_gpt_with_a_weight_that_both_ends_share(self):
         self.assert_near({**TIED_GPT, **PLAIN}, TP2, TP2_PP2)
 
+    def test_bert(self):
+        # Which tokens are hidden is drawn on every worker of a group.
+        self.assert_near({**NOISY_GPT, **PLAIN, "model.name": "bert", "data.vocabulary": 33}, TP2, TP2_PP2)
+
     def test_replicas_and_stages_leave_the_bits_of_slices_alone(self):
         hashes = {self.trained(NOISY_GPT, layout)["weights_sha256"] for layout in (TP2, TP2_PP2, DP2_TP2)}
         self.assertEqual(len(hashes), 1)

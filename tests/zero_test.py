@@ -11,6 +11,10 @@ DEEP_MLP = {**MLP, "model.hidden": [48, 96, 32], "model.dropout": 0.2, "train.op
 NOISY_GPT = {**GPT, "model.dropout": 0.1, "train.clip_norm": 0.5, "train.optimizer": "adamw", "train.lr": 0.001,
              "parallel.bucket_mb": 0.05}
 TIED_GPT = {**NOISY_GPT, "model.tied": True}
+ACTOR = {**MLP, "model.name": "actor_critic", "model.environments": 8, "model.rollout": 8, "model.hidden": [16],
+         "data.name": "cartpole", "data.samples": 32, "data.test_samples": 300, "train.batch_size": 8}
+for key in ("data.height", "data.width"):
+    ACTOR.pop(key)
 LAMB_RESNET = {**RESNET, "train.optimizer": "lamb", "train.momentum": 0.9}
 
 ZERO2 = {"parallel.zero": 2}
@@ -238,9 +242,14 @@ class OnHostsTest(ZeroTest):
 class HostsTest(OnHostsTest):
     def test_mlp(self):
         self.assert_same_on_hosts(DEEP_MLP, ("host0:1,host1:1", ZERO2), ("host0:1,host1:1", ZERO3),
-                                  ("host0:2,host1:1", ZERO3), ("host0:2,host1:2", INSIDE))
+                                  ("host0:2,host1:1", ZERO3), ("host0:2,host1:2", INSIDE), ("host0:2,host1:1", INSIDE))
         parameters = 4 * self.summary("hosts0")["parameters"]
         self.assertEqual(sum(self.held_by(0)) - sum(self.held_by(1)), parameters)  # there once, not on each host
+
+    # A step, and each chunk of a validation, runs the network many times.
+    def test_actors(self):
+        self.assert_same_on_hosts(ACTOR, ("host0:1,host1:1", ZERO3), ("host0:2,host1:1", ZERO3),
+                                  ("host0:2,host1:1", INSIDE))
 
 
 class MoreHostsTest(OnHostsTest):

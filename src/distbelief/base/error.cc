@@ -28,6 +28,7 @@ std::string_view to_string(ErrorCode code) {
     case ErrorCode::kTimeout: return "timed out";
     case ErrorCode::kAborted: return "aborted";
     case ErrorCode::kInternal: return "internal error";
+    case ErrorCode::kJobFailed: return "the job failed";
   }
   return "unknown";
 }

@@ -13,6 +13,7 @@ enum class ErrorCode {
   kTimeout,      // a deadline passed
   kAborted,      // another worker failed, or the run was interrupted
   kInternal,     // a library below us failed
+  kJobFailed,    // what the job computes cannot go on, and would not if it were done again
 };
 
 // The exit code that stands for an error: 2 for bad input, 1 for everything else.

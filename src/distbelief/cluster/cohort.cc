@@ -234,6 +234,7 @@ Loss Cohort::loss() const {
     if (report.state == "failed" && loss.reason.empty() && why_.empty()) {
       loss.rank = report.suspect >= 0 ? report.suspect : rank;
       loss.reason = report.message;
+      loss.by_job = report.by_job;
     }
   if (!why_.empty()) loss.reason = why_;
   loss.silent = !why_.empty() && lost_rank_ >= 0;

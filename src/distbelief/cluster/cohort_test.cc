@@ -102,6 +102,18 @@ TEST(CohortLoss, NamesTheWorkerWhoseSignalTheLauncherTells) {
   EXPECT_EQ(cohort.loss().describe(), "worker 1 lost (signal 9) before the first step");
 }
 
+TEST(CohortLoss, KnowsThatTheJobIsAtFault) {
+  for (const bool by_job : {true, false}) {
+    Cohort cohort = cohort_of({"sh", "-c", "exit 1"});
+    cohort.hear({.rank = 1, .state = "failed", .step = 3, .message = "the loss became nan", .by_job = by_job},
+                Cohort::Clock::now());
+    await_end(cohort);
+    cohort.lose(0, Cohort::Clock::now());
+    EXPECT_EQ(cohort.loss().by_job, by_job);
+    EXPECT_EQ(cohort.loss().reason, "the loss became nan");
+  }
+}
+
 TEST(CohortLoss, OfWorkersThatSavedAndLeftHasNoSignal) {
   Cohort cohort = cohort_of({"sh", "-c", "exit 130"});
   await_end(cohort);

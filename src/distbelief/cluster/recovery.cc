@@ -57,6 +57,7 @@ RecoveryDecision decide_recovery(const RecoveryPolicy& policy, const std::vector
       policy.runs_elsewhere && last.step >= 0;  // what was refused may be its own fault
   if (last.exit_code == 2 && last.signal == 0 && !is_one_of_many)
     return {false, {}, "the job cannot be run as it is"};
+  if (last.by_job && !is_one_of_many) return {false, {}, "the job is at fault"};
   if (policy.restarts == 0) return {false, {}, "elastic.restarts is 0"};
   if (losses.size() == 1 && last.step < 0 && last.signal == 0 && !last.silent && !policy.runs_elsewhere)
     return {false, {}, "the workers could not start"};

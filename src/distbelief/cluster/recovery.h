@@ -17,6 +17,7 @@ struct Loss {
   int exit_code = 1;       // of the launcher
   std::int64_t step = -1;  // steps that the generation had done; -1: it had not begun
   std::string reason{};    // its own words, when it had time for them
+  bool by_job = false;     // the job is at fault, and would fail again
 
   std::string describe() const;  // "worker 1 lost (signal 9) at step 412"
 };

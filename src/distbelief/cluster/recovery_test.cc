@@ -82,6 +82,14 @@ TEST(Recovery, StartsOneOfManyAgainThatWasRefusedWhileItTrained) {
   EXPECT_FALSE(decide_recovery({.restarts = 5, .runs_elsewhere = true}, all).restart) << "but not for ever";
 }
 
+TEST(Recovery, DoesNotTryAgainWhatTheJobItselfCauses) {
+  const Loss diverged{.rank = 0, .step = 40, .reason = "the loss became nan", .by_job = true};
+  EXPECT_FALSE(decide_recovery({}, {diverged}).restart);
+  EXPECT_FALSE(decide_recovery({}, {killed(10), diverged}).restart);
+  EXPECT_TRUE(decide_recovery({.restarts = 5, .runs_elsewhere = true}, {diverged}).restart)
+      << "a replica of several computes other steps next time";
+}
+
 TEST(Recovery, TriesAgainWhatCouldNotStartWhileOthersTrain) {
   std::vector<Loss> all{threw(-1)};
   EXPECT_FALSE(decide_recovery({.restarts = 5}, all).restart);

@@ -188,7 +188,7 @@ void Supervisor::recover(const Loss& loss) {
                  {"decision", decision.restart ? "restart" : "give up"},
                  {"why", decision.reason}});
   if (!decision.restart) {
-    failure_ = fmt::format("{}; given up: {}", loss.describe(), decision.reason);
+    failure_ = loss.by_job ? loss.reason : fmt::format("{}; given up: {}", loss.describe(), decision.reason);
     return;
   }
   change_ = loss.describe();

@@ -43,6 +43,7 @@ struct SupervisorOptions {
   std::function<int(int)> usable = {};  // how many of so many workers the job has work for; empty: all
   int threads = 1;                      // of each worker, at first
   RankGroups groups{};                  // workers that should share a host
+  bool whole_batch = false;             // L-BFGS
   // How long each number of workers is measured, to find out how many pay; nothing: it is not to be found
   // out.
   std::optional<std::chrono::duration<double>> measure_each{};

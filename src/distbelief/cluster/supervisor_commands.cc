@@ -4,14 +4,16 @@
 #include <cstdlib>
 #include <utility>
 
+#include "distbelief/cluster/lane_moves.h"
 #include "distbelief/cluster/supervision.h"
 
 // What `distbelief status`, `scale`, `pause` and `stop` ask of a supervisor.
 namespace distbelief::cluster {
 namespace {
 
-const comm::CommandReply kNoLanes{
-    false, "a program of your own has no lanes: its workers are scaled and paused together"};
+LaneMoves lane_moves(const SupervisorOptions& options) {
+  return {.lanes = options.lanes, .groups = options.groups, .whole_batch = options.whole_batch};
+}
 
 }  // namespace
 
@@ -51,7 +53,8 @@ nlohmann::json Supervisor::status() const {
 // The command's value: workers, its text: threads; 0: as many as now.
 comm::CommandReply Supervisor::scale(const comm::Command& command) {
   const std::int64_t threads_named = std::atoll(command.text.c_str());
-  if (threads_named > 0 && options_.lanes == 0) return kNoLanes;
+  if (threads_named > 0)
+    if (const auto refused = refuse_threads(lane_moves(options_), threads_named)) return {false, *refused};
   const int before = wanted();
   const std::int64_t workers = command.value > 0 ? command.value : before;
   const std::int64_t threads = threads_named > 0 ? threads_named : threads_;
@@ -92,7 +95,7 @@ comm::CommandReply Supervisor::scale(const comm::Command& command) {
 }
 
 comm::CommandReply Supervisor::pause_worker(const comm::Command& command) {
-  if (options_.lanes == 0) return kNoLanes;
+  if (const auto refused = refuse_rest(lane_moves(options_))) return {false, *refused};
   const int workers = active_->workers();
   if (command.value < 0 || command.value >= workers)
     return {false, fmt::format("there is no worker {}: this run has 0 to {}", command.value, workers - 1)};

@@ -142,6 +142,7 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
     sharings_.push_back(std::make_unique<AllreduceSharing>(std::move(sharing)));
   }
   if (shares_out_parameters()) touch_owned();
+  if (options_.zero_inside_host) barrier();  // on all hosts, those with one worker too
 }
 
 AllreduceGroup::~AllreduceGroup() = default;
@@ -153,7 +154,6 @@ void AllreduceGroup::touch_owned() {
     for (int i = 0; i < int(state_names().size()); ++i)
       std::memset(state(i) + span.begin, 0, span.size() * sizeof(float));
   }
-  barrier();
 }
 
 std::vector<compute::Span> AllreduceGroup::owned_spans() const {

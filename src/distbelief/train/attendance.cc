@@ -140,12 +140,13 @@ void Attendance::end(const std::string& status) {
   send_last(last);
 }
 
-void Attendance::fail(const std::string& message, int suspect) {
+void Attendance::fail(const std::string& message, int suspect, Cause cause) {
   comm::WorkerReport last = report();
   last.state = "failed";
   last.leaving = false;  // a launcher that cleans up sends SIGTERM too
   last.message = message;
   last.suspect = suspect;
+  last.by_job = cause == Cause::kJob;
   send_last(last);
 }
 

@@ -44,7 +44,8 @@ class Attendance {
   // The last word, after which the tie is ended: how training ended, or why it failed and which worker is to
   // blame, such as one that was waited for in vain (-1: nobody in particular).
   void end(const std::string& status);
-  void fail(const std::string& message, int suspect);
+  enum class Cause { kAny, kJob };  // kJob: the job is at fault, and would fail again
+  void fail(const std::string& message, int suspect, Cause cause = Cause::kAny);
 
  private:
   void take(const comm::WorkerOrder& order);

@@ -1,6 +1,7 @@
 #include "distbelief/train/lane_gather.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 namespace distbelief::train {
@@ -34,6 +35,18 @@ std::vector<std::vector<Span>> block_spans(model::Network& network, const comput
               own.end());
   }
   return spans;
+}
+
+std::vector<std::vector<Span>> gathered_spans(model::Network& network, const compute::Layout& layout,
+                                              Course course) {
+  std::vector<std::vector<Span>> blocks = block_spans(network, layout);
+  if (course == Course::kOnce) return blocks;
+  std::map<std::size_t, Span> all;  // some are in several blocks
+  for (const std::vector<Span>& block : blocks)
+    for (const Span& span : block) all.emplace(span.begin, span);
+  std::vector<Span> together;
+  for (const auto& [begin, span] : all) together.push_back(span);
+  return {together};
 }
 
 // Passes activations and gradients on as they are, and says when backward comes by.
@@ -84,7 +97,7 @@ void LaneGather::finish() {
 
 // Where the host gathers blocks itself, it is the host that does so ahead.
 void LaneGather::hold(int block, int place, int next) {
-  if (options_.passes) options_.passes->hold(place);
+  if (options_.passes) options_.passes->hold(options_.course == Course::kOnce ? place : 0);
   if (!arena_) return;
   arena_->hold(block);
   if (!options_.passes && next >= 0 && next < blocks()) arena_->prefetch(next);
@@ -92,7 +105,7 @@ void LaneGather::hold(int block, int place, int next) {
 
 void LaneGather::release(int block, int place) {
   if (arena_) arena_->release(block);
-  if (options_.passes) options_.passes->used(place);
+  if (options_.passes && options_.course == Course::kOnce) options_.passes->used(place);
 }
 
 torch::Tensor LaneGather::enter(int block, torch::Tensor input) {
@@ -117,13 +130,14 @@ void LaneGather::end_backward(int block) {
   release(index(block), strategy::backward_place(pass_, index(block), blocks()));
 }
 
-std::unique_ptr<LaneGather> make_gather(strategy::AllreduceGroup& group, model::Network& network,
-                                        int thread) {
+std::unique_ptr<LaneGather> make_gather(strategy::AllreduceGroup& group, model::Network& network, int thread,
+                                        Course course) {
   if (!group.shares_out_parameters() && !group.gathers_between_hosts()) return nullptr;
   LaneGather::Options options{.network = &network,
                               .layout = &group.layout(),
                               .shared = group.parameters(),
-                              .passes = group.sharing(thread).passes()};
+                              .passes = group.sharing(thread).passes(),
+                              .course = course};
   if (group.shares_out_parameters())
     options.fetch = [&group](Span from, float* to) { group.read_parameters(from, to); };
   return std::make_unique<LaneGather>(options);

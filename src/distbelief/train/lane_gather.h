@@ -13,6 +13,15 @@ namespace distbelief::train {
 // Where the parameters of each block lie in the arena. Borrowed ones count for both blocks.
 std::vector<std::vector<compute::Span>> block_spans(model::Network& network, const compute::Layout& layout);
 
+// How a pass goes over the network.
+enum class Course {
+  kOnce,   // each block once forward, and once back
+  kOften,  // any number of times: hosts gather all blocks for the whole pass
+};
+// What hosts gather at a time, in the order of forward.
+std::vector<std::vector<compute::Span>> gathered_spans(model::Network& network, const compute::Layout& layout,
+                                                       Course course);
+
 // Has the parameters of a network in memory block by block: just before a block runs forward they are
 // fetched, and again before its backward; the next block's are fetched meanwhile. The network's parameters
 // must be views into arena(). A pass lies between begin() and finish(). Used by the thread that runs the
@@ -26,6 +35,7 @@ class LaneGather final : public model::BlockWatch {
     // As in GatheredArena; null: blocks are used where the host has them.
     std::function<void(compute::Span from, float* to)> fetch{};
     strategy::BlockPasses* passes = nullptr;  // of blocks that the host gathers from others; may be null
+    Course course = Course::kOnce;
   };
   explicit LaneGather(const Options& options);
   ~LaneGather() override;
@@ -53,6 +63,7 @@ class LaneGather final : public model::BlockWatch {
 
 // What a group's parameters need to be there for a network; null: they always are. Its passes are the
 // thread's.
-std::unique_ptr<LaneGather> make_gather(strategy::AllreduceGroup& group, model::Network& network, int thread);
+std::unique_ptr<LaneGather> make_gather(strategy::AllreduceGroup& group, model::Network& network, int thread,
+                                        Course course = Course::kOnce);
 
 }  // namespace distbelief::train

@@ -29,7 +29,8 @@ class MaskedTokens final : public Task {
       : vocabulary_(site.spec.classes),
         target_share_(site.spec.target_share),
         masked_(std::max<std::int64_t>(
-            1, std::llround(kMaskedShare * double(element_count(site.spec.input_shape))))) {}
+            1, std::llround(kMaskedShare * double(element_count(site.spec.input_shape))))),
+        group_(site.group) {}
 
   std::int64_t items_per_sample() const override { return masked_; }
 
@@ -58,7 +59,9 @@ class MaskedTokens final : public Task {
 
   Score score(model::Network& network, const TensorBatch& batch) const override {
     const torch::NoGradGuard no_grad;
-    const torch::Tensor output = network.forward(batch.input);
+    torch::Tensor output = network.forward(batch.input);
+    if (is_sliced(output))
+      output = model::gather(*group_, output, 1, vocabulary_, model::UsedBy::kWholeLayers);
     const torch::Tensor target = batch.target.flatten();
     Score score{{loss_of(output, target).item<double>()},
                 {double(output.argmax(1).eq(target).sum().item<std::int64_t>())}};
@@ -85,13 +88,23 @@ class MaskedTokens final : public Task {
     return none.scatter(1, order, torch::arange(masked_).unsqueeze(0).lt(wanted));
   }
 
-  static torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target) {
+  bool is_sliced(const torch::Tensor& output) const { return group_ && output.size(1) < vocabulary_; }
+
+  torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target) const {
+    if (is_sliced(output)) {
+      const torch::Tensor wanted = target.ge(0).nonzero().squeeze(1);
+      const SliceRange range = share_of(vocabulary_, group_->part(), group_->parts());
+      return model::sliced_cross_entropy(*group_, output.index_select(0, wanted),
+                                         target.index_select(0, wanted), slice_of({vocabulary_}, 0, range),
+                                         0.0);
+    }
     return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, data::kNoTarget);
   }
 
   std::int64_t vocabulary_;
   double target_share_;
   std::int64_t masked_;  // of a sample, at most
+  model::TensorGroup* group_;
 };
 
 }  // namespace

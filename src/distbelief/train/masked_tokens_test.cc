@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <array>
+#include <barrier>
+#include <thread>
+
 #include "distbelief/data/source.h"
+#include "distbelief/model/tensor_group.h"
 #include "distbelief/train/task.h"
 
 namespace distbelief::train {
@@ -34,6 +39,79 @@ TensorBatch filled_up(std::int64_t samples) {
     batch.target[i].narrow(0, 0, i + 1).fill_(3);
   }
   return batch;
+}
+
+// Two workers that are threads of this process.
+struct Meeting {
+  std::array<torch::Tensor, 2> values;
+  std::barrier<> barrier{2};
+};
+class ThreadGroup final : public model::TensorGroup {
+ public:
+  ThreadGroup(Meeting& meeting, int part) : TensorGroup(part, 2), meeting_(meeting) {}
+  void start_sum(const torch::Tensor& values) override {
+    meeting_.values[std::size_t(part())] = values;
+    meeting_.barrier.arrive_and_wait();
+  }
+  torch::Tensor finish_sum() override {
+    const torch::Tensor sum = meeting_.values[0] + meeting_.values[1];
+    meeting_.barrier.arrive_and_wait();
+    return sum;
+  }
+
+ private:
+  Meeting& meeting_;
+};
+
+// Gives the same logits for the words of `range`, whatever it reads.
+class Logits final : public model::Block {
+ public:
+  explicit Logits(SliceRange range) : range_(range) {}
+  torch::Tensor forward(torch::Tensor input) override {
+    const torch::Tensor all = torch::arange(input.numel() * kWords).remainder(7).to(torch::kFloat32);
+    return all.view({input.numel(), kWords}).narrow(1, range_.begin, range_.count);
+  }
+
+ private:
+  SliceRange range_;
+};
+
+struct Found {
+  double loss;
+  Score score;
+};
+
+Found found_by(const Task& task, SliceRange range) {
+  const model::Blueprint blueprint{
+      {"", [range](const model::BlockSite&) { return std::make_shared<Logits>(range); }}};
+  model::Network network(blueprint, {0, 1}, 1);
+  const TensorBatch batch = prepared_for_lane(task, filled_up(kLength), 1, torch::kCPU);
+  const double loss = task.loss_sum(network, batch).item<double>();
+  return {loss, task.score(network, batch)};
+}
+
+TEST(MaskedTokens, HasTheSameLossWhereATensorGroupHoldsTheWordsInSlices) {
+  Config config;
+  config.train.task = "masked_tokens";
+  for (const double target_share : {0.0, 0.5}) {
+    const Found whole = found_by(*masked_tokens(target_share), {0, kWords});
+    Meeting meeting;
+    std::array<Found, 2> found;
+    {
+      std::vector<std::jthread> threads;
+      for (int part = 0; part < 2; ++part)
+        threads.emplace_back([&, part] {
+          ThreadGroup group(meeting, part);
+          const auto task = make_task(config, sentences(target_share), &group);
+          found[std::size_t(part)] = found_by(*task, share_of(kWords, part, 2));
+        });
+    }
+    for (const Found& each : found) {
+      EXPECT_NEAR(each.loss, whole.loss, 1e-3);
+      EXPECT_NEAR(each.score.sums[0], whole.score.sums[0], 1e-3);
+      EXPECT_EQ(each.score.counts, whole.score.counts);
+    }
+  }
 }
 
 TEST(MaskedTokens, LeavesWhatFillsASentenceUpAlone) {

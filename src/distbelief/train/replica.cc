@@ -89,6 +89,11 @@ strategy::AllreduceGroup::Options Replica::group_settings(const Stage& stage) co
   return options;
 }
 
+Course Replica::course() const {
+  const TaskEntry& task = find_task(task_name(job_.config, job_.data.train->spec()));
+  return task.runs_often ? Course::kOften : Course::kOnce;
+}
+
 void Replica::build_groups() {
   for (std::size_t i = 0; i < stages().size(); ++i) {
     Stage& stage = stages()[i];
@@ -110,7 +115,8 @@ void Replica::build_groups() {
       compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
     stage.group->barrier();
     stage.group->forget_gathered();
-    if (!partition_.is_cut()) stage.group->gather_blocks(block_spans(*stage.network, stage.group->layout()));
+    if (!partition_.is_cut())
+      stage.group->gather_blocks(gathered_spans(*stage.network, stage.group->layout(), course()));
   }
 }
 
@@ -172,7 +178,7 @@ std::unique_ptr<LaneRunner> Replica::make_runner(int thread, const DataPosition&
     from.read(values);
     to.write(values);
   }
-  std::unique_ptr<LaneGather> gather = make_gather(group(), *network, thread);
+  std::unique_ptr<LaneGather> gather = make_gather(group(), *network, thread, course());
   return std::make_unique<LaneRunner>(LaneRunner::Options{
       .network = std::move(network),
       .layout = &group().layout(),

@@ -9,6 +9,7 @@
 #include "distbelief/report/summary.h"
 #include "distbelief/report/trace.h"
 #include "distbelief/train/lane_feed.h"
+#include "distbelief/train/lane_gather.h"
 #include "distbelief/train/partition.h"
 #include "distbelief/train/row_source.h"
 #include "distbelief/train/task.h"
@@ -93,6 +94,7 @@ class Replica {
 
  private:
   class StepTrace;
+  Course course() const;
   void build_groups();
   enum class Weights { kInitial, kPresent };  // what the group's parameters are to be afterwards
   std::shared_ptr<model::Network> make_network(const Stage& stage, Weights weights);

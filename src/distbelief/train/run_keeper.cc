@@ -224,10 +224,10 @@ void RunKeeper::add_wishes(LaneNotes& wishes) const {
 void RunKeeper::note_step(const Settled& settled, std::int64_t samples, double lr) {
   if (settled.loss && !std::isfinite(*settled.loss))
     throw Error(
-        ErrorCode::kInternal,
+        ErrorCode::kJobFailed,
         fmt::format(
             "the loss became {} and training cannot go on; lower train.lr, add warm-up or train.clip_norm",
-            *settled.loss),
+            std::abs(*settled.loss)),
         {.rank = -1, .operation = "train", .step = progress_.step});
   ++progress_.step;
   ++progress_.step_in_epoch;

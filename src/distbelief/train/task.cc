@@ -61,7 +61,7 @@ const std::vector<TaskEntry>& tasks() {
       {"vae", "the input itself, through a distribution over codes", make_vae},
       {"masked_tokens", "tokens that were hidden from the network", make_masked_tokens},
       {"ctc", "labels in order, without where they lie", make_ctc},
-      {"actor_critic", "to act in an environment (advantage actor-critic)", make_actor_critic, 1, true},
+      {"actor_critic", "to act in an environment (advantage actor-critic)", make_actor_critic, 1, true, true},
       {"gan", "to make images that another network cannot tell from real ones", make_adversarial, 2, true},
       {"architecture_search", "the class of a sample, and which candidates of each layer do for it",
        make_architecture_search, 2, true},

@@ -85,6 +85,7 @@ struct TaskEntry {
   std::unique_ptr<Task> (*make)(const TaskSite& site);
   std::size_t backwards = 1;   // that it declares
   bool whole_network = false;  // it runs parts of the network as it likes: no pipeline may cut it
+  bool runs_often = false;     // a lane's step, or a chunk of a validation, runs the network more than once
 };
 
 // All tasks known by name, and what train.task names of them: with "auto" what the model is made for, or else

@@ -96,8 +96,17 @@ void show(const World& world, const char* text) {
 }
 
 [[noreturn]] void end_job(World& world, const Error& error) {
-  if (world.abort(error.what()) || error.code() != ErrorCode::kAborted) show(world, error.what());
+  // What the job does wrong it does on all workers.
+  const bool is_told = error.code() == ErrorCode::kAborted || error.code() == ErrorCode::kJobFailed;
+  if (world.abort(error.what()) || !is_told) show(world, error.what());
   world.abort_job(exit_code(error.code()));
+}
+
+// The supervisor tells why.
+[[noreturn]] void end_job_quietly(World& world, const char* text) {
+  spdlog::error("{}", text);
+  world.abort(text);
+  world.abort_job(exit_code(ErrorCode::kJobFailed));
 }
 
 // Gives how it ended: the summary's status, or "not needed".
@@ -210,8 +219,16 @@ int run_worker(World& world, const WorkerOptions& options) {
   } catch (const Error& error) {
     const bool is_consequence = error.code() == ErrorCode::kAborted;
     if (attendance && is_consequence) give_way();
+    if (attendance && error.code() == ErrorCode::kJobFailed) {
+      attendance->fail(error.what(), -1, Attendance::Cause::kJob);
+      end_job_quietly(world, error.what());
+    }
     if (attendance && !is_consequence) attendance->fail(error.what(), error.where().rank);
     throw;
+  } catch (const c10::IndexError& error) {  // a target or a token that the network has no output or row for
+    if (!attendance) throw;
+    attendance->fail(error.what_without_backtrace(), -1, Attendance::Cause::kJob);
+    end_job_quietly(world, error.what_without_backtrace());
   } catch (
       const c10::Error& error) {  // a backtrace differs from time to time: the same fault would not be seen
     if (attendance) attendance->fail(error.what_without_backtrace(), -1);

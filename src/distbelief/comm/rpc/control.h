@@ -33,6 +33,7 @@ struct WorkerReport {
   int suspect = -1;        // of a failure: the worker to blame; -1: the one that reports it
   bool leaving = false;    // it was told that its host is about to go
   bool forgotten = false;  // the run is over, and its host keeps nothing of it
+  bool by_job = false;     // of a failure: the job is at fault, and would fail again
 
   bool operator==(const WorkerReport&) const = default;
 };

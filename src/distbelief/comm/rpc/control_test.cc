@@ -34,7 +34,8 @@ const WorkerReport kReady{.generation = 3,
                           .samples_per_second = 2000,
                           .epoch = 2,
                           .lanes = {0, 5, 7},
-                          .message = "nothing"};
+                          .message = "nothing",
+                          .by_job = true};
 
 WorkerReport in_state(WorkerReport report, const std::string& state) {
   report.state = state;

@@ -26,6 +26,7 @@ wire::Report to_wire(const WorkerReport& report) {
   message.set_suspect(report.suspect);
   message.set_leaving(report.leaving);
   message.set_forgotten(report.forgotten);
+  message.set_by_job(report.by_job);
   return message;
 }
 
@@ -50,7 +51,8 @@ WorkerReport from_wire(const wire::Report& message) {
           .message = message.message(),
           .suspect = message.suspect(),
           .leaving = message.leaving(),
-          .forgotten = message.forgotten()};
+          .forgotten = message.forgotten(),
+          .by_job = message.by_job()};
 }
 
 wire::Order to_wire(const WorkerOrder& order) {
