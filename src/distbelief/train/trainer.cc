@@ -11,9 +11,10 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/compute/schedule.h"
-#include "distbelief/train/fence.h"
-#include "distbelief/train/patience.h"
-#include "distbelief/train/state_file.h"
+#include "distbelief/run/fence.h"
+#include "distbelief/run/own_tensors.h"
+#include "distbelief/run/patience.h"
+#include "distbelief/run/state_file.h"
 
 namespace distbelief::train {
 
@@ -36,16 +37,16 @@ void Trainer::prepare(const Start& start) {
   faults_.emplace(options_.faults, world_.rank(), start.generation);
   // Each host keeps the whole state, so stages on several hosts have none but that on the disk.
   if (!options_.snapshots.empty() && (!is_cut() || world_.hosts() == 1))
-    snapshotter_ = std::make_unique<Snapshotter>(
-        world_, Snapshotter::Options{.name = options_.snapshots,
-                                     .generation = int(start.fence),
-                                     .build = build_name(options_.isa),
-                                     .faults = options_.faults.empty() ? nullptr : &*faults_});
+    snapshotter_ = std::make_unique<run::Snapshotter>(
+        world_, run::Snapshotter::Options{.name = options_.snapshots,
+                                          .generation = int(start.fence),
+                                          .build = run::build_name(options_.isa),
+                                          .faults = options_.faults.empty() ? nullptr : &*faults_});
   if (job_.config.report.audit)
-    audit_ = std::make_unique<AuditLog>(options_.run_dir, start.generation, world_.rank());
+    audit_ = std::make_unique<run::AuditLog>(options_.run_dir, start.generation, world_.rank());
   if (start.fence > 0)
     checkpointer_.set_fence(
-        [run_dir = options_.run_dir, own = start.fence] { return read_fence(run_dir) <= own; });
+        [run_dir = options_.run_dir, own = start.fence] { return run::read_fence(run_dir) <= own; });
   if (!options_.faults.empty())
     checkpointer_.set_fault_point([this, step = std::int64_t{0}](const std::string& point) mutable {
       if (point.starts_with("begin step-")) step = std::stoll(point.substr(std::strlen("begin step-")));
@@ -72,8 +73,8 @@ void Trainer::prepare(const Start& start) {
 }
 
 report::Summary Trainer::finish(Clock::time_point begin) {
-  show(kSaving);
-  do_patiently(world_, [this] { checkpointer_.wait(); });
+  show(run::kSaving);
+  run::do_patiently(world_, [this] { checkpointer_.wait(); });
   note_saves();
   report::Summary summary = summarise(std::chrono::duration<double>(Clock::now() - begin).count());
   if (is_root()) recorder_->finish();
@@ -81,7 +82,7 @@ report::Summary Trainer::finish(Clock::time_point begin) {
     write_trace();
     return summary;
   }
-  do_patiently(world_, [&] {
+  run::do_patiently(world_, [&] {
     if (!is_root()) return;
     write_model(summary);
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
@@ -101,16 +102,16 @@ void Trainer::write_model(const report::Summary& summary) {
   const checkpoint::Metadata metadata{{"model", job_.config.model.name},
                                       {"weights_sha256", summary.weights_sha256}};
   if (checkpointer_.parts() > 1)
-    checkpointer_.export_model(progress_.step, path, model_metadata(metadata, outline_.buffer_names));
+    checkpointer_.export_model(progress_.step, path, run::model_metadata(metadata, outline_.buffer_names));
   else
-    save_model(weight_views(kept()[0]), buffer_views(*kept()[0].network), path, metadata);
+    run::save_model(run::weight_views(kept()[0]), run::buffer_views(*kept()[0].network), path, metadata);
 }
 
 void Trainer::train() {
   const std::int64_t total = job_.total_steps();
   verify();
   for (std::int64_t before = progress_.step; !stopped_early_ && has_next_step(); before = progress_.step) {
-    const StepOutcome outcome = one_step();
+    const mesh::StepOutcome outcome = one_step();
     verify();  // before anything of this step is kept
     if (!takes_own_steps()) {
       const bool epoch_ended = progress_.epoch > before / progress_.steps_per_epoch;
@@ -121,15 +122,15 @@ void Trainer::train() {
       if (snapshotter_)
         take_snapshot();
       else if (last_saved_step_ != progress_.step)
-        save(Checkpointer::Kind::kRegular);
+        save(run::Checkpointer::Kind::kRegular);
       world_.communicator().barrier();  // the next generation may read it once all have written
       status_ = "handed over";
       return;
     }
     if (outcome.stop) {
       status_ = "interrupted";
-      show(kSaving);
-      if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
+      show(run::kSaving);
+      if (last_saved_step_ != progress_.step) save(run::Checkpointer::Kind::kRegular);
       return;
     }
     keep(outcome, before);
@@ -139,25 +140,25 @@ void Trainer::train() {
   }
   if (is_cut_short_) {
     status_ = "interrupted";
-    if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
+    if (last_saved_step_ != progress_.step) save(run::Checkpointer::Kind::kRegular);
     return;
   }
   if (takes_own_steps()) finish_served(total);
   if (stopped_early_) status_ = "stopped early";
-  if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
+  if (last_saved_step_ != progress_.step) save(run::Checkpointer::Kind::kRegular);
 }
 
 // Snapshots and checkpoints that are due. A replica may not take every step.
-void Trainer::keep(const StepOutcome& outcome, std::int64_t step_before) {
+void Trainer::keep(const mesh::StepOutcome& outcome, std::int64_t step_before) {
   if (outcome.snapshot && snapshotter_) take_snapshot();
   const std::int64_t every = job_.config.checkpoint.every_steps;
   if (last_saved_step_ != progress_.step &&
       (outcome.save || (every > 0 && progress_.step / every > step_before / every)))
-    save(Checkpointer::Kind::kRegular);
+    save(run::Checkpointer::Kind::kRegular);
 }
 
 void Trainer::take_snapshot() {
-  snapshotter_->take(stages_, peers(), progress_, update_counts(stages_, outline_, world_, peers()));
+  snapshotter_->take(stages_, peers(), progress_, mesh::update_counts(stages_, outline_, world_, peers()));
   if (options_.vitals) options_.vitals->snapshot_step = progress_.step;
 }
 
@@ -181,10 +182,10 @@ void Trainer::show(const char* state) {
   if (options_.vitals) options_.vitals->state = state;
 }
 
-LaneNotes Trainer::wishes() const {
+mesh::LaneNotes Trainer::wishes() const {
   const auto wish = [](bool wanted) { return wanted ? 1.0F : 0.0F; };
   const bool signalled = options_.stop_requested && options_.stop_requested->load();
-  const Orders* orders = options_.orders;
+  const run::Orders* orders = options_.orders;
   return {.loss = 0,
           .save = wish(wants_save()),
           .snapshot = wish(speaks() && snapshotter_ && snapshotter_->due(Clock::now())),
@@ -195,7 +196,7 @@ LaneNotes Trainer::wishes() const {
 }
 
 // data -> forward -> backward -> exchange -> update, for every lane of this worker.
-StepOutcome Trainer::one_step() {
+mesh::StepOutcome Trainer::one_step() {
   faults_->pass("step", progress_.step);
   std::int64_t samples = 0;
   for (std::size_t lane = 0; lane < lane_samples_.size(); ++lane) {
@@ -209,7 +210,7 @@ StepOutcome Trainer::one_step() {
   // Replicas that take steps of their own carry what their own last step left, whichever step that was.
   const bool whole = samples == job_.config.train.batch_size;
   const bool fresh = !whole || (takes_own_steps() ? !carries_ : progress_.step_in_epoch == 0);
-  const StepOutcome outcome = team_->step({progress_.step, lr, lane_samples_, fresh}, wishes());
+  const mesh::StepOutcome outcome = team_->step({progress_.step, lr, lane_samples_, fresh}, wishes());
   carries_ = whole;
   if (audit_) audit_->commit();
   finish_step(outcome, samples, lr);
@@ -222,7 +223,7 @@ StepOutcome Trainer::one_step() {
 }
 
 void Trainer::show_step(double seconds, std::int64_t samples) {
-  Vitals& vitals = *options_.vitals;
+  run::Vitals& vitals = *options_.vitals;
   vitals.step = progress_.step;
   vitals.epoch = progress_.epoch;
   vitals.loss = progress_.last_loss;
@@ -231,7 +232,7 @@ void Trainer::show_step(double seconds, std::int64_t samples) {
   vitals.samples_per_second = double(samples) / std::max(1e-9, seconds);
 }
 
-void Trainer::finish_step(const StepOutcome& outcome, std::int64_t samples, double lr) {
+void Trainer::finish_step(const mesh::StepOutcome& outcome, std::int64_t samples, double lr) {
   const bool is_searching = options_.link && options_.link->is_searching();
   if (!std::isfinite(outcome.loss) && !is_searching)
     throw Error(
@@ -256,13 +257,13 @@ void Trainer::finish_step(const StepOutcome& outcome, std::int64_t samples, doub
 void Trainer::end_epoch() {
   const bool last = progress_.step == job_.total_steps() || all_steps_done_;
   const std::int64_t every = job_.config.train.validate_every;
-  Verdict verdict;
+  run::Verdict verdict;
   if (last || (every > 0 && progress_.epoch % every == 0)) {
     const auto begin = Clock::now();
     show("validating");
-    const Evaluation evaluation = validate();
+    const tasks::Evaluation evaluation = validate();
     show(working_state());
-    verdict = judge(job_.config.train, evaluation, progress_);
+    verdict = run::judge(job_.config.train, evaluation, progress_);
     if (is_root())
       recorder_->evaluated(progress_, evaluation,
                            std::chrono::duration<double>(Clock::now() - begin).count());
@@ -275,7 +276,7 @@ void Trainer::end_epoch() {
   }
   const std::int64_t save_every = job_.config.checkpoint.every_epochs;
   if (verdict.is_best || (save_every > 0 && progress_.epoch % save_every == 0))
-    save(verdict.is_best ? Checkpointer::Kind::kBest : Checkpointer::Kind::kRegular);
+    save(verdict.is_best ? run::Checkpointer::Kind::kBest : run::Checkpointer::Kind::kRegular);
 }
 
 bool Trainer::wants_save() const {
@@ -283,16 +284,16 @@ bool Trainer::wants_save() const {
   return speaks() && every > 0 && std::chrono::duration<double>(Clock::now() - last_save_).count() >= every;
 }
 
-void Trainer::save(Checkpointer::Kind kind) {
+void Trainer::save(run::Checkpointer::Kind kind) {
   if (!leads()) return;
   last_saved_step_ = progress_.step;
   last_save_ = Clock::now();
-  show(kSaving);  // who waits for a disk makes no step, and does not hang
+  show(run::kSaving);  // who waits for a disk makes no step, and does not hang
   try {
     save_rows();
     fetch_whole();
-    checkpointer_.save(kept(), peers(), progress_, update_counts(kept(), kept_outline(), world_, peers()),
-                       kind);
+    checkpointer_.save(kept(), peers(), progress_,
+                       mesh::update_counts(kept(), kept_outline(), world_, peers()), kind);
   } catch (const Error& error) {
     // Only the root writes; what else can fail here concerns the other hosts.
     if (!is_root() || error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kAborted) throw;
@@ -303,7 +304,7 @@ void Trainer::save(Checkpointer::Kind kind) {
 
 // Tells how saves in the background have ended.
 void Trainer::note_saves() {
-  while (const std::optional<Checkpointer::Outcome> outcome = checkpointer_.take_outcome()) {
+  while (const std::optional<run::Checkpointer::Outcome> outcome = checkpointer_.take_outcome()) {
     if (outcome->failure && outcome->on_disk)
       spdlog::warn("checkpoint of step {}: {}", outcome->step, outcome->failure->what());
     else if (outcome->failure)

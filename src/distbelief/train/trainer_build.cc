@@ -7,9 +7,9 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
+#include "distbelief/mesh/lane_team.h"
 #include "distbelief/model/device.h"
-#include "distbelief/train/lane_team.h"
-#include "distbelief/train/state_file.h"
+#include "distbelief/run/state_file.h"
 #include "distbelief/train/trainer.h"
 
 // How a trainer is made, from nothing or from saved state, and remade: the part of Trainer around the loop.
@@ -50,9 +50,10 @@ data::BatchMaker::Options test_options(const Config& config) {
 }
 
 // Of each parameter, by the backward that moves it.
-std::vector<double> lr_factors(const Task& task, const std::vector<compute::Layout::Parameter>& parameters) {
+std::vector<double> lr_factors(const tasks::Task& task,
+                               const std::vector<compute::Layout::Parameter>& parameters) {
   std::vector<double> factors(parameters.size(), 1.0);
-  for (const Backward& backward : task.backwards())
+  for (const tasks::Backward& backward : task.backwards())
     for (std::size_t i = 0; i < parameters.size(); ++i)
       if (parameters[i].name.starts_with(backward.moves)) factors[i] = backward.lr_factor;
   return factors;
@@ -61,7 +62,7 @@ std::vector<double> lr_factors(const Task& task, const std::vector<compute::Layo
 }  // namespace
 
 // Puts what the strategy does into the trace.
-class Trainer::StepTrace final : public strategy::Observer {
+class Trainer::StepTrace final : public mesh::Observer {
  public:
   StepTrace(report::Trace& trace, int thread) : trace_(trace), thread_(thread) {}
   void span(const char* what, int bucket, Time begin, Time end) override {
@@ -74,14 +75,14 @@ class Trainer::StepTrace final : public strategy::Observer {
   int thread_;
 };
 
-Trainer::Trainer(World& world, PreparedJob job, Options options)
+Trainer::Trainer(World& world, run::PreparedJob job, Options options)
     : world_(world),
       job_(std::move(job)),
       options_(std::move(options)),
       plan_{job_.data.train->size(), std::uint64_t(job_.config.train.batch_size),
             std::uint64_t(job_.config.parallel.lanes)},
       checkpointer_(world, options_.run_dir, std::size_t(job_.config.checkpoint.keep),
-                    build_name(options_.isa)),
+                    run::build_name(options_.isa)),
       lane_samples_(std::size_t(job_.config.parallel.lanes)),
       last_save_(Clock::now()) {
   if (!job_.config.report.trace.empty()) {
@@ -97,8 +98,8 @@ Trainer::Trainer(World& world, PreparedJob job, Options options)
   test_reader_.emplace(*test_batches_,
                        data::TimedReader::Options{.deadline = deadline_of(job_.config.parallel),
                                                   .rank = world_.name(world_.rank())});
-  task_ = make_task(job_.config, job_.data.train->spec(), tensor_group_.get(),
-                    options_.link ? options_.link->rows() : nullptr);
+  task_ = tasks::make_task(job_.config, job_.data.train->spec(), tensor_group_.get(),
+                           options_.link ? options_.link->rows() : nullptr);
   if (options_.around_task) task_ = options_.around_task(std::move(task_));
   require_servers_for_tables();
   build_groups();
@@ -120,13 +121,15 @@ void Trainer::warm_up() {
   train_batches_->eval_batch({0, std::max<std::uint64_t>(1, size)}, batch);
   for (int i = 0; i < 2; ++i)
     for (std::size_t b = 0; b < task_->backwards().size(); ++b)
-      task_->loss_sum(*network, prepared_for_test(*task_, as_tensors(batch), network->device()), b)
+      task_
+          ->loss_sum(*network, tasks::prepared_for_test(*task_, tasks::as_tensors(batch), network->device()),
+                     b)
           .backward();
 }
 
 void Trainer::open_recorder() {
   if (is_root())
-    recorder_ = std::make_unique<Recorder>(Recorder::Options{
+    recorder_ = std::make_unique<run::Recorder>(run::Recorder::Options{
         .run_dir = options_.run_dir,
         .report = job_.config.report,
         .progress = options_.progress,
@@ -139,23 +142,23 @@ void Trainer::open_recorder() {
 // Where the run goes on from: the newest snapshot, or the newest checkpoint if that is newer or the only one.
 void Trainer::restore() {
   progress_.steps_per_epoch = job_.steps_per_epoch();
-  std::optional<Snapshotter::Restored> snapshot;
+  std::optional<run::Snapshotter::Restored> snapshot;
   if (snapshotter_)
     snapshot = snapshotter_->open(outline_.parameters, group_settings(stages_[0]), outline_.buffers);
   if (!start_.resume) return;
   const std::int64_t saved = newest_checkpoint(world_, options_.run_dir);
   if (snapshot && snapshot->progress.step >= saved) {
     snapshotter_->restore(stages_, peers());
-    for (const Stage& stage : stages_) {
+    for (const mesh::Stage& stage : stages_) {
       compute::BufferSet buffers(*stage.network);
       std::vector<float> values(buffers.size());
-      copy_runs(buffer_runs(stage, Which::kAll), snapshot->buffers.data(), values.data());
+      mesh::copy_runs(mesh::buffer_runs(stage, mesh::Which::kAll), snapshot->buffers.data(), values.data());
       buffers.write(values);
     }
     begin_at(snapshot->progress, snapshot->update_counts, snapshot->build);
   } else if (saved >= 0) {
-    const Checkpointer::Restored restored = checkpointer_.open(kept(), peers());
-    for (const Stage& stage : kept()) {
+    const run::Checkpointer::Restored restored = checkpointer_.open(kept(), peers());
+    for (const mesh::Stage& stage : kept()) {
       if (stage.group->gathers_between_hosts())
         stage.group->barrier();  // each host has read its own
       else
@@ -176,12 +179,12 @@ void Trainer::restore() {
 void Trainer::note_tensor() {
   const std::int64_t now = mesh_plan_.mesh.tensor;
   if (progress_.step == 0 || progress_.tensor == 0) progress_.tensor = now;
-  if (progress_.tensor != now) progress_.tensor = kTensorChanged;
+  if (progress_.tensor != now) progress_.tensor = run::kTensorChanged;
 }
 
 // Later generations add in tree order again, or have one build: what was lost before stays so.
 void Trainer::note_bits() {
-  const Reproducibility now = reproducibility(job_.config, world_.hosts(), progress_.tensor);
+  const run::Reproducibility now = run::reproducibility(job_.config, world_.hosts(), progress_.tensor);
   if (!now.holds) lose_bits(now.note);
 }
 
@@ -191,29 +194,29 @@ void Trainer::lose_bits(const std::string& why) {
   if (goes_on && progress_.bits_lost.empty()) progress_.bits_lost = why;
 }
 
-void Trainer::begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
+void Trainer::begin_at(const run::RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                        const std::string& build) {
-  require_same_epochs(progress, job_.steps_per_epoch());
+  run::require_same_epochs(progress, job_.steps_per_epoch());
   progress_ = progress;
   progress_.steps_per_epoch = job_.steps_per_epoch();  // which an earlier version did not note
-  for (const Stage& stage : stages_) {
+  for (const mesh::Stage& stage : stages_) {
     const auto first = update_counts.begin() + std::ptrdiff_t(stage.outline->first_parameter);
     stage.group->set_update_counts({first, first + std::ptrdiff_t(stage.outline->parameters.size())});
   }
   samples_before_ = progress_.samples;
-  stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
-  if (build == build_name(options_.isa)) return;
-  lose_bits(fmt::format("a state saved by {} went on with {}", build, build_name(options_.isa)));
+  stopped_early_ = !run::stop_reason(job_.config.train, progress_).empty();
+  if (build == run::build_name(options_.isa)) return;
+  lose_bits(fmt::format("a state saved by {} went on with {}", build, run::build_name(options_.isa)));
   if (!is_root()) return;
-  spdlog::warn("the state was saved by {}, this is {}", build, build_name(options_.isa));
+  spdlog::warn("the state was saved by {}, this is {}", build, run::build_name(options_.isa));
   fmt::print(stderr,
              "distbelief: the state was saved by {}, this is {}: the result will not have the same bits\n",
-             build, build_name(options_.isa));
+             build, run::build_name(options_.isa));
 }
 
-strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) const {
-  strategy::AllreduceGroup::Options options = group_options(job_.config);
-  options.lane_values = stage.outline->buffers + kNoteFloats;
+mesh::AllreduceGroup::Options Trainer::group_settings(const mesh::Stage& stage) const {
+  mesh::AllreduceGroup::Options options = run::group_options(job_.config);
+  options.lane_values = stage.outline->buffers + mesh::kNoteFloats;
   options.lanes_of_workers = lanes_of_workers_;
   options.lr_factors = lr_factors(*task_, stage.parameters);
   if (options_.link) options.optimizer.name = compute::kCollectGradient;
@@ -223,8 +226,8 @@ strategy::AllreduceGroup::Options Trainer::group_settings(const Stage& stage) co
 
 void Trainer::build_groups() {
   for (std::size_t i = 0; i < stages_.size(); ++i) {
-    Stage& stage = stages_[i];
-    strategy::AllreduceGroup::Options options = group_settings(stage);
+    mesh::Stage& stage = stages_[i];
+    mesh::AllreduceGroup::Options options = group_settings(stage);
     if (tensor_group_)
       options.join_layers = [this, &stage](std::span<double> norms) { add_up_layers(stage, norms); };
     for (int t = 0; trace_ && t <= options.threads; ++t) {
@@ -232,22 +235,22 @@ void Trainer::build_groups() {
       observers_.push_back(std::make_unique<StepTrace>(*trace_, t));
       options.observers.push_back(observers_.back().get());
     }
-    stage.group = std::make_unique<strategy::AllreduceGroup>(i == 0 ? peers() : further_peers_[i - 1],
-                                                             stage.parameters, std::move(options));
+    stage.group = std::make_unique<mesh::AllreduceGroup>(i == 0 ? peers() : further_peers_[i - 1],
+                                                         stage.parameters, std::move(options));
     if (!stage.network)
       stage.network = make_network(stage, Weights::kInitial);
     else if (peers().local_rank() == 0)
       compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
     stage.group->barrier();
     stage.group->forget_gathered();
-    if (!is_cut()) stage.group->gather_blocks(block_spans(*stage.network, stage.group->layout()));
+    if (!is_cut()) stage.group->gather_blocks(mesh::block_spans(*stage.network, stage.group->layout()));
   }
 }
 
 // Block by block, so that no process ever has all initial weights: each keeps of a block what it updates, or
 // on a host whose workers share the parameters the first keeps them.
-std::shared_ptr<model::Network> Trainer::make_network(const Stage& stage, Weights weights) {
-  const strategy::AllreduceGroup& group = *stage.group;
+std::shared_ptr<model::Network> Trainer::make_network(const mesh::Stage& stage, Weights weights) {
+  const mesh::AllreduceGroup& group = *stage.group;
   std::vector<compute::Span> kept;
   if (weights == Weights::kInitial && group.shares_out_parameters())
     kept = group.owned_spans();
@@ -268,7 +271,7 @@ const data::Batch& Trainer::next_batch(data::Loader& loader) {
   return batch;
 }
 
-data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
+data::Loader& Trainer::add_loader(const mesh::Carrier& carrier) {
   loaders_.push_back(std::make_unique<data::Loader>(
       *train_batches_,
       data::Loader::Options{.plan = plan_,
@@ -289,8 +292,8 @@ data::Loader& Trainer::add_loader(const strategy::Carrier& carrier) {
   return *loaders_.back();
 }
 
-std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
-  const strategy::Carrier& carrier = group().carrier(thread);
+std::unique_ptr<mesh::LaneRunner> Trainer::make_runner(int thread) {
+  const mesh::Carrier& carrier = group().carrier(thread);
   const bool has_lanes = !carrier.lanes.empty();
   data::Loader* loader = has_lanes ? &add_loader(carrier) : nullptr;
   std::shared_ptr<model::Network> network = stages_[0].network;
@@ -301,8 +304,8 @@ std::unique_ptr<LaneRunner> Trainer::make_runner(int thread) {
     from.read(values);
     to.write(values);
   }
-  std::unique_ptr<LaneGather> gather = make_gather(group(), *network, thread);
-  return std::make_unique<LaneRunner>(LaneRunner::Options{
+  std::unique_ptr<mesh::LaneGather> gather = mesh::make_gather(group(), *network, thread);
+  return std::make_unique<mesh::LaneRunner>(mesh::LaneRunner::Options{
       .network = std::move(network),
       .layout = &group().layout(),
       .arena = group().parameters(),
@@ -325,14 +328,14 @@ void Trainer::build_team() {
   if (is_cut()) {
     team_ = make_pipeline_team();
   } else {
-    std::vector<std::unique_ptr<LaneRunner>> runners;
+    std::vector<std::unique_ptr<mesh::LaneRunner>> runners;
     for (int t = 0; t < group().threads(); ++t) runners.push_back(make_runner(t));
-    team_ =
-        std::make_unique<LaneTeam>(std::move(runners), LaneTeam::Options{.abort = &group().abort(),
-                                                                         .workers = &world_.communicator(),
-                                                                         .task = task_.get(),
-                                                                         .group = &group(),
-                                                                         .served = served_.get()});
+    team_ = std::make_unique<mesh::LaneTeam>(std::move(runners),
+                                             mesh::LaneTeam::Options{.abort = &group().abort(),
+                                                                     .workers = &world_.communicator(),
+                                                                     .task = task_.get(),
+                                                                     .group = &group(),
+                                                                     .served = served_.get()});
   }
   speaker_ = workers_with_lanes()[0];
   if (!options_.vitals) return;
@@ -349,7 +352,7 @@ void Trainer::rebuild() {
   team_.reset();
   loaders_.clear();
   observers_.clear();
-  const std::unique_ptr<strategy::AllreduceGroup> old = std::move(stages_[0].group);
+  const std::unique_ptr<mesh::AllreduceGroup> old = std::move(stages_[0].group);
   // The network's parameters are views of memory that goes: they lie in the old group from here on.
   compute::Replica(stages_[0].network, old->layout(), old->parameters());
   build_groups();

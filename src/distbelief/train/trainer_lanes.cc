@@ -23,12 +23,13 @@ std::vector<int> without_lanes(const std::vector<std::int64_t>& lanes) {
 
 void Trainer::watch_balance() {
   if (world_.size() == 1 || is_cut() || options_.link) return;
-  balancer_ = std::make_unique<Balancer>(
-      world_, Balancer::Options{.least = group().threads(), .moves_lanes = job_.config.elastic.rebalance});
+  balancer_ = std::make_unique<mesh::Balancer>(
+      world_,
+      mesh::Balancer::Options{.least = group().threads(), .moves_lanes = job_.config.elastic.rebalance});
 }
 
 void Trainer::show_straggler() {
-  const std::optional<strategy::Rebalance>& straggler = balancer_->straggler();
+  const std::optional<mesh::Rebalance>& straggler = balancer_->straggler();
   const int worker = straggler ? straggler->slowest : -1;
   if (options_.vitals) options_.vitals->slowness = worker == world_.rank() ? straggler->slowness : 1;
   if (is_root()) recorder_->note_straggler(worker, straggler ? straggler->slowness : 1);
@@ -43,7 +44,7 @@ void Trainer::show_straggler() {
 // Moves lanes between workers when their speeds have shown that it pays.
 void Trainer::balance() {
   const std::vector<std::int64_t> lanes = lanes_now();
-  const std::optional<strategy::Rebalance> found = balancer_->after_step(busy_seconds_, lanes);
+  const std::optional<mesh::Rebalance> found = balancer_->after_step(busy_seconds_, lanes);
   show_straggler();
   if (!found) return;
   const auto begin = Clock::now();
@@ -66,9 +67,9 @@ std::vector<std::int64_t> Trainer::lanes_now() const {
   std::vector<std::int64_t> lanes(std::size_t(world_.size()));
   const auto threads = std::size_t(group().threads());
   for (int worker = 0; worker < world_.size(); ++worker) {
-    const auto replica = std::size_t(strategy::place_of(mesh_plan_.mesh, worker).data);
+    const auto replica = std::size_t(mesh::place_of(mesh_plan_.mesh, worker).data);
     for (std::size_t t = 0; t < threads; ++t) {
-      const strategy::Carrier& carrier = group().plan().carriers[replica * threads + t];
+      const mesh::Carrier& carrier = group().plan().carriers[replica * threads + t];
       lanes[std::size_t(worker)] += std::ssize(carrier.lanes);
     }
   }
@@ -94,24 +95,24 @@ bool Trainer::has_new_lane_order() const {
 }
 
 // The speaker's order on all workers. Collective.
-LaneOrder Trainer::shared_lane_order() {
+run::LaneOrder Trainer::shared_lane_order() {
   std::vector<std::int64_t> values(2 + std::size_t(world_.size()));  // serial, threads, who rests
   if (speaks()) {
-    const LaneOrder order = options_.orders->lanes.newest();
+    const run::LaneOrder order = options_.orders->lanes.newest();
     values[0] = order.serial;
     values[1] = order.threads;
     for (const int worker : order.resting)
       if (worker < world_.size()) values[2 + std::size_t(worker)] = 1;
   }
   world_.communicator().broadcast(comm::view(values.data(), values.size()), speaker_);
-  LaneOrder order{.serial = values[0], .threads = int(values[1]), .resting = {}};
+  run::LaneOrder order{.serial = values[0], .threads = int(values[1]), .resting = {}};
   for (int worker = 0; worker < world_.size(); ++worker)
     if (values[2 + std::size_t(worker)] != 0) order.resting.push_back(worker);
   return order;
 }
 
 void Trainer::follow_lane_order() {
-  const LaneOrder order = shared_lane_order();
+  const run::LaneOrder order = shared_lane_order();
   lane_order_ = order.serial;
   const std::int64_t lanes = job_.config.parallel.lanes;
   const std::int64_t working = world_.size() - std::int64_t(order.resting.size());
@@ -127,7 +128,7 @@ void Trainer::follow_lane_order() {
     return;
   }
   const auto begin = Clock::now();
-  if (!carry(strategy::deal_lanes(lanes, world_.size(), order.resting), order.threads)) return;
+  if (!carry(mesh::deal_lanes(lanes, world_.size(), order.resting), order.threads)) return;
   watch_balance();
   show(working_state());
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -142,15 +143,15 @@ void Trainer::follow_lane_order() {
 // The old segment and the new one are there together for a moment. Collective: all workers get the same
 // answer.
 bool Trainer::has_room_to_rebuild() {
-  const std::size_t needed = strategy::AllreduceGroup::bytes_needed(
+  const std::size_t needed = mesh::AllreduceGroup::bytes_needed(
       outline_.parameters, group_settings(stages_[0]), world_.workers_per_host(), world_.host());
   std::int64_t hosts_without = 0;
   if (world_.local_rank() == 0) try {
       comm::require_shared_memory({.bytes = needed, .purpose = "moving lanes"});
-      const strategy::AllreduceGroup::Options settings = group_settings(stages_[0]);
+      const mesh::AllreduceGroup::Options settings = group_settings(stages_[0]);
       if (!settings.state_dir.empty())
         comm::require_state_room(settings.state_dir,
-                                 strategy::AllreduceGroup::state_bytes(outline_.parameters, settings));
+                                 mesh::AllreduceGroup::state_bytes(outline_.parameters, settings));
     } catch (const Error& error) {
       spdlog::warn("no room to move lanes: {}", error.what());
       hosts_without = 1;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
-#include "distbelief/train/saved_tables.h"
+#include "distbelief/run/saved_tables.h"
 #include "distbelief/train/trainer.h"
 
 // A replica whose parameters live on servers: the part of Trainer that gets its steps from there.
@@ -19,7 +19,7 @@ constexpr std::int64_t kAllDone = -1, kBrokenOff = -2;  // instead of a step
 
 // What the servers have takes the place of what this replica would begin with.
 void Trainer::join_servers() {
-  served_ = std::make_unique<ServedReplica>(ServedReplica::Options{
+  served_ = std::make_unique<mesh::ServedReplica>(mesh::ServedReplica::Options{
       .stages = stages_, .outline = &outline_, .world = &world_, .peers = &peers(), .link = options_.link});
   if (!whole_.empty()) {
     whole_statistics_.resize(whole_outline_.buffers);
@@ -118,14 +118,14 @@ void Trainer::require_servers_for_tables() const {
 void Trainer::bring_rows() {
   const std::vector<comm::TableSpec> tables = task_->tables();
   if (tables.empty() || !is_root() || !leads()) return;
-  RowLink& rows = *options_.link->rows();
+  tasks::RowLink& rows = *options_.link->rows();
   if (rows.list(0, {}).is_open) return;
   const auto step = last_saved_step_ >= 0 ? std::optional(last_saved_step_) : std::nullopt;
-  const auto folder = find_tables(options_.run_dir, step);
+  const auto folder = run::find_tables(options_.run_dir, step);
   if (!folder && step)
     throw Error(ErrorCode::kBadInput, fmt::format("{} has no rows of step {}, which the checkpoint is of",
                                                   (options_.run_dir / "tables").string(), *step));
-  if (folder) load_tables(rows, tables, *folder);
+  if (folder) run::load_tables(rows, tables, *folder);
   for (int table = 0; table < int(tables.size()); ++table) rows.open(table);
 }
 
@@ -133,9 +133,9 @@ void Trainer::bring_rows() {
 void Trainer::save_rows() {
   const std::vector<comm::TableSpec> tables = task_->tables();
   if (tables.empty() || !is_root()) return;
-  const std::vector<RowLink::Counts> counts =
-      save_tables(*options_.link->rows(), tables, options_.run_dir, progress_.step,
-                  std::size_t(job_.config.checkpoint.keep) + 1);
+  const std::vector<tasks::RowLink::Counts> counts =
+      run::save_tables(*options_.link->rows(), tables, options_.run_dir, progress_.step,
+                       std::size_t(job_.config.checkpoint.keep) + 1);
   for (std::size_t table = 0; table < tables.size(); ++table)
     recorder_->event("rows saved", {{"table", tables[table].name},
                                     {"rows", counts[table].rows},
@@ -178,7 +178,7 @@ void Trainer::wake() {
 
 // All work is done, by all replicas.
 void Trainer::finish_served(std::int64_t total) {
-  const ParameterLink::Finished finished = served_->finish();
+  const mesh::ParameterLink::Finished finished = served_->finish();
   total = finished.steps.value_or(total);
   progress_.last_loss = finished.loss.value_or(progress_.last_loss);
   progress_.step = total;

@@ -9,25 +9,25 @@
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/optimizer.h"
 #include "distbelief/compute/replica.h"
+#include "distbelief/mesh/cuts.h"
+#include "distbelief/mesh/pipeline_team.h"
+#include "distbelief/mesh/tensor_sums.h"
+#include "distbelief/planner/block_costs.h"
 #include "distbelief/report/memory.h"
-#include "distbelief/strategy/cuts.h"
-#include "distbelief/train/block_costs.h"
-#include "distbelief/train/pipeline_team.h"
-#include "distbelief/train/tensor_sums.h"
 #include "distbelief/train/trainer.h"
 
 // How the network is cut over the workers: the part of Trainer that knows of stages.
 namespace distbelief::train {
 namespace {
 
-Checkpointer::Holding holding_of(const Config& config, const World& peers) {
-  return config.parallel.zero == 3 && peers.hosts() > 1 ? Checkpointer::Holding::kHosts
-                                                        : Checkpointer::Holding::kAll;
+run::Checkpointer::Holding holding_of(const Config& config, const World& peers) {
+  return config.parallel.zero == 3 && peers.hosts() > 1 ? run::Checkpointer::Holding::kHosts
+                                                        : run::Checkpointer::Holding::kAll;
 }
 
 // What a stage may take of its worker's even share of this host's memory, of which the process itself has
 // some already.
-strategy::CutLimits limits_of(const Config& config, const PipelinePlan& plan, const World& world) {
+mesh::CutLimits limits_of(const Config& config, const run::PipelinePlan& plan, const World& world) {
   const std::uint64_t each = memory_limit() / std::uint64_t(world.local_size()), own = report::rss_bytes();
   if (each <= own) return {};
   const auto states = compute::make_optimizer(config.train.optimizer)->state_names().size();
@@ -37,18 +37,17 @@ strategy::CutLimits limits_of(const Config& config, const PipelinePlan& plan, co
 }
 
 // The limits are estimates: a run that they leave no cuts for may do all the same.
-strategy::Cuts cuts_within(const std::vector<strategy::BlockCost>& costs, int stages,
-                           const strategy::CutLimits& limits) {
+mesh::Cuts cuts_within(const std::vector<mesh::BlockCost>& costs, int stages, const mesh::CutLimits& limits) {
   try {
-    return strategy::choose_cuts(costs, stages, limits);
+    return mesh::choose_cuts(costs, stages, limits);
   } catch (const Error& error) {
     spdlog::warn("no cuts seem to fit this host's memory: {}", error.message());
-    return strategy::choose_cuts(costs, stages, {});
+    return mesh::choose_cuts(costs, stages, {});
   }
 }
 
 // Of lanes that all replicas share in every step this one has a part.
-Config with_own_lanes(Config config, const ParameterLink* link) {
+Config with_own_lanes(Config config, const mesh::ParameterLink* link) {
   if (link && link->is_synchronous()) config.parallel.lanes = link->lanes().end - link->lanes().begin;
   return config;
 }
@@ -56,7 +55,7 @@ Config with_own_lanes(Config config, const ParameterLink* link) {
 }  // namespace
 
 void Trainer::lay_out() {
-  mesh_plan_ = pipeline_plan(with_own_lanes(job_.config, options_.link), world_.size());
+  mesh_plan_ = run::pipeline_plan(with_own_lanes(job_.config, options_.link), world_.size());
   if (!mesh_plan_.reason.empty()) spdlog::warn("{}", mesh_plan_.reason);
   if (!is_cut()) {
     std::shared_ptr<model::Network> network = job_.network;
@@ -64,44 +63,46 @@ void Trainer::lay_out() {
       network = std::make_shared<model::Network>(job_.blueprint,
                                                  job_.sub_networks[std::size_t(options_.sub_network)].blocks,
                                                  job_.config.train.seed);
-    outline_ = network ? outline_of(*network) : outline_of(job_);
-    stages_.push_back(make_stage(0, outline_.stages[0], std::move(network), nullptr));
+    outline_ = network ? mesh::outline_of(*network) : outline_of(job_);
+    stages_.push_back(mesh::make_stage(0, outline_.stages[0], std::move(network), nullptr));
     checkpointer_.set_parts(world_, nullptr, holding_of(job_.config, world_));
     return;
   }
-  const strategy::Mesh& mesh = mesh_plan_.mesh;
+  const mesh::Mesh& mesh = mesh_plan_.mesh;
   const int pipeline = mesh.pipeline;
-  const strategy::MeshPlace own = strategy::place_of(mesh, world_.rank());
+  const mesh::MeshPlace own = mesh::place_of(mesh, world_.rank());
   const int place = own.pipeline;
   peers_.emplace(world_.split(place * mesh.tensor + own.tensor));
   for (int chunk = 1; chunk < mesh_plan_.chunks; ++chunk)
     further_peers_.push_back(world_.split(place * mesh.tensor + own.tensor));
   if (mesh.tensor > 1) {
     tensor_world_.emplace(world_.split(own.data * pipeline + place));
-    tensor_group_ = make_tensor_group(*tensor_world_, world_, input_of(job_.config.parallel));
+    tensor_group_ = mesh::make_tensor_group(*tensor_world_, world_, run::input_of(job_.config.parallel));
   }
-  outline_ =
-      outline_of(job_.blueprint, choose_stage_ends(pipeline * mesh_plan_.chunks), job_.config.train.seed);
-  if (tensor_group_) keep_own_columns(job_, *tensor_group_);  // whole blocks were measured with whole samples
+  outline_ = mesh::outline_of(job_.blueprint, choose_stage_ends(pipeline * mesh_plan_.chunks),
+                              job_.config.train.seed);
+  if (tensor_group_)
+    run::keep_own_columns(job_, *tensor_group_);  // whole blocks were measured with whole samples
   for (int chunk = 0; chunk < mesh_plan_.chunks; ++chunk) {
     const int index = chunk * pipeline + place;
-    const StageOutline& outline = outline_.stages[std::size_t(index)];
+    const mesh::StageOutline& outline = outline_.stages[std::size_t(index)];
     stages_.push_back(
-        make_stage(index, outline,
-                   std::make_shared<model::Network>(job_.blueprint, outline.blocks, job_.config.train.seed,
-                                                    tensor_group_.get()),
-                   tensor_group_.get()));
+        mesh::make_stage(index, outline,
+                         std::make_shared<model::Network>(job_.blueprint, outline.blocks,
+                                                          job_.config.train.seed, tensor_group_.get()),
+                         tensor_group_.get()));
     spdlog::info("stage {} of {}: blocks {} to {}, part {} of {}", index, outline_.stages.size(),
                  outline.blocks.begin, outline.blocks.end - 1, own.tensor, mesh.tensor);
   }
-  const std::uint64_t samples = std::max<std::uint64_t>(plan_.lane_range(0, 0).size(), kEvaluationChunk);
+  const std::uint64_t samples =
+      std::max<std::uint64_t>(plan_.lane_range(0, 0).size(), tasks::kEvaluationChunk);
   Shape shape = job_.data.train->spec().input_shape;  // of this worker
   shape.insert(shape.begin(), 1);                     // one sample tells how large the others' arrays are
   array_bytes_ =
-      samples * largest_array(stages_, mesh, world_,
-                              torch::zeros(shape, job_.shape.tokens ? torch::kInt64 : torch::kFloat32));
+      samples * mesh::largest_array(stages_, mesh, world_,
+                                    torch::zeros(shape, job_.shape.tokens ? torch::kInt64 : torch::kFloat32));
   if (job_.config.parallel.zero == 3)  // made anew where parameters are shared out
-    for (Stage& stage : stages_) stage.network.reset();
+    for (mesh::Stage& stage : stages_) stage.network.reset();
   checkpointer_.set_parts(*peers_, tensor_world_ ? &*tensor_world_ : nullptr,
                           holding_of(job_.config, *peers_));
 }
@@ -113,11 +114,11 @@ void Trainer::hold_whole() {
   spdlog::info("sub-network {} of {}: blocks {} to {}, {} parameters", options_.sub_network,
                job_.sub_networks.size(), blocks.begin, blocks.end - 1, group().layout().parameter_count());
   if (!leads()) return;
-  whole_outline_ = outline_of(*job_.network);
-  whole_.push_back(make_stage(0, whole_outline_.stages[0], job_.network, nullptr));
-  Stage& whole = whole_[0];
-  whole.group = std::make_unique<strategy::AllreduceGroup>(further_peers_.emplace_back(world_.split(0)),
-                                                           whole.parameters, group_settings(whole));
+  whole_outline_ = mesh::outline_of(*job_.network);
+  whole_.push_back(mesh::make_stage(0, whole_outline_.stages[0], job_.network, nullptr));
+  mesh::Stage& whole = whole_[0];
+  whole.group = std::make_unique<mesh::AllreduceGroup>(further_peers_.emplace_back(world_.split(0)),
+                                                       whole.parameters, group_settings(whole));
   compute::copy_parameters(*whole.network, whole.group->layout(), whole.group->parameters());
   compute::Replica(whole.network, whole.group->layout(), whole.group->parameters());  // they lie there now
 }
@@ -137,33 +138,33 @@ void Trainer::fetch_whole() {
   compute::BufferSet(*whole_[0].network).write(whole_statistics_);
 }
 
-Evaluation Trainer::validate() {
-  const ReadChunk read = [this](data::Range range) -> const data::Batch& {
+tasks::Evaluation Trainer::validate() {
+  const tasks::ReadChunk read = [this](data::Range range) -> const data::Batch& {
     return test_reader_->read(range, progress_.step);
   };
   if (whole_.empty()) return team_->evaluate(read, job_.data.test->size());
   fetch_whole();
-  return train::evaluate(*whole_[0].network, *task_, read, job_.data.test->size(), world_.communicator());
+  return tasks::evaluate(*whole_[0].network, *task_, read, job_.data.test->size(), world_.communicator());
 }
 
 // The first worker measures for all. Cuts leave the bits alone, so another measurement may choose others.
 std::vector<int> Trainer::choose_stage_ends(int stages) {
   if (stages == 1) return {int(job_.blueprint.size())};
-  return agree_on_ends(world_, stages, [&] {
+  return mesh::agree_on_ends(world_, stages, [&] {
     const auto lane_samples = std::int64_t(plan_.lane_range(0, 0).size());
-    const std::vector<strategy::BlockCost> costs =
-        measure_blocks(job_, {.samples = lane_samples, .kept_in = options_.run_dir / "blocks.json"});
+    const std::vector<mesh::BlockCost> costs =
+        planner::measure_blocks(job_, {.samples = lane_samples, .kept_in = options_.run_dir / "blocks.json"});
     const std::vector<int> firsts(job_.config.parallel.cuts.begin(), job_.config.parallel.cuts.end());
     const bool given = std::ssize(firsts) + 1 == stages;
-    strategy::Cuts cuts = given ? strategy::given_cuts(firsts, costs, stages, {})
-                                : cuts_within(costs, stages, limits_of(job_.config, mesh_plan_, world_));
+    mesh::Cuts cuts = given ? mesh::given_cuts(firsts, costs, stages, {})
+                            : cuts_within(costs, stages, limits_of(job_.config, mesh_plan_, world_));
     spdlog::info("cuts: {}", cuts.reason);
     return cuts;
   });
 }
 
 // The norms of a layer whose slices the tensor group holds. Every other layer is whole on all of it.
-void Trainer::add_up_layers(const Stage& stage, std::span<double> norms) {
+void Trainer::add_up_layers(const mesh::Stage& stage, std::span<double> norms) {
   std::vector<double> sliced(norms.begin(), norms.end());
   for (std::size_t i = 0; i < sliced.size(); ++i)
     if (stage.slices[i].is_whole()) sliced[i] = 0;
@@ -172,11 +173,11 @@ void Trainer::add_up_layers(const Stage& stage, std::span<double> norms) {
     if (!stage.slices[i].is_whole()) norms[i] = sliced[i];
 }
 
-std::unique_ptr<Team> Trainer::make_pipeline_team() {
-  const strategy::Carrier& carrier = group().carrier(0);
+std::unique_ptr<mesh::Team> Trainer::make_pipeline_team() {
+  const mesh::Carrier& carrier = group().carrier(0);
   const bool reads = stages_.front().index == 0 || stages_.back().index + 1 == std::ssize(outline_.stages);
   data::Loader* loader = reads ? &add_loader(carrier) : nullptr;
-  return std::make_unique<PipelineTeam>(PipelineTeam::Options{
+  return std::make_unique<mesh::PipelineTeam>(mesh::PipelineTeam::Options{
       .world = &world_,
       .stages = stages_,
       .outline = &outline_,
@@ -187,7 +188,7 @@ std::unique_ptr<Team> Trainer::make_pipeline_team() {
       .array_bytes = array_bytes_,
       .lanes = carrier.lanes,
       .task = task_.get(),
-      .next_batch = [this, loader] { return as_tensors(next_batch(*loader)); },
+      .next_batch = [this, loader] { return tasks::as_tensors(next_batch(*loader)); },
       .in_backward = options_.faults.empty() ? std::function<void()>()
                                              : [this] { faults_->pass("mid-bucket", progress_.step); },
       .clip_norm = job_.config.train.clip_norm,

@@ -6,12 +6,14 @@
 
 #include "distbelief/base/host_name.h"
 #include "distbelief/base/json_text.h"
+#include "distbelief/comm/texts.h"
 #include "distbelief/report/memory.h"
-#include "distbelief/train/clusters.h"
-#include "distbelief/train/generated.h"
-#include "distbelief/train/patience.h"
-#include "distbelief/train/predictions.h"
-#include "distbelief/train/state_file.h"
+#include "distbelief/run/clusters.h"
+#include "distbelief/run/generated.h"
+#include "distbelief/run/own_tensors.h"
+#include "distbelief/run/patience.h"
+#include "distbelief/run/predictions.h"
+#include "distbelief/run/state_file.h"
 #include "distbelief/train/trainer.h"
 
 // How a run is reported at its end: the part of Trainer that only looks.
@@ -25,7 +27,7 @@ report::PhaseSeconds Trainer::phases() {
   };
   report::PhaseSeconds result = team_->clock().seconds();
   std::chrono::nanoseconds early{}, late{}, updating{};
-  for (const Stage& stage : stages_) {
+  for (const mesh::Stage& stage : stages_) {
     early += stage.group->sharing(0).times().early;
     late += stage.group->sharing(0).times().late;
     updating += stage.group->sharing(0).times().updating;
@@ -44,13 +46,13 @@ std::string Trainer::worker_summary() {
     lanes.insert(lanes.end(), group().carrier(t).lanes.begin(), group().carrier(t).lanes.end());
   std::vector<std::int64_t> stages;
   std::size_t parameters = 0, bytes = 0;
-  for (const Stage& stage : stages_) {
+  for (const mesh::Stage& stage : stages_) {
     stages.push_back(stage.index);
     parameters += stage.group->parameters_held();
     bytes += stage.group->bytes_held();
     if (stage.group->shares_out_parameters())
       bytes += std::size_t(stage.group->threads()) * sizeof(float) *
-               compute::GatheredArena::most_held(block_spans(*stage.network, stage.group->layout()));
+               compute::GatheredArena::most_held(mesh::block_spans(*stage.network, stage.group->layout()));
   }
   const report::WorkerSummary worker{.rank = world_.rank(),
                                      .pid = getpid(),
@@ -65,7 +67,7 @@ std::string Trainer::worker_summary() {
 }
 
 report::Summary Trainer::summarise(double wall_seconds) {
-  const std::vector<std::string> workers = exchange_texts(world_.communicator(), worker_summary());
+  const std::vector<std::string> workers = comm::exchange_texts(world_.communicator(), worker_summary());
   report::Summary summary;
   for (const std::string& text : workers)
     summary.per_worker.push_back(
@@ -76,11 +78,13 @@ report::Summary Trainer::summarise(double wall_seconds) {
   summary.samples = progress_.samples;
   if (progress_.step > 0) summary.final_train_loss = progress_.last_loss;
   if (progress_.evaluated) {
-    const bool classifies = progress_.test_metrics.empty() || find_metric(progress_.test_metrics, "accuracy");
+    const bool classifies =
+        progress_.test_metrics.empty() || tasks::find_metric(progress_.test_metrics, "accuracy");
     if (classifies) summary.test_accuracy = progress_.test_accuracy;
     summary.test_loss = progress_.test_loss;
     if (classifies) summary.best_test_accuracy = progress_.best_accuracy;
-    for (const Metric& metric : progress_.test_metrics) summary.test_metrics[metric.name] = metric.value;
+    for (const tasks::Metric& metric : progress_.test_metrics)
+      summary.test_metrics[metric.name] = metric.value;
   }
   summary.wall_seconds = wall_seconds;
   summary.samples_per_second = double(progress_.samples - samples_before_) / std::max(1e-9, wall_seconds);
@@ -95,7 +99,7 @@ report::Summary Trainer::summarise(double wall_seconds) {
   for (std::size_t i = 1; i < outline_.stages.size(); ++i)
     summary.cuts.push_back(outline_.stages[i].blocks.begin);
   if (mesh_plan_.mesh.pipeline > 1) {
-    summary.schedule = std::string(strategy::to_string(mesh_plan_.schedule));
+    summary.schedule = std::string(to_string(mesh_plan_.schedule));
     summary.chunks = mesh_plan_.chunks;
     summary.recompute = job_.config.parallel.recompute;
   }
@@ -104,14 +108,14 @@ report::Summary Trainer::summarise(double wall_seconds) {
   for (const auto& parameter : kept_outline().parameters)
     summary.parameters += element_count(parameter.shape);
   if (is_root() && checkpointer_.parts() == 1)
-    summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(kept()[0]));
+    summary.weights_sha256 = checkpoint::sha256_by_name(run::weight_views(kept()[0]));
   else if (leads() && status_ != "handed over" && checkpointer_.parts() > 1)
-    do_patiently(world_, [&] {  // it is read from the disk
+    run::do_patiently(world_, [&] {  // it is read from the disk
       if (is_root()) summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
     });
   for (const auto& worker : summary.per_worker)
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, worker.peak_rss_bytes);
-  Reproducibility same_bits = reproducibility(job_.config, world_.hosts(), progress_.tensor);
+  run::Reproducibility same_bits = run::reproducibility(job_.config, world_.hosts(), progress_.tensor);
   if (!progress_.bits_lost.empty()) same_bits = {false, progress_.bits_lost};
   if (job_.data_has_changed)
     same_bits = {false, "the data files were changed before the run went on (data.json has their marks)"};
@@ -134,11 +138,11 @@ report::Summary Trainer::summarise(double wall_seconds) {
 
 void Trainer::keep_answers() {
   model::Network& network = *kept()[0].network;
-  keep_predictions(job_, network, options_.run_dir);
-  keep_samples(job_, network, options_.run_dir);
+  run::keep_predictions(job_, network, options_.run_dir);
+  run::keep_samples(job_, network, options_.run_dir);
   try {
     constexpr std::chrono::seconds kClusterTime{20};  // the other workers wait
-    keep_clusters(job_, network, options_.run_dir, kClusterTime);
+    run::keep_clusters(job_, network, options_.run_dir, kClusterTime);
   } catch (const std::exception& error) {
     spdlog::warn("no clusters of the codes: {}", error.what());
   }
@@ -147,7 +151,7 @@ void Trainer::keep_answers() {
 // Last, and no reason to lose what was trained.
 void Trainer::write_trace() {
   if (!trace_) return;
-  const std::vector<std::string> all = exchange_texts(world_.communicator(), trace_->json());
+  const std::vector<std::string> all = comm::exchange_texts(world_.communicator(), trace_->json());
   if (!is_root()) return;
   try {
     report::Trace::write_merged(job_.config.report.trace, all);

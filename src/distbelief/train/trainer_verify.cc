@@ -6,6 +6,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/base/host_name.h"
+#include "distbelief/comm/texts.h"
 #include "distbelief/train/trainer.h"
 
 // Comparing the replicas (train.verify_every): the part of Trainer that looks for drift.
@@ -22,13 +23,13 @@ void flip_a_bit(float& value) { value = std::bit_cast<float>(std::bit_cast<std::
 
 // Needs no barrier: nobody changes parameters before this worker, too, has handed in gradients of the next
 // step.
-ReplicaHashes Trainer::replica_hashes() {
+mesh::ReplicaHashes Trainer::replica_hashes() {
   World& world = peers();
-  ReplicaHashes hashes{.threads = group().threads(), .workers_per_host = world.workers_per_host()};
+  mesh::ReplicaHashes hashes{.threads = group().threads(), .workers_per_host = world.workers_per_host()};
   const auto hosts = std::size_t(world.hosts());
   std::vector<std::int64_t> all(hosts + std::size_t(world.size() * hashes.threads));
   for (int stage = 0; stage < int(stages_.size()); ++stage) {
-    const strategy::AllreduceGroup& group = *stages_[std::size_t(stage)].group;
+    const mesh::AllreduceGroup& group = *stages_[std::size_t(stage)].group;
     if (world.local_rank() == 0 && !group.gathers_between_hosts())  // else no host has what another has
       all[std::size_t(world.host())] ^= hash_of(group.parameters(), group.layout().size() * sizeof(float));
     for (int t = 0; t < hashes.threads; ++t) {
@@ -47,9 +48,9 @@ ReplicaHashes Trainer::replica_hashes() {
 
 // Whether it is ordered for some worker is the same on all, so the barrier is too.
 void Trainer::drift_on_order() {
-  const bool ordered = std::any_of(options_.faults.begin(), options_.faults.end(), [&](const Fault& fault) {
-    return fault.kind == "drift" && fault.step == progress_.step;
-  });
+  const bool ordered = std::any_of(
+      options_.faults.begin(), options_.faults.end(),
+      [&](const run::Fault& fault) { return fault.kind == "drift" && fault.step == progress_.step; });
   if (!ordered) return;
   if (faults_->drifts(progress_.step)) {
     compute::BufferSet& buffers = team_->buffers(0, 0);
@@ -71,16 +72,16 @@ void Trainer::verify() {
   drift_on_order();
   const std::int64_t every = job_.config.train.verify_every;
   if (every == 0 || progress_.step % every != 0) return;
-  const ReplicaHashes hashes = replica_hashes();
-  const ReplicaDrift drift = find_drift(hashes);
+  const mesh::ReplicaHashes hashes = replica_hashes();
+  const mesh::ReplicaDrift drift = mesh::find_drift(hashes);
   if (!drift.found()) return;
   const auto& untrusted = drift.untrusted;
   const bool void_snapshots =
       std::find(untrusted.begin(), untrusted.end(), peers().host()) != untrusted.end();
   if (snapshotter_ && peers().local_rank() == 0 && void_snapshots) snapshotter_->make_void();
   // Also keeps the first to fail from ending the others before their snapshots are void.
-  const std::vector<std::string> hosts = exchange_texts(peers().communicator(), host_name());
-  throw Error(ErrorCode::kInternal, describe(drift, hashes, hosts),
+  const std::vector<std::string> hosts = comm::exchange_texts(peers().communicator(), host_name());
+  throw Error(ErrorCode::kInternal, mesh::describe(drift, hashes, hosts),
               {.rank = drift.suspect < 0 ? -1 : peers().name(drift.suspect),
                .operation = "compare replicas",
                .step = progress_.step});

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+
+#include "distbelief/run/code_clusters.h"
+#include "distbelief/run/prepared_job.h"
+
+// Groups that an autoencoder's codes fall in, found by k-means on those of the test samples: clusters.json of
+// a run folder (docs/formats.md).
+namespace distbelief::run {
+
+// Writes the centres, whole or not at all; false where the task has no code or there are no groups to look
+// for. Goes through all test samples: blocks for that long, and throws Error(kUnavailable) when it is longer
+// than `most_time`. The network is in training mode afterwards.
+bool keep_clusters(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir,
+                   std::chrono::duration<double> most_time);
+
+}  // namespace distbelief::run
