@@ -27,8 +27,8 @@
 #include "distbelief/base/median.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/comm/rpc/certificates.h"
-#include "distbelief/server/client.h"
-#include "distbelief/server/service.h"
+#include "distbelief/server/client/client.h"
+#include "distbelief/server/service/service.h"
 #include "hostile_peers.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/comm/rpc/certificates.h"
-#include "distbelief/comm/rpc/test_raw_client.h"
+#include "distbelief/testing/test_raw_client.h"
 
 namespace distbelief::bench {
 namespace {
@@ -34,8 +34,8 @@ void push(Peer& peer, const StoreRequest& request, const std::vector<float>& val
 }
 
 // Says something to a server that is to end the connection for it.
-void say_and_be_dropped(Peer& peer, const std::function<void(comm::RawClient&)>& offence) {
-  comm::RawClient client(comm::plain_channel(peer.site().near), comm::Reading::kAll);
+void say_and_be_dropped(Peer& peer, const std::function<void(testing::RawClient&)>& offence) {
+  testing::RawClient client(testing::plain_channel(peer.site().near), testing::Reading::kAll);
   if (!client.greet() || !client.hears()) throw Error(ErrorCode::kUnavailable, "was not welcomed");
   offence(client);
   if (const grpc::Status status = client.ended(); !status.ok())
@@ -51,12 +51,12 @@ comm::Frame request_frame(std::uint64_t number, std::size_t header_bytes, std::s
 
 void send_oversized(Peer& peer) {
   static const std::string kBytes(kOversizedBytes, 'x');
-  say_and_be_dropped(peer,
-                     [](comm::RawClient& client) { client.say(request_frame(1, 0, kBytes.size()), kBytes); });
+  say_and_be_dropped(
+      peer, [](testing::RawClient& client) { client.say(request_frame(1, 0, kBytes.size()), kBytes); });
 }
 
 void replay(Peer& peer) {
-  say_and_be_dropped(peer, [](comm::RawClient& client) {
+  say_and_be_dropped(peer, [](testing::RawClient& client) {
     const std::string header = comm::encode(StoreRequest{.kind = Kind::kMap});
     for (int i = 0; i < 2; ++i) client.say(request_frame(1, header.size(), 0), header);
   });
@@ -65,8 +65,8 @@ void replay(Peer& peer) {
 void come_without_certificate(Peer& peer) {
   grpc::SslCredentialsOptions bare;
   bare.pem_root_certs = read_text(peer.site().certificates / "ca.pem");
-  comm::RawClient client(comm::channel_with(peer.site().far, grpc::SslCredentials(bare)),
-                         comm::Reading::kAll);
+  testing::RawClient client(testing::channel_with(peer.site().far, grpc::SslCredentials(bare)),
+                            testing::Reading::kAll);
   if (!client.greet() || !client.hears()) throw Error(ErrorCode::kBadInput, client.ended().error_message());
 }
 

@@ -23,10 +23,10 @@
 #include "distbelief/base/median.h"
 #include "distbelief/base/random.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/data/image/written_images.h"
-#include "distbelief/data/image_folder.h"
-#include "distbelief/data/loader.h"
-#include "distbelief/data/random_access_file.h"
+#include "distbelief/data/formats/image_folder.h"
+#include "distbelief/data/io/random_access_file.h"
+#include "distbelief/data/pipeline/loader.h"
+#include "distbelief/testing/written_images.h"
 
 // The program's allocator and its settings (cli/main.cc): others give a decoder's memory back after every
 // image.
@@ -91,14 +91,14 @@ std::string picture(std::uint64_t seed) {
   double waves[4][3];
   for (auto& wave : waves)
     for (double& value : wave) value = random.uniform() * 0.15;
-  const data::Drawing drawing =
-      data::draw(kSide, kSide, [&](std::uint32_t x, std::uint32_t y, std::uint32_t c) {
+  const testing::Drawing drawing =
+      testing::draw(kSide, kSide, [&](std::uint32_t x, std::uint32_t y, std::uint32_t c) {
         double value = 128;
         for (const auto& wave : waves) value += 25 * std::sin(wave[0] * x + wave[1] * y + 20 * wave[2] * c);
         value += 20 * (random.uniform() - 0.5);
         return static_cast<std::uint32_t>(std::clamp(value, 0.0, 255.0));
       });
-  return data::to_jpeg(drawing, data::JpegKind::kBaseline, 90);
+  return testing::to_jpeg(drawing, testing::JpegKind::kBaseline, 90);
 }
 
 void write_pictures(const std::filesystem::path& folder, std::uint64_t count) {

@@ -7,7 +7,7 @@
 
 #include "distbelief/base/tree.h"
 #include "distbelief/compute/kernels.h"
-#include "distbelief/data/loader.h"
+#include "distbelief/data/pipeline/loader.h"
 #include "distbelief/data/registry.h"
 
 namespace {

@@ -14,11 +14,11 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/random.h"
-#include "distbelief/data/order.h"
+#include "distbelief/data/generated/synthetic.h"
+#include "distbelief/data/pipeline/order.h"
 #include "distbelief/data/slices/pack.h"
 #include "distbelief/data/slices/packed_source.h"
 #include "distbelief/data/slices/slice.h"
-#include "distbelief/data/synthetic.h"
 
 namespace {
 

@@ -85,6 +85,6 @@ int main(int argc, char** argv) {
   }
   if (world.rank() == 0)
     std::printf("done after %ld steps, weights %s\n", long(run.step()),
-                distbelief::train::weights_sha256(*net).c_str());
+                distbelief::run::weights_sha256(*net).c_str());
   return run.leave();  // (3) instead of world.close()
 }

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   distbelief::World world = distbelief::World::create();  // (1) MPI, or alone
   torch::manual_seed(1);
   auto net = std::make_shared<Net>();
-  if (argc > 2) distbelief::train::load_model(*net, argv[2]);
+  if (argc > 2) distbelief::run::load_model(*net, argv[2]);
   std::optional<distbelief::DataParallel> parallel;      // (2) trains the module, or
   std::optional<distbelief::GradientAverager> averager;  //     averages gradients for
   torch::optim::Adam adam(net->parameters(), 1e-3);      //     an optimizer of your own
@@ -66,8 +66,8 @@ int main(int argc, char** argv) {
     if (world.rank() == 0) std::printf("epoch %d of 3, mean loss %.4f\n", epoch, total / double(step));
   }
   if (world.rank() == 0) {
-    distbelief::train::save_model(*net, "own_loop.safetensors");
-    std::printf("saved own_loop.safetensors, weights %s\n", distbelief::train::weights_sha256(*net).c_str());
+    distbelief::run::save_model(*net, "own_loop.safetensors");
+    std::printf("saved own_loop.safetensors, weights %s\n", distbelief::run::weights_sha256(*net).c_str());
   }
   world.close();
 }

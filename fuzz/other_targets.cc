@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "distbelief/checkpoint/safetensors.h"
-#include "distbelief/cli/byte_size.h"
-#include "distbelief/cli/job_check.h"
-#include "distbelief/cli/job_file.h"
 #include "distbelief/cli/predict_inputs.h"
 #include "distbelief/cluster/hosts.h"
-#include "distbelief/data/split.h"
+#include "distbelief/data/pipeline/split.h"
+#include "distbelief/job/byte_size.h"
+#include "distbelief/job/job_check.h"
+#include "distbelief/job/job_file.h"
 #include "distbelief/model/fbnet_architecture.h"
-#include "distbelief/train/fault.h"
+#include "distbelief/run/fault.h"
 #include "memory_file.h"
 #include "targets.h"
 
@@ -54,10 +54,10 @@ void safetensors(std::span<const std::uint8_t> input) {
 void job(std::span<const std::uint8_t> input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   parse_or_refuse([&] {
-    const Config config = cli::parse_job(text, "job.toml");
-    cli::validate(config);
+    const Config config = job::parse_job(text, "job.toml");
+    job::validate(config);
     // What passes must survive the way through a file.
-    if (cli::parse_job(cli::to_toml(config), "again") != config) std::abort();
+    if (job::parse_job(job::to_toml(config), "again") != config) std::abort();
   });
 }
 
@@ -86,8 +86,8 @@ void numbers(std::span<const std::uint8_t> input) {
   const std::string text(text_of(input));
   parse_or_refuse([&] {
     Config config;
-    cli::apply_override(config, text);
-    cli::validate(config);
+    job::apply_override(config, text);
+    job::validate(config);
   });
   parse_or_refuse([&] {
     const data::Split split = data::split_samples(data::parse_split(text), split_columns(), 2, 1);
@@ -102,8 +102,8 @@ void numbers(std::span<const std::uint8_t> input) {
     DISTBELIEF_INVARIANT(cluster::HostBoard(hosts, hosts).slots() >= int(hosts.size()));
   });
   parse_or_refuse([&] { cluster::parse_host_lines(text, "hosts"); });
-  parse_or_refuse([&] { train::parse_fault(text, {.first = 2, .most = 4}); });
-  parse_or_refuse([&] { DISTBELIEF_INVARIANT(cli::parse_bytes(text, "--memory") <= std::size_t{1} << 60); });
+  parse_or_refuse([&] { run::parse_fault(text, {.first = 2, .most = 4}); });
+  parse_or_refuse([&] { DISTBELIEF_INVARIANT(job::parse_bytes(text, "--memory") <= std::size_t{1} << 60); });
 }
 
 }  // namespace distbelief::fuzz

@@ -8,12 +8,12 @@
 #include "distbelief/cli/launch_file.h"
 #include "distbelief/cli/predict_inputs.h"
 #include "distbelief/cluster/enrolment.h"
+#include "distbelief/planner/measured_costs.h"
+#include "distbelief/process/worker_orders.h"
 #include "distbelief/report/page.h"
 #include "distbelief/report/run_history.h"
-#include "distbelief/server/update_log.h"
-#include "distbelief/train/code_clusters.h"
-#include "distbelief/train/measured_costs.h"
-#include "distbelief/train/worker_orders.h"
+#include "distbelief/run/code_clusters.h"
+#include "distbelief/server/shard/update_log.h"
 #include "memory_file.h"
 #include "targets.h"
 
@@ -60,23 +60,23 @@ void run_json(std::span<const std::uint8_t> input) {
   static const ScratchFolder folder;
   const std::string text(text_of(input));
   for (const char* name : {"clusters.json", "launch.json"}) write_text(folder.path() / name, text);
-  if (const auto clusters = train::CodeClusters::load(folder.path(), "weights"))
+  if (const auto clusters = run::CodeClusters::load(folder.path(), "weights"))
     DISTBELIEF_INVARIANT(clusters->width > 0 && clusters->centres.size() % clusters->width == 0);
   parse_or_refuse(
       [&] { DISTBELIEF_INVARIANT(!cli::read_launch_file(folder.path() / "launch.json").program.empty()); });
   if (const nlohmann::json found = json_or_discarded(text); !found.is_discarded()) {
     parse_or_refuse([&] {
-      const nlohmann::json once = train::to_json(train::block_costs_from_json(found));
-      DISTBELIEF_INVARIANT(train::to_json(train::block_costs_from_json(once)) == once);
+      const nlohmann::json once = planner::to_json(planner::block_costs_from_json(found));
+      DISTBELIEF_INVARIANT(planner::to_json(planner::block_costs_from_json(once)) == once);
     });
     parse_or_refuse([&] {
-      const nlohmann::json once = train::to_json(train::plan_measurement_from_json(found));
-      DISTBELIEF_INVARIANT(train::to_json(train::plan_measurement_from_json(once)) == once);
+      const nlohmann::json once = planner::to_json(planner::plan_measurement_from_json(found));
+      DISTBELIEF_INVARIANT(planner::to_json(planner::plan_measurement_from_json(once)) == once);
     });
   }
-  parse_or_refuse([&] { train::read_turn_order(text); });
-  parse_or_refuse([&] { train::read_server_order(text); });
-  parse_or_refuse([&] { train::read_lane_order(1, text); });
+  parse_or_refuse([&] { process::read_turn_order(text); });
+  parse_or_refuse([&] { process::read_server_order(text); });
+  parse_or_refuse([&] { process::read_lane_order(1, text); });
   parse_or_refuse([&] {
     const auto [first, last] = cli::parse_test_range("test:" + text, kTestSamples);
     DISTBELIEF_INVARIANT(first <= last && last < kTestSamples);

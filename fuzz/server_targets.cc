@@ -16,7 +16,7 @@
 #include "distbelief/comm/rpc/store.h"
 #include "distbelief/compute/lbfgs.h"
 #include "distbelief/compute/row_values.h"
-#include "distbelief/server/service.h"
+#include "distbelief/server/service/service.h"
 #include "memory_file.h"
 #include "targets.h"
 

@@ -3,10 +3,10 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
+#include "distbelief/data/pipeline/split.h"
 #include "distbelief/data/slices/index.h"
 #include "distbelief/data/slices/packed_source.h"
 #include "distbelief/data/slices/slice.h"
-#include "distbelief/data/split.h"
 #include "memory_file.h"
 #include "targets.h"
 

@@ -3,7 +3,7 @@
 
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/checkpoint/safetensors.h"
-#include "distbelief/train/saved_tables.h"
+#include "distbelief/run/saved_tables.h"
 #include "memory_file.h"
 #include "targets.h"
 
@@ -20,7 +20,7 @@ void tables(std::span<const std::uint8_t> input) {
     checkpoint::write_safetensors(folder.path() / "words-00000.safetensors", piece.tensors(),
                                   {{"sha256", checkpoint::sha256_by_name(piece.tensors())}});
     try {
-      train::SavedTables saved(folder.path(), {{.name = "words", .width = 3, .scale = 0.5}});
+      run::SavedTables saved(folder.path(), {{.name = "words", .width = 3, .scale = 0.5}});
       const std::vector<std::uint64_t> ids = {0, 1, 7};
       std::vector<float> values(ids.size() * 3);
       saved.pull(0, ids, values);

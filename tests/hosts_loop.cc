@@ -21,7 +21,7 @@ std::string train(distbelief::World& world, bool averages) {
                             torch::nn::Tanh(), torch::nn::Linear(1024, 64));
   distbelief::DataParallel parallel(
       world, net.ptr(),
-      {.optimizer = {.name = "sgd", .lr = 0.05}, .overlap = distbelief::strategy::Overlap::kUpdate});
+      {.optimizer = {.name = "sgd", .lr = 0.05}, .overlap = distbelief::mesh::Overlap::kUpdate});
   for (int step = 0; step < 8; ++step) {
     const auto x = torch::sin(torch::arange(4 * 64).view({4, 64}) * double(1 + step + world.rank()));
     parallel.backward(torch::mse_loss(net->forward(x), x));
@@ -32,7 +32,7 @@ std::string train(distbelief::World& world, bool averages) {
     }
     parallel.step();
   }
-  return distbelief::train::weights_sha256(*net);
+  return distbelief::run::weights_sha256(*net);
 }
 
 struct Skipping : torch::nn::Module {
@@ -69,7 +69,7 @@ void require_same_everywhere(distbelief::World& world, const torch::Tensor& valu
   if (!torch::equal(first, values)) throw std::runtime_error("worker 0 has other values");
 }
 
-void train_skipping(distbelief::World& world, distbelief::strategy::Overlap overlap) {
+void train_skipping(distbelief::World& world, distbelief::mesh::Overlap overlap) {
   const auto net = make_skipping(), initial = make_skipping();
   distbelief::DataParallel parallel(
       world, net,
@@ -126,8 +126,8 @@ int main(int argc, char** argv) {
     try {
       const std::string apart = train(world, false), mixed = train(world, true);
       if (apart != mixed) throw std::runtime_error("the weights are others");
-      train_skipping(world, distbelief::strategy::Overlap::kReduce);
-      train_skipping(world, distbelief::strategy::Overlap::kUpdate);
+      train_skipping(world, distbelief::mesh::Overlap::kReduce);
+      train_skipping(world, distbelief::mesh::Overlap::kUpdate);
       average_skipping(world);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s: worker %d: %s\n", to_string(algorithm).data(), world.rank(), error.what());

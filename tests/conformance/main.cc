@@ -13,7 +13,7 @@
 namespace distbelief::conformance {
 namespace {
 
-class CollectiveTest : public testing::Test {
+class CollectiveTest : public ::testing::Test {
  public:
   explicit CollectiveTest(std::function<void()> body) : body_(std::move(body)) {}
 
@@ -33,10 +33,10 @@ class CollectiveTest : public testing::Test {
 };
 
 // What ranks other than the first print: failures alone.
-class FailurePrinter final : public testing::EmptyTestEventListener {
+class FailurePrinter final : public ::testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int rank) : rank_(rank) {}
-  void OnTestPartResult(const testing::TestPartResult& result) override {
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (result.failed())
       std::fprintf(stderr, "rank %d: %s:%d: %s\n", rank_, result.file_name(), result.line_number(),
                    result.summary());
@@ -47,8 +47,8 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
 };
 
 void add_test(const std::string& suite, const char* name, std::function<void()> body) {
-  testing::RegisterTest(suite.c_str(), name, nullptr, nullptr, __FILE__, __LINE__,
-                        [body = std::move(body)]() -> CollectiveTest* { return new CollectiveTest(body); });
+  ::testing::RegisterTest(suite.c_str(), name, nullptr, nullptr, __FILE__, __LINE__,
+                          [body = std::move(body)]() -> CollectiveTest* { return new CollectiveTest(body); });
 }
 
 int run(World& world) {
@@ -62,7 +62,7 @@ int run(World& world) {
   for (const SilentRankTest& test : silent_rank_tests())
     if (test.applies(world)) add_test("silent_rank", test.name, [&test, &world] { test.body(world); });
   if (world.rank() != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new FailurePrinter(world.rank()));
   }
@@ -73,7 +73,7 @@ int run(World& world) {
 }  // namespace distbelief::conformance
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   testing::GTEST_FLAG(fail_fast) = true;
   distbelief::World world = distbelief::World::create();
   if (world.rank() == 0)

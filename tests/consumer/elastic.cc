@@ -26,6 +26,6 @@ int main(int, char** argv) {
     }
   }
   std::printf("steps %ld to %ld, weights %s\n", long(first), long(run.step()),
-              distbelief::train::weights_sha256(*net).c_str());
+              distbelief::run::weights_sha256(*net).c_str());
   return run.leave();
 }

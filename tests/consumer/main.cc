@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
       samples += double(indices.size());
     }
     std::printf("epoch %d rank %d samples %.0f loss %.6f weights %s\n", epoch, world.rank(), samples,
-                total / samples, distbelief::train::weights_sha256(*net).c_str());
+                total / samples, distbelief::run::weights_sha256(*net).c_str());
   }
   world.close();
   MPI_Comm_free(&comm);

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
       parallel.step();
     }
     std::printf("half %d: worker %d of %d, weights %s\n", color, world.rank(), world.size(),
-                distbelief::train::weights_sha256(*net).c_str());
+                distbelief::run::weights_sha256(*net).c_str());
     world.close();
   }
   // Without giving its communicators back MPI would be out of them long before.

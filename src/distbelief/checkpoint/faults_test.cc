@@ -7,10 +7,10 @@
 #include <csignal>
 
 #include "distbelief/base/random.h"
-#include "distbelief/checkpoint/damage.h"
 #include "distbelief/checkpoint/manifest.h"
-#include "distbelief/checkpoint/sample_state.h"
 #include "distbelief/checkpoint/writer.h"
+#include "distbelief/testing/damage.h"
+#include "distbelief/testing/sample_state.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void save_with(const fs::path& folder, std::int64_t step, AtPoint at) {
-  const SampleState state(step);
+  const testing::SampleState state(step);
   Writer writer({.folder = folder, .keep = 2, .store = {.may_commit = {}, .at = std::move(at)}});
   writer.save(state.snapshot(step), Writer::Kind::kBest);
   writer.wait();
@@ -26,7 +26,7 @@ void save_with(const fs::path& folder, std::int64_t step, AtPoint at) {
   if (outcome && outcome->failure) throw *outcome->failure;
 }
 
-class DamageTest : public DamageFixture {
+class DamageTest : public testing::DamageFixture {
  protected:
   DamageTest() {
     for (std::int64_t step : {1, 2}) save_with(folder_, step, {});
@@ -56,7 +56,7 @@ TEST_F(DamageTest, EachOfAThousandFlippedBitsAndTruncationsIsNoticed) {
     const std::string whole = read_text(path);
     const std::uint64_t bit = random.below(whole.size() * 8);
     const bool cut = random.below(3) == 0;
-    rewrite(path, cut ? whole.substr(0, bit / 8) : flipped(whole, bit));
+    testing::rewrite(path, cut ? whole.substr(0, bit / 8) : testing::flipped(whole, bit));
     const std::string what =
         path.filename().string() + (cut ? " cut at bit " : " flipped bit ") + std::to_string(bit);
     if (path == files[2]) {
@@ -71,7 +71,7 @@ TEST_F(DamageTest, EachOfAThousandFlippedBitsAndTruncationsIsNoticed) {
       expect_older_one_loads(what);
     }
     EXPECT_EQ(noticed, i + 1) << what;
-    rewrite(path, whole);
+    testing::rewrite(path, whole);
   }
   EXPECT_EQ(noticed, 1'000);
   EXPECT_EQ(complaint(), "");
@@ -81,12 +81,12 @@ TEST_F(DamageTest, EachOfAThousandFlippedBitsAndTruncationsIsNoticed) {
 TEST_F(DamageTest, NamesTheTensorOfEveryByteOfTheState) {
   const std::string whole = read_text(file("state.safetensors"));
   for (std::uint64_t byte = 0; byte < whole.size(); ++byte) {
-    rewrite(file("state.safetensors"), whole);
+    testing::rewrite(file("state.safetensors"), whole);
     const std::string part = part_at(SafetensorsFile(file("state.safetensors")), byte, whole.size());
-    rewrite(file("state.safetensors"), flipped(whole, byte * 8 + byte % 8));
+    testing::rewrite(file("state.safetensors"), testing::flipped(whole, byte * 8 + byte % 8));
     EXPECT_NE(complaint().find("state.safetensors is damaged: the checksum of " + part), std::string::npos)
         << complaint();
-    rewrite(file("state.safetensors"), whole.substr(0, byte));
+    testing::rewrite(file("state.safetensors"), whole.substr(0, byte));
     EXPECT_NE(complaint().find("; " + part), std::string::npos) << complaint();
   }
 }
@@ -94,25 +94,25 @@ TEST_F(DamageTest, NamesTheTensorOfEveryByteOfTheState) {
 TEST_F(DamageTest, NoticesAManifestCutAtAnyByte) {
   const std::string whole = read_text(file("manifest.json"));
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    rewrite(file("manifest.json"), whole.substr(0, bytes));
+    testing::rewrite(file("manifest.json"), whole.substr(0, bytes));
     EXPECT_NE(complaint().find("manifest.json is damaged"), std::string::npos) << bytes;
   }
 }
 
 TEST_F(DamageTest, RefusesAManifestThatIsNestedTooDeeply) {
   const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
-  rewrite(file("manifest.json"), deep);
+  testing::rewrite(file("manifest.json"), deep);
   EXPECT_NE(complaint().find("manifest.json is damaged"), std::string::npos);
-  rewrite(file("manifest.json"), R"({"format": 2, "progress": )" + deep + "}");
+  testing::rewrite(file("manifest.json"), R"({"format": 2, "progress": )" + deep + "}");
   EXPECT_NE(complaint().find("manifest.json is damaged"), std::string::npos);
-  rewrite(folder_ / "best.json", R"({"step": )" + deep + "}\n");
+  testing::rewrite(folder_ / "best.json", R"({"step": )" + deep + "}\n");
   EXPECT_THROW(store_.best(), Error);
 }
 
 TEST_F(DamageTest, CountsTheOtherPartsThatAreDamagedToo) {
   std::string bytes = read_text(file("state.safetensors"));
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(~bytes[i]);
-  rewrite(file("state.safetensors"), bytes);
+  testing::rewrite(file("state.safetensors"), bytes);
   EXPECT_NE(complaint().find("its header (offset 0, "), std::string::npos) << complaint();
   EXPECT_NE(complaint().find("and that of 6 other parts"), std::string::npos) << complaint();
 }
@@ -123,22 +123,22 @@ TEST_F(DamageTest, ReadsFormat1WhichHasNoChecksumsOfParts) {
   state.erase("header");
   state.erase("tensors");
   manifest["format"] = 1;
-  rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
+  testing::rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
   EXPECT_EQ(complaint(), "");
   state["header"] = 3;
-  rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
+  testing::rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
   EXPECT_NE(complaint().find("a key is missing or of the wrong type"), std::string::npos);
   state.erase("header");
-  rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
+  testing::rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
   const std::string whole = read_text(file("state.safetensors"));
-  rewrite(file("state.safetensors"), flipped(whole, 8 * whole.size() - 1));
+  testing::rewrite(file("state.safetensors"), testing::flipped(whole, 8 * whole.size() - 1));
   EXPECT_NE(complaint().find("state.safetensors is damaged: its checksum is"), std::string::npos);
-  rewrite(file("state.safetensors"), whole.substr(1));
+  testing::rewrite(file("state.safetensors"), whole.substr(1));
   EXPECT_NE(complaint().find("state.safetensors is damaged: it has"), std::string::npos);
 }
 
 TEST_F(DamageTest, ReadsARecordOfTheBestWithoutAChecksum) {
-  rewrite(folder_ / "best.json", "{\"step\":1}\n");
+  testing::rewrite(folder_ / "best.json", "{\"step\":1}\n");
   EXPECT_EQ(store_.best()->step, 1);
 }
 
@@ -178,7 +178,7 @@ class KillTest : public ::testing::Test {
  protected:
   // Checkpoints 1, 2, 3 and what a killed save left; the next save has all kinds of work.
   KillTest() {
-    for (std::int64_t step : {1, 2, 3}) Store(before_).save(SampleState(step).snapshot(step));
+    for (std::int64_t step : {1, 2, 3}) Store(before_).save(testing::SampleState(step).snapshot(step));
     fs::create_directories(before_ / ".tmp-step-00000004-1");
     write_text(before_ / ".tmp-step-00000004-1" / "state.safetensors", "half");
   }
@@ -194,7 +194,7 @@ class KillTest : public ::testing::Test {
         [&](const Entry&, const Error& error) { ADD_FAILURE() << point << ": " << error.message(); });
     ASSERT_TRUE(loaded) << point;
     EXPECT_TRUE(loaded->entry.step == step || loaded->entry.step == 3) << point;
-    EXPECT_TRUE(SampleState(loaded->entry.step).is_in(*loaded)) << point;
+    EXPECT_TRUE(testing::SampleState(loaded->entry.step).is_in(*loaded)) << point;
     EXPECT_NO_THROW(Store(folder).best()) << point;
   }
   void kill_at_every_point(std::int64_t step) {
@@ -205,7 +205,7 @@ class KillTest : public ::testing::Test {
       EXPECT_TRUE(KilledSave(folder, step, i).was_killed()) << points[i];
       expect_newest_or_previous_loads(folder, step, points[i]);
       save_with(folder, 5, {});
-      EXPECT_EQ(count_temporaries(folder), 0u) << points[i];
+      EXPECT_EQ(testing::count_temporaries(folder), 0u) << points[i];
       EXPECT_EQ(Store(folder).list().back().step, 5) << points[i];
       EXPECT_EQ(Store(folder).list().size(), 2u) << points[i];
     }

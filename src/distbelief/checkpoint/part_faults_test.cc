@@ -5,21 +5,21 @@
 #include <csignal>
 
 #include "distbelief/base/random.h"
-#include "distbelief/checkpoint/damage.h"
 #include "distbelief/checkpoint/manifest.h"
-#include "distbelief/checkpoint/sample_parts.h"
 #include "distbelief/checkpoint/writer.h"
+#include "distbelief/testing/damage.h"
+#include "distbelief/testing/sample_parts.h"
 
 namespace distbelief::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-class PartDamageTest : public DamageFixture {
+class PartDamageTest : public testing::DamageFixture {
  protected:
   PartDamageTest() {
-    store_.save(SampleState(1).snapshot(1));
-    for (const PartOutcome& outcome : save_parts(folder_, {.step = 2, .value = 2}))
+    store_.save(testing::SampleState(1).snapshot(1));
+    for (const testing::PartOutcome& outcome : testing::save_parts(folder_, {.step = 2, .value = 2}))
       EXPECT_FALSE(outcome.code) << outcome.message;
   }
 
@@ -34,12 +34,12 @@ TEST_F(PartDamageTest, EachOfManyFlippedBitsAndTruncationsIsNoticed) {
     const std::string whole = read_text(path);
     const std::uint64_t bit = random.below(whole.size() * 8);
     const bool cut = random.below(3) == 0;
-    rewrite(path, cut ? whole.substr(0, bit / 8) : flipped(whole, bit));
+    testing::rewrite(path, cut ? whole.substr(0, bit / 8) : testing::flipped(whole, bit));
     const std::string what =
         path.filename().string() + (cut ? " cut at bit " : " flipped bit ") + std::to_string(bit);
     EXPECT_NE(complaint().find(path.string()), std::string::npos) << what;
     expect_older_one_loads(what);
-    rewrite(path, whole);
+    testing::rewrite(path, whole);
   }
   EXPECT_EQ(complaint(), "");
 }
@@ -56,14 +56,14 @@ TEST_F(PartDamageTest, NamesFileAndTensorOfEachPart) {
                               })
           ->name;
     }();
-    rewrite(file(part), flipped(whole, whole.size() * 8 - 1));
+    testing::rewrite(file(part), testing::flipped(whole, whole.size() * 8 - 1));
     EXPECT_NE(complaint().find(part + " is damaged: the checksum of tensor '" + last + "'"),
               std::string::npos)
         << complaint();
-    rewrite(file(part), whole.substr(0, whole.size() - 1));
+    testing::rewrite(file(part), whole.substr(0, whole.size() - 1));
     EXPECT_NE(complaint().find("tensor '" + last), std::string::npos) << complaint();
     EXPECT_NE(complaint().find("is cut off"), std::string::npos) << complaint();
-    rewrite(file(part), whole);
+    testing::rewrite(file(part), whole);
   }
 }
 
@@ -73,7 +73,7 @@ TEST_F(PartDamageTest, NamesAMissingPart) {
     fs::remove(file(part));
     EXPECT_NE(complaint().find(part + " is missing, one of 2 files"), std::string::npos) << complaint();
     expect_older_one_loads(part);
-    rewrite(file(part), whole);
+    testing::rewrite(file(part), whole);
   }
 }
 
@@ -92,7 +92,7 @@ TEST_F(PartDamageTest, RefusesAManifestThatDoesNotNameAllParts) {
   renamed["files"].erase(parts_[1]);
   older["format"] = 2;
   for (const auto& manifest : {lacking, renamed, older}) {
-    rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
+    testing::rewrite(file("manifest.json"), manifest_text(sealed(manifest)));
     EXPECT_NE(complaint().find("a key is missing or of the wrong type"), std::string::npos) << complaint();
   }
 }
@@ -101,26 +101,28 @@ class PartKillTest : public ::testing::Test {
  protected:
   // Checkpoints 1, 2, 3 and what a killed save left; the next save has all kinds of work.
   PartKillTest() {
-    for (std::int64_t step : {1, 2, 3}) Store(before_).save(SampleState(step).snapshot(step));
+    for (std::int64_t step : {1, 2, 3}) Store(before_).save(testing::SampleState(step).snapshot(step));
     fs::create_directories(before_ / ".tmp-step-00000004-1");
     write_text(before_ / ".tmp-step-00000004-1" / "state-00001-of-00002.safetensors", "half");
   }
   // Part 0 with all that it does after the save.
   static void save_first(const fs::path& folder, std::int64_t step, const std::string& attempt, AtPoint at) {
-    const SampleState state(step);
-    Writer writer(
-        {.folder = folder, .keep = 2, .store = {.may_commit = {}, .at = std::move(at), .deadline = kNever}});
-    writer.save(SamplePart(state, 0, 2).snapshot(step, attempt), Writer::Kind::kBest);
+    const testing::SampleState state(step);
+    Writer writer({.folder = folder,
+                   .keep = 2,
+                   .store = {.may_commit = {}, .at = std::move(at), .deadline = testing::kNever}});
+    writer.save(testing::SamplePart(state, 0, 2).snapshot(step, attempt), Writer::Kind::kBest);
     writer.wait();
     const auto outcome = writer.take_outcome();
     EXPECT_FALSE(outcome->failure) << outcome->failure->message();
   }
-  static PartOutcome save_second(const fs::path& folder, std::int64_t step, const std::string& attempt) {
-    return save_part(folder, {.step = step, .value = step, .attempt = attempt}, 1);
+  static testing::PartOutcome save_second(const fs::path& folder, std::int64_t step,
+                                          const std::string& attempt) {
+    return testing::save_part(folder, {.step = step, .value = step, .attempt = attempt}, 1);
   }
   static void save_both(const fs::path& folder, std::int64_t step, const std::string& attempt,
                         const AtPoint& at) {
-    PartOutcome second;
+    testing::PartOutcome second;
     std::jthread thread([&] { second = save_second(folder, step, attempt); });
     save_first(folder, step, attempt, at);
     thread.join();
@@ -140,10 +142,10 @@ class PartKillTest : public ::testing::Test {
         [&](const Entry&, const Error& error) { ADD_FAILURE() << point << ": " << error.message(); });
     ASSERT_TRUE(loaded) << point;
     EXPECT_TRUE(loaded->entry.step == step || loaded->entry.step == 3) << point;
-    EXPECT_TRUE(SampleState(loaded->entry.step).is_in(*loaded)) << point;
+    EXPECT_TRUE(testing::SampleState(loaded->entry.step).is_in(*loaded)) << point;
   }
   static bool has_come(const fs::path& seal) {
-    const auto end = std::chrono::steady_clock::now() + kNever;
+    const auto end = std::chrono::steady_clock::now() + testing::kNever;
     while (!fs::exists(seal) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     return fs::exists(seal);
   }
@@ -156,11 +158,11 @@ class PartKillTest : public ::testing::Test {
     const std::string name = step == 3 ? "step-00000003" : "step-00000004";
     const fs::path folder = scratch_.path() / std::to_string(index);
     fs::copy(before_, folder, fs::copy_options::recursive);
-    ChildProcess second([&] {
+    testing::ChildProcess second([&] {
       const std::optional<ErrorCode> code = save_second(folder, step, "a").code;
       return !code ? 0 : code == ErrorCode::kAborted ? 3 : 1;
     });
-    ChildProcess first([&] {
+    testing::ChildProcess first([&] {
       std::size_t next = 0;
       save_first(folder, step, "a", [&](const std::string&) {
         if (next++ == index) raise(SIGKILL);
@@ -174,7 +176,7 @@ class PartKillTest : public ::testing::Test {
     expect_newest_or_previous_loads(folder, step, points[index]);
     if (index < folder_is_made) second.kill();  // it would wait for the folder until its deadline
     save_both(folder, 5, "b", {});
-    EXPECT_EQ(count_temporaries(folder), 0u);
+    EXPECT_EQ(testing::count_temporaries(folder), 0u);
     EXPECT_EQ(Store(folder).list().back().step, 5);
     EXPECT_EQ(Store(folder).list().size(), 2u);
     if (index >= folder_is_made) {
@@ -202,20 +204,22 @@ TEST_F(PartKillTest, AnotherPartKilledInTheMiddleIsNamedAndNothingIsLeft) {
   const AtPoint die = [](const std::string& point) {
     if (point == "sync state-00002-of-00002.safetensors") raise(SIGKILL);
   };
-  ChildProcess second([&] {
-    PartsToSave save{.step = 4, .value = 4};
-    save.options = [&](int) { return Store::Options{.may_commit = {}, .at = die, .deadline = kNever}; };
-    return save_part(before_, save, 1).code ? 1 : 0;
+  testing::ChildProcess second([&] {
+    testing::PartsToSave save{.step = 4, .value = 4};
+    save.options = [&](int) {
+      return Store::Options{.may_commit = {}, .at = die, .deadline = testing::kNever};
+    };
+    return testing::save_part(before_, save, 1).code ? 1 : 0;
   });
-  PartsToSave save{.step = 4, .value = 4};
+  testing::PartsToSave save{.step = 4, .value = 4};
   save.options = [](int) {
     return Store::Options{.may_commit = {}, .at = {}, .deadline = std::chrono::milliseconds(500)};
   };
-  const PartOutcome first = save_part(before_, save, 0);
+  const testing::PartOutcome first = testing::save_part(before_, save, 0);
   EXPECT_TRUE(second.was_killed());
   EXPECT_EQ(first.code, ErrorCode::kTimeout);
   EXPECT_NE(first.message.find("part 2 of 2 was not written"), std::string::npos) << first.message;
-  EXPECT_EQ(count_temporaries(before_), 0u);
+  EXPECT_EQ(testing::count_temporaries(before_), 0u);
   EXPECT_EQ(Store(before_).list().size(), 3u);
 }
 

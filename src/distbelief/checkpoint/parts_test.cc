@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "distbelief/base/file_size_limit.h"
-#include "distbelief/checkpoint/sample_parts.h"
+#include "distbelief/testing/file_size_limit.h"
+#include "distbelief/testing/sample_parts.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -29,33 +29,35 @@ class PartsTest : public ::testing::Test {
     for (const auto& found : fs::directory_iterator(folder)) names.insert(found.path().filename().string());
     return names;
   }
-  static void expect_all_saved(const std::vector<PartOutcome>& outcomes) {
-    for (const PartOutcome& outcome : outcomes) EXPECT_FALSE(outcome.code) << outcome.message;
+  static void expect_all_saved(const std::vector<testing::PartOutcome>& outcomes) {
+    for (const testing::PartOutcome& outcome : outcomes) EXPECT_FALSE(outcome.code) << outcome.message;
   }
   void expect_only_step_1() const {
     EXPECT_EQ(names_in(folder_), std::set<std::string>{"step-00000001"});
-    EXPECT_TRUE(SampleState(1).is_in(load(1)));
+    EXPECT_TRUE(testing::SampleState(1).is_in(load(1)));
   }
   // The points of one part's save in two parts.
   std::vector<std::string> points_of(int part) {
     std::vector<std::string> points;
     const AtPoint note = [&](const std::string& point) { points.push_back(point); };
-    expect_all_saved(save_parts(
-        scratch_.path() / "points",
-        {.step = 2, .value = 2, .options = [&](int p) {
-           return Store::Options{.may_commit = {}, .at = p == part ? note : AtPoint(), .deadline = kNever};
-         }}));
+    expect_all_saved(testing::save_parts(scratch_.path() / "points",
+                                         {.step = 2, .value = 2, .options = [&](int p) {
+                                            return Store::Options{.may_commit = {},
+                                                                  .at = p == part ? note : AtPoint(),
+                                                                  .deadline = testing::kNever};
+                                          }}));
     fs::remove_all(scratch_.path() / "points");
     return points;
   }
-  std::vector<PartOutcome> save_throwing_at(int part, const std::string& wanted) {
+  std::vector<testing::PartOutcome> save_throwing_at(int part, const std::string& wanted) {
     const AtPoint at = [wanted](const std::string& point) {
       if (point == wanted) throw std::runtime_error("thrown at " + point);
     };
-    return save_parts(folder_, {.step = 2, .value = 2, .options = [&](int p) {
-                                  return Store::Options{
-                                      .may_commit = {}, .at = p == part ? at : AtPoint(), .deadline = kNever};
-                                }});
+    return testing::save_parts(folder_, {.step = 2, .value = 2, .options = [&](int p) {
+                                           return Store::Options{.may_commit = {},
+                                                                 .at = p == part ? at : AtPoint(),
+                                                                 .deadline = testing::kNever};
+                                         }});
   }
 
   ScratchFolder scratch_;
@@ -64,10 +66,10 @@ class PartsTest : public ::testing::Test {
 };
 
 TEST_F(PartsTest, HoldWhatACheckpointOfOnePartHolds) {
-  const SampleState state(7);
+  const testing::SampleState state(7);
   store_.save(state.snapshot(1));
   for (int parts : {2, 3}) {
-    expect_all_saved(save_parts(folder_, {.step = parts, .value = 7, .parts = parts}));
+    expect_all_saved(testing::save_parts(folder_, {.step = parts, .value = 7, .parts = parts}));
     const Loaded loaded = load(parts);
     EXPECT_TRUE(state.is_in(loaded));
     EXPECT_EQ(loaded.weights_sha256(), load(1).weights_sha256());
@@ -85,44 +87,45 @@ TEST_F(PartsTest, HoldWhatACheckpointOfOnePartHolds) {
   EXPECT_EQ(names_in(load(3).entry.folder),
             (std::set<std::string>{"manifest.json", "state-00001-of-00003.safetensors",
                                    "state-00002-of-00003.safetensors", "state-00003-of-00003.safetensors"}));
-  EXPECT_EQ(count_temporaries(folder_), 0u);
+  EXPECT_EQ(testing::count_temporaries(folder_), 0u);
 }
 
 TEST_F(PartsTest, AreWrittenByProcesses) {
-  const PartsToSave save{.step = 2, .value = 9, .parts = 3};
+  const testing::PartsToSave save{.step = 2, .value = 9, .parts = 3};
   {
-    ChildProcess third([&] { return save_part(folder_, save, 2).code ? 1 : 0; });
-    ChildProcess second([&] { return save_part(folder_, save, 1).code ? 1 : 0; });
-    ChildProcess first([&] { return save_part(folder_, save, 0).code ? 1 : 0; });
-    for (ChildProcess* process : {&first, &second, &third}) EXPECT_TRUE(process->ended_with(0));
+    testing::ChildProcess third([&] { return testing::save_part(folder_, save, 2).code ? 1 : 0; });
+    testing::ChildProcess second([&] { return testing::save_part(folder_, save, 1).code ? 1 : 0; });
+    testing::ChildProcess first([&] { return testing::save_part(folder_, save, 0).code ? 1 : 0; });
+    for (testing::ChildProcess* process : {&first, &second, &third}) EXPECT_TRUE(process->ended_with(0));
   }
-  const SampleState state(9);
+  const testing::SampleState state(9);
   EXPECT_TRUE(state.is_in(load(2)));
-  EXPECT_EQ(load(2).weights_sha256(), sha256_by_name(state.views().first(SampleState::kParameters)));
-  EXPECT_EQ(count_temporaries(folder_), 0u);
+  EXPECT_EQ(load(2).weights_sha256(), sha256_by_name(state.views().first(testing::SampleState::kParameters)));
+  EXPECT_EQ(testing::count_temporaries(folder_), 0u);
 }
 
 TEST_F(PartsTest, ReplaceACheckpointOfTheSameStepWhateverItsParts) {
-  store_.save(SampleState(1).snapshot(2));
+  store_.save(testing::SampleState(1).snapshot(2));
   int attempts = 0;
   for (int parts : {2, 3, 2}) {
     const std::int64_t value = 10 + parts;
-    expect_all_saved(save_parts(
+    expect_all_saved(testing::save_parts(
         folder_,
         {.step = 2, .value = value, .parts = parts, .attempt = "try-" + std::to_string(++attempts)}));
-    EXPECT_TRUE(SampleState(value).is_in(load(2)));
+    EXPECT_TRUE(testing::SampleState(value).is_in(load(2)));
     EXPECT_EQ(names_in(folder_), std::set<std::string>{"step-00000002"});
   }
   // The one that is there is not taken for the one that was to be.
-  for (const PartOutcome& outcome : save_throwing_at(0, "rename step-00000002")) EXPECT_TRUE(outcome.code);
-  EXPECT_TRUE(SampleState(12).is_in(load(2)));
-  store_.save(SampleState(3).snapshot(2));
-  EXPECT_TRUE(SampleState(3).is_in(load(2)));
+  for (const testing::PartOutcome& outcome : save_throwing_at(0, "rename step-00000002"))
+    EXPECT_TRUE(outcome.code);
+  EXPECT_TRUE(testing::SampleState(12).is_in(load(2)));
+  store_.save(testing::SampleState(3).snapshot(2));
+  EXPECT_TRUE(testing::SampleState(3).is_in(load(2)));
 }
 
 TEST_F(PartsTest, AreExportedToTheFileThatOnePartGives) {
-  store_.save(SampleState(4).snapshot(1));
-  expect_all_saved(save_parts(folder_, {.step = 2, .value = 4, .parts = 3}));
+  store_.save(testing::SampleState(4).snapshot(1));
+  expect_all_saved(testing::save_parts(folder_, {.step = 2, .value = 4, .parts = 3}));
   for (std::int64_t step : {1, 2})
     export_weights(load(step), "model.", scratch_.path() / std::to_string(step), {{"format", "pt"}});
   EXPECT_EQ(read_text(scratch_.path() / "1"), read_text(scratch_.path() / "2"));
@@ -135,10 +138,10 @@ TEST_F(PartsTest, AreExportedToTheFileThatOnePartGives) {
 }
 
 TEST_F(PartsTest, AFailureOfAnotherPartAtAnyPointEndsAll) {
-  store_.save(SampleState(1).snapshot(1));
+  store_.save(testing::SampleState(1).snapshot(1));
   for (const std::string& point : points_of(1)) {
     if (point.starts_with("begin")) continue;  // it has not come: the deadline's matter
-    const std::vector<PartOutcome> outcomes = save_throwing_at(1, point);
+    const std::vector<testing::PartOutcome> outcomes = save_throwing_at(1, point);
     EXPECT_EQ(outcomes[0].code, ErrorCode::kAborted) << point;
     EXPECT_NE(outcomes[0].message.find("part 2 of 2 failed: thrown at " + point), std::string::npos)
         << outcomes[0].message;
@@ -148,10 +151,10 @@ TEST_F(PartsTest, AFailureOfAnotherPartAtAnyPointEndsAll) {
 }
 
 TEST_F(PartsTest, AFailureOfPart0AtAnyPointIsToldToTheOthers) {
-  store_.save(SampleState(1).snapshot(1));
+  store_.save(testing::SampleState(1).snapshot(1));
   for (const std::string& point : points_of(0)) {
     if (point.starts_with("begin") || point == "sync the name of step-00000002") continue;
-    const std::vector<PartOutcome> outcomes = save_throwing_at(0, point);
+    const std::vector<testing::PartOutcome> outcomes = save_throwing_at(0, point);
     EXPECT_EQ(outcomes[0].message, "thrown at " + point);
     EXPECT_EQ(outcomes[1].code, ErrorCode::kAborted) << point;
     EXPECT_NE(outcomes[1].message.find("part 1 of 2 failed: thrown at " + point), std::string::npos)
@@ -161,26 +164,26 @@ TEST_F(PartsTest, AFailureOfPart0AtAnyPointIsToldToTheOthers) {
 }
 
 TEST_F(PartsTest, AFailureOfPart0AfterTheCheckpointHasItsNameConcernsItAlone) {
-  const std::vector<PartOutcome> outcomes = save_throwing_at(0, "sync the name of step-00000002");
+  const std::vector<testing::PartOutcome> outcomes = save_throwing_at(0, "sync the name of step-00000002");
   EXPECT_TRUE(outcomes[0].code);
   EXPECT_FALSE(outcomes[1].code) << outcomes[1].message;
-  EXPECT_TRUE(SampleState(2).is_in(load(2)));
+  EXPECT_TRUE(testing::SampleState(2).is_in(load(2)));
 }
 
 TEST_F(PartsTest, AFullDiskOfOneEndsAllAtOnce) {
-  store_.save(SampleState(1).snapshot(1));
-  const PartsToSave save{.step = 2, .value = 2, .parts = 3};
+  store_.save(testing::SampleState(1).snapshot(1));
+  const testing::PartsToSave save{.step = 2, .value = 2, .parts = 3};
   // Room for the reason, then for nothing.
   for (const auto& [room, reason] :
        {std::pair<rlim_t, const char*>{500, "File too large"}, {0, "not even room to say why"}}) {
-    ChildProcess second([&] {
-      const FileSizeLimit limit(room);
-      return save_part(folder_, save, 1).code == ErrorCode::kUnavailable ? 0 : 1;
+    testing::ChildProcess second([&] {
+      const testing::FileSizeLimit limit(room);
+      return testing::save_part(folder_, save, 1).code == ErrorCode::kUnavailable ? 0 : 1;
     });
-    const std::vector<PartOutcome> outcomes = save_parts(folder_, save, 1);
+    const std::vector<testing::PartOutcome> outcomes = testing::save_parts(folder_, save, 1);
     EXPECT_TRUE(second.ended_with(0));
     for (int part : {0, 2}) {
-      const PartOutcome& outcome = outcomes[static_cast<std::size_t>(part)];
+      const testing::PartOutcome& outcome = outcomes[static_cast<std::size_t>(part)];
       EXPECT_EQ(outcome.code, ErrorCode::kAborted);
       EXPECT_NE(outcome.message.find("part 2 of 3 failed: "), std::string::npos) << outcome.message;
       EXPECT_NE(outcome.message.find(reason), std::string::npos) << outcome.message;
@@ -190,13 +193,13 @@ TEST_F(PartsTest, AFullDiskOfOneEndsAllAtOnce) {
 }
 
 TEST_F(PartsTest, APartThatNeverComesIsNamedAtTheDeadline) {
-  store_.save(SampleState(1).snapshot(1));
-  PartsToSave save{.step = 2, .value = 2, .parts = 3};
+  store_.save(testing::SampleState(1).snapshot(1));
+  testing::PartsToSave save{.step = 2, .value = 2, .parts = 3};
   save.options = [](int part) {
     return Store::Options{
-        .may_commit = {}, .at = {}, .deadline = part == 0 ? std::chrono::milliseconds(500) : kNever};
+        .may_commit = {}, .at = {}, .deadline = part == 0 ? std::chrono::milliseconds(500) : testing::kNever};
   };
-  const std::vector<PartOutcome> outcomes = save_parts(folder_, save, 2);
+  const std::vector<testing::PartOutcome> outcomes = testing::save_parts(folder_, save, 2);
   EXPECT_EQ(outcomes[0].code, ErrorCode::kTimeout);
   EXPECT_NE(outcomes[0].message.find("part 3 of 3 was not written to"), std::string::npos)
       << outcomes[0].message;
@@ -208,28 +211,28 @@ TEST_F(PartsTest, APartThatNeverComesIsNamedAtTheDeadline) {
 }
 
 TEST_F(PartsTest, AreNotSavedWithoutPart0) {
-  PartsToSave save{.step = 2, .value = 2, .parts = 2};
+  testing::PartsToSave save{.step = 2, .value = 2, .parts = 2};
   save.options = [](int) {
     return Store::Options{.may_commit = {}, .at = {}, .deadline = std::chrono::milliseconds(50)};
   };
-  const std::vector<PartOutcome> outcomes = save_parts(folder_, save, 0);
+  const std::vector<testing::PartOutcome> outcomes = testing::save_parts(folder_, save, 0);
   EXPECT_EQ(outcomes[1].code, ErrorCode::kTimeout);
   EXPECT_NE(outcomes[1].message.find("part 1 of 2 did not make"), std::string::npos) << outcomes[1].message;
   EXPECT_FALSE(fs::exists(folder_));
 }
 
 TEST_F(PartsTest, AreDiscardedWhenPart0MayNotCommit) {
-  store_.save(SampleState(1).snapshot(1));
-  PartsToSave save{.step = 2, .value = 2};
+  store_.save(testing::SampleState(1).snapshot(1));
+  testing::PartsToSave save{.step = 2, .value = 2};
   int asked = 0;
   save.options = [&](int part) {
-    Store::Options options{.may_commit = {}, .at = {}, .deadline = kNever};
+    Store::Options options{.may_commit = {}, .at = {}, .deadline = testing::kNever};
     if (part == 0) options.may_commit = [&] { return ++asked == 1; };
     return options;
   };
-  const std::vector<PartOutcome> outcomes = save_parts(folder_, save);
+  const std::vector<testing::PartOutcome> outcomes = testing::save_parts(folder_, save);
   EXPECT_EQ(asked, 2);
-  for (const PartOutcome& outcome : outcomes) {
+  for (const testing::PartOutcome& outcome : outcomes) {
     EXPECT_EQ(outcome.code, ErrorCode::kAborted);
     EXPECT_NE(outcome.message.find("another generation of workers has taken over"), std::string::npos)
         << outcome.message;
@@ -238,7 +241,7 @@ TEST_F(PartsTest, AreDiscardedWhenPart0MayNotCommit) {
 }
 
 TEST_F(PartsTest, ATensorInTwoPartsIsRefused) {
-  const SampleState state(1);
+  const testing::SampleState state(1);
   std::vector<std::string> messages(2);
   {
     std::vector<std::jthread> threads;
@@ -249,7 +252,7 @@ TEST_F(PartsTest, ATensorInTwoPartsIsRefused) {
         snapshot.parts = 2;
         snapshot.attempt = "a";
         try {
-          Store(folder_, {.may_commit = {}, .at = {}, .deadline = kNever}).save(snapshot);
+          Store(folder_, {.may_commit = {}, .at = {}, .deadline = testing::kNever}).save(snapshot);
         } catch (const Error& error) {
           messages[static_cast<std::size_t>(part)] = error.message();
         }
@@ -262,7 +265,7 @@ TEST_F(PartsTest, ATensorInTwoPartsIsRefused) {
 }
 
 TEST_F(PartsTest, NeedAnAttemptAndANumber) {
-  Snapshot snapshot = SampleState(1).snapshot(1);
+  Snapshot snapshot = testing::SampleState(1).snapshot(1);
   snapshot.tensors = {};
   snapshot.weights = 0;
   const auto expect_refused = [&](int part, int parts, const char* attempt) {

@@ -8,8 +8,8 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/checkpoint/sample_state.h"
 #include "distbelief/checkpoint/writer.h"
+#include "distbelief/testing/sample_state.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -151,7 +151,7 @@ TEST_F(PiecesTest, ThatLieAboutTheirPlaceAreRefused) {
 
 // Two writers have half of each tensor: the checkpoint is the one that a process with all of them writes.
 TEST_F(PiecesTest, OfTwoWritersMakeTheCheckpointOfOne) {
-  const SampleState state(3);
+  const testing::SampleState state(3);
   std::vector<std::unique_ptr<Writer>> writers;
   for (int part = 0; part < 2; ++part) {
     std::vector<TensorView> pieces;
@@ -164,7 +164,7 @@ TEST_F(PiecesTest, OfTwoWritersMakeTheCheckpointOfOne) {
       view.data += element_size(view.type) * std::size_t(range.first);
       view.shape = {range.count};
       if (range.count > 0 || (count == 0 && part == 0)) pieces.push_back(piece_view(piece, view));
-      if (i + 1 == SampleState::kParameters) weights = pieces.size();
+      if (i + 1 == testing::SampleState::kParameters) weights = pieces.size();
     }
     Snapshot snapshot = state.snapshot(1);
     snapshot.tensors = pieces;
@@ -182,7 +182,7 @@ TEST_F(PiecesTest, OfTwoWritersMakeTheCheckpointOfOne) {
         throw error;
       });
   ASSERT_TRUE(loaded);
-  EXPECT_EQ(loaded->weights_sha256(), sha256_by_name(state.views().first(SampleState::kParameters)));
+  EXPECT_EQ(loaded->weights_sha256(), sha256_by_name(state.views().first(testing::SampleState::kParameters)));
   EXPECT_TRUE(state.is_in(*loaded));
 }
 

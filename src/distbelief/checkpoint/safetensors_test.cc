@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "distbelief/base/error.h"
-#include "distbelief/base/file_size_limit.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/checkpoint/safetensors_header.h"
+#include "distbelief/testing/file_size_limit.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -205,7 +205,7 @@ TEST_F(Safetensors, LeavesTheOldFileAndNothingElseWhenTheDiskIsFull) {
   const TensorView view{"big", ElementType::kUint8, {100'000}, data.data()};
   std::string message;
   {
-    const FileSizeLimit limit(50'000);
+    const testing::FileSizeLimit limit(50'000);
     try {
       write_safetensors(path(), std::vector{view}, {});
     } catch (const Error& error) {

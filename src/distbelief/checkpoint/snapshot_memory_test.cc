@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kBytes = 10'000;
 
-class SnapshotMemoryTest : public testing::Test {
+class SnapshotMemoryTest : public ::testing::Test {
  protected:
   ~SnapshotMemoryTest() override { SnapshotMemory::remove(name_); }
 

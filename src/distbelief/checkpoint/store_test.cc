@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "distbelief/base/file_size_limit.h"
 #include "distbelief/base/random.h"
 #include "distbelief/base/scratch_folder.h"
+#include "distbelief/testing/file_size_limit.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -225,7 +225,7 @@ TEST_F(StoreTest, AFullDiskLeavesTheOldCheckpointsAndNothingElse) {
   for (rlim_t room : {rlim_t{500}, rlim_t{0}}) {
     std::string message;
     {
-      const FileSizeLimit limit(room);
+      const testing::FileSizeLimit limit(room);
       try {
         save(2);
       } catch (const Error& error) {

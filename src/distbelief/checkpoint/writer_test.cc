@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <future>
 
-#include "distbelief/base/file_size_limit.h"
-#include "distbelief/checkpoint/sample_parts.h"
+#include "distbelief/testing/file_size_limit.h"
+#include "distbelief/testing/sample_parts.h"
 
 namespace distbelief::checkpoint {
 namespace {
@@ -65,7 +65,7 @@ class WriterTest : public ::testing::Test {
 };
 
 TEST_F(WriterTest, SavesMarksTheBestAndPrunes) {
-  SampleState state(1);
+  testing::SampleState state(1);
   Writer writer(options());
   for (std::int64_t step : {1, 2, 3, 4}) {
     state.fill(step);
@@ -83,21 +83,21 @@ TEST_F(WriterTest, SavesMarksTheBestAndPrunes) {
   EXPECT_FALSE(writer.take_outcome());
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 3, 4}));
   EXPECT_EQ(Store(folder()).best()->step, 1);
-  EXPECT_TRUE(SampleState(3).is_in(load(3)));
-  EXPECT_EQ(count_temporaries(folder()), 0u);
+  EXPECT_TRUE(testing::SampleState(3).is_in(load(3)));
+  EXPECT_EQ(testing::count_temporaries(folder()), 0u);
 }
 
 TEST_F(WriterTest, ComputesTheHashOfTheParametersAlone) {
-  const SampleState state(7);
+  const testing::SampleState state(7);
   Writer writer(options());
   writer.save(state.snapshot(1), Kind::kRegular);
   writer.wait();
-  EXPECT_EQ(load(1).weights_sha256(), sha256_by_name(state.views().first(SampleState::kParameters)));
+  EXPECT_EQ(load(1).weights_sha256(), sha256_by_name(state.views().first(testing::SampleState::kParameters)));
 }
 
 TEST_F(WriterTest, ReturnsBeforeAnythingIsWrittenAndKeepsWhatTheTensorsHeldThen) {
   Gate gate;
-  SampleState state(5);
+  testing::SampleState state(5);
   Writer writer(options({.may_commit = {}, .at = gate.at()}));
   writer.save(state.snapshot(5), Kind::kRegular);
   ASSERT_TRUE(gate.wait_for_writer());
@@ -106,7 +106,7 @@ TEST_F(WriterTest, ReturnsBeforeAnythingIsWrittenAndKeepsWhatTheTensorsHeldThen)
   state.fill(6);  // training goes on
   gate.open();
   EXPECT_TRUE(finish(writer).on_disk);
-  EXPECT_TRUE(SampleState(5).is_in(load(5)));
+  EXPECT_TRUE(testing::SampleState(5).is_in(load(5)));
 }
 
 TEST_F(WriterTest, ASecondSaveWaitsForTheFirst) {
@@ -117,7 +117,7 @@ TEST_F(WriterTest, ASecondSaveWaitsForTheFirst) {
     arrived.set_value();
     open.get_future().wait_for(kLong);
   };
-  const SampleState one(1), two(2);
+  const testing::SampleState one(1), two(2);
   Writer writer(options({.may_commit = {}, .at = at}));
   writer.save(one.snapshot(1), Kind::kRegular);
   ASSERT_EQ(arrived.get_future().wait_for(kLong), std::future_status::ready);
@@ -133,18 +133,18 @@ TEST_F(WriterTest, ASecondSaveWaitsForTheFirst) {
 }
 
 TEST_F(WriterTest, TheDestructorLetsTheSaveInFlightEnd) {
-  const SampleState state(1);
+  const testing::SampleState state(1);
   { Writer(options()).save(state.snapshot(1), Kind::kRegular); }
   EXPECT_TRUE(state.is_in(load(1)));
 }
 
 TEST_F(WriterTest, ReportsAFullDiskKeepsTheOldCheckpointAndSavesAgainWhenThereIsRoom) {
-  const SampleState state(1);
+  const testing::SampleState state(1);
   Writer writer(options());
   writer.save(state.snapshot(1), Kind::kRegular);
   ASSERT_TRUE(finish(writer).on_disk);
   {
-    const FileSizeLimit limit(500);
+    const testing::FileSizeLimit limit(500);
     writer.save(state.snapshot(2), Kind::kRegular);
     const Writer::Outcome outcome = finish(writer);
     EXPECT_EQ(outcome.step, 2);
@@ -157,14 +157,14 @@ TEST_F(WriterTest, ReportsAFullDiskKeepsTheOldCheckpointAndSavesAgainWhenThereIs
   }
   EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
   EXPECT_TRUE(state.is_in(load(1)));
-  EXPECT_EQ(count_temporaries(folder()), 0u);
+  EXPECT_EQ(testing::count_temporaries(folder()), 0u);
   writer.save(state.snapshot(2), Kind::kRegular);
   EXPECT_TRUE(finish(writer).on_disk);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2}));
 }
 
 TEST_F(WriterTest, ReportsWhatIsThrownAtAnyPointOfASave) {
-  const SampleState state(1);
+  const testing::SampleState state(1);
   std::string thrown_at;
   const AtPoint at = [&](const std::string& point) {
     if (point == thrown_at) throw std::runtime_error("thrown at " + point);
@@ -189,7 +189,7 @@ TEST_F(WriterTest, ReportsWhatIsThrownAtAnyPointOfASave) {
 }
 
 TEST_F(WriterTest, DiscardsACheckpointThatMayNotBeCommitted) {
-  const SampleState state(1);
+  const testing::SampleState state(1);
   int asked = 0, allowed = 1'000;
   Writer writer(options({.may_commit = [&] { return ++asked <= allowed; }, .at = {}}));
   writer.save(state.snapshot(1), Kind::kBest);
@@ -207,21 +207,21 @@ TEST_F(WriterTest, DiscardsACheckpointThatMayNotBeCommitted) {
     EXPECT_EQ(asked, before + 1);
     EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
     EXPECT_EQ(Store(folder()).best()->step, 1);
-    EXPECT_EQ(count_temporaries(folder()), 0u);
+    EXPECT_EQ(testing::count_temporaries(folder()), 0u);
   }
 }
 
 TEST_F(WriterTest, LeavesTheFolderOfAnotherGenerationAlone) {
   std::filesystem::create_directories(folder() / ".tmp-step-00000009-1");  // theirs, being written
-  const SampleState state(1);
+  const testing::SampleState state(1);
   Writer writer(options({.may_commit = [] { return false; }, .at = {}}));
   writer.save(state.snapshot(1), Kind::kRegular);
   EXPECT_TRUE(finish(writer).failure);
-  EXPECT_EQ(count_temporaries(folder()), 1u);
+  EXPECT_EQ(testing::count_temporaries(folder()), 1u);
 }
 
 TEST_F(WriterTest, OfSeveralPartsThatOfPart0AloneMarksAndPrunes) {
-  const SampleState state(1);
+  const testing::SampleState state(1);
   std::vector<std::string> second_did;
   {
     Writer first(options());
@@ -229,8 +229,8 @@ TEST_F(WriterTest, OfSeveralPartsThatOfPart0AloneMarksAndPrunes) {
         options({.may_commit = {}, .at = [&](const std::string& point) { second_did.push_back(point); }}));
     for (std::int64_t step : {1, 2, 3}) {
       const std::string attempt = "try-" + std::to_string(step);
-      first.save(SamplePart(state, 0, 2).snapshot(step, attempt), Kind::kBest);
-      second.save(SamplePart(state, 1, 2).snapshot(step, attempt), Kind::kBest);
+      first.save(testing::SamplePart(state, 0, 2).snapshot(step, attempt), Kind::kBest);
+      second.save(testing::SamplePart(state, 1, 2).snapshot(step, attempt), Kind::kBest);
     }
     for (Writer* writer : {&first, &second}) {
       writer->wait();
@@ -256,7 +256,7 @@ TEST_F(WriterTest, ItsThreadHasANameAndALowPriority) {
     pthread_getname_np(pthread_self(), name, sizeof name);
     niceness = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
   };
-  const SampleState state(1);
+  const testing::SampleState state(1);
   Writer writer(options({.may_commit = {}, .at = at}));
   writer.save(state.snapshot(1), Kind::kRegular);
   writer.wait();
@@ -265,7 +265,7 @@ TEST_F(WriterTest, ItsThreadHasANameAndALowPriority) {
 }
 
 TEST(TensorCopy, KeepsItsMemoryFromOneCopyToTheNext) {
-  const SampleState state(1);
+  const testing::SampleState state(1);
   TensorCopy copy;
   const std::byte* first = copy.assign(state.views())[0].data;
   const std::size_t capacity = copy.capacity_bytes();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "distbelief/data/split.h"
+#include "distbelief/data/pipeline/split.h"
 
 namespace distbelief::cli {
 

@@ -26,8 +26,8 @@
 #include "distbelief/cluster/child.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/exchange_server.h"
-#include "distbelief/server/client.h"
-#include "distbelief/server/service.h"
+#include "distbelief/server/client/client.h"
+#include "distbelief/server/service/service.h"
 
 namespace distbelief::cli {
 namespace {

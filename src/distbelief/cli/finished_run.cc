@@ -7,7 +7,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/cli/run_folder.h"
-#include "distbelief/train/run_progress.h"
+#include "distbelief/run/run_progress.h"
 
 namespace distbelief::cli {
 
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 std::int64_t saved_step(const fs::path& run_dir) {
   const auto loaded = checkpoint::Store(run_dir / "checkpoints").load_latest([](const auto&, const Error&) {
   });  // is_finished() has told of those that are damaged
-  return loaded ? train::run_progress_from_json(loaded->progress().at("run")).step : 0;
+  return loaded ? run::run_progress_from_json(loaded->progress().at("run")).step : 0;
 }
 
 bool is_finished(const fs::path& run_dir, const Config& config, const StartNeeds& needs, Saved saved) {
@@ -40,10 +40,10 @@ bool is_finished(const fs::path& run_dir, const Config& config, const StartNeeds
                     "again{}",
                     run_dir.string(),
                     former_run(run_dir) == FormerRun::kNothing ? "" : ", with another --run-dir"));
-  const train::RunProgress progress = train::run_progress_from_json(loaded->progress().at("run"));
-  train::require_same_epochs(progress, needs.steps_per_epoch);
+  const run::RunProgress progress = run::run_progress_from_json(loaded->progress().at("run"));
+  run::require_same_epochs(progress, needs.steps_per_epoch);
   const std::int64_t total_steps = needs.total_steps;
-  const std::string reason = train::stop_reason(config.train, progress);
+  const std::string reason = run::stop_reason(config.train, progress);
   if (reason.empty() && progress.step < total_steps) return false;
   const nlohmann::json summary = read_summary(run_dir);
   if (!summary.is_object() || summary.value("steps", std::int64_t{-1}) != progress.step)
@@ -51,7 +51,7 @@ bool is_finished(const fs::path& run_dir, const Config& config, const StartNeeds
   fmt::print("{} is finished: {} of {} steps{}; to train on: distbelief resume {} --set {}\n",
              run_dir.string(), progress.step, total_steps, reason.empty() ? "" : ", " + reason,
              run_dir.string(),
-             !reason.empty()                         ? train::stopping_key(config.train, progress)
+             !reason.empty()                         ? run::stopping_key(config.train, progress)
              : config.train.max_steps == total_steps ? "train.max_steps=N"
                                                      : "train.epochs=N");
   return true;

@@ -8,11 +8,11 @@
 #include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/checkpoint/safetensors.h"
-#include "distbelief/cli/job_file.h"
 #include "distbelief/cli/named_job.h"
+#include "distbelief/job/job_file.h"
 #include "distbelief/model/fbnet_search.h"
 #include "distbelief/model/registry.h"
-#include "distbelief/train/job.h"
+#include "distbelief/run/prepared_job.h"
 
 namespace distbelief::cli {
 namespace {
@@ -32,7 +32,7 @@ bool has_latencies(const Config& config) {
 }
 
 std::vector<model::FbnetLayer> searched_layers(const Config& config) {
-  return model::fbnet_layers(kSearchModel, search_options(config), train::prepare_blueprint(config).shape);
+  return model::fbnet_layers(kSearchModel, search_options(config), run::prepare_blueprint(config).shape);
 }
 
 std::vector<float> trained_theta(const fs::path& run_dir) {
@@ -56,7 +56,7 @@ Config job_of_found(Config config, const std::vector<model::Candidate>& architec
 
 }  // namespace
 
-void measure_if_searching(Job& job) {
+void measure_if_searching(job::Job& job) {
   Config& config = job.config;
   if (!is_search(config) || has_latencies(config)) return;
   pack_cache(job);
@@ -77,7 +77,7 @@ void keep_found(const fs::path& run_dir, const Config& config) {
   const std::vector<model::FbnetLayer> layers = searched_layers(config);
   const std::vector<model::Candidate> found = model::likeliest_architecture(trained_theta(run_dir), layers);
   const fs::path path = run_dir / "found.toml";
-  write_durably(path, to_toml(job_of_found(config, found)));
+  write_durably(path, job::to_toml(job_of_found(config, found)));
   const model::LatencyTable table =
       model::latency_table(option<std::vector<std::int64_t>>(search_options(config), "latencies"), layers);
   fmt::print(

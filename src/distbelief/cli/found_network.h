@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "distbelief/cli/job_file.h"
+#include "distbelief/job/job_file.h"
 
 // What a run of fbnet_search needs before it begins and leaves when it has ended. Other models: nothing
 // happens.
@@ -11,7 +11,7 @@ namespace distbelief::cli {
 // Measures how long each candidate takes on this machine, unless the job says it, and puts it into the job:
 // what is repeated or resumed from the run folder counts with the same numbers. Opens the data; blocks for
 // about a second.
-void measure_if_searching(Job& job);
+void measure_if_searching(job::Job& job);
 // Under mpirun or srun every process would find other numbers.
 void refuse_search_without_latencies(const Config& config);
 

@@ -13,9 +13,9 @@ void JobFlags::add_to(CLI::App& command, bool job_required) {
   command.add_option("--data-dir", data_dir, "where the data is; short for --set data.path=DIR");
 }
 
-Job JobFlags::read() const {
-  Job job = job_file.empty() ? Job{default_job(), {}} : read_job_file(job_file);
-  for (const std::string& assignment : sets) apply_override(job, assignment);
+job::Job JobFlags::read() const {
+  job::Job job = job_file.empty() ? job::Job{job::default_job(), {}} : job::read_job_file(job_file);
+  for (const std::string& assignment : sets) job::apply_override(job, assignment);
   if (!data_dir.empty()) job.config.data.path = data_dir;
   trust_environment(job.config.data);
   return job;

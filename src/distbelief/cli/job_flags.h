@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "distbelief/cli/job_file.h"
+#include "distbelief/job/job_file.h"
 
 namespace distbelief::cli {
 
@@ -16,7 +16,7 @@ struct JobFlags {
 
   void add_to(CLI::App& command, bool job_required);
   // Read, overridden and checked as far as that needs neither model nor data.
-  Job read() const;
+  job::Job read() const;
 };
 
 // A packed set behind https without data.ca_file is trusted as SSL_CERT_FILE says, where that is set: workers

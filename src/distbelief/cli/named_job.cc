@@ -6,8 +6,8 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/cli/interruption.h"
-#include "distbelief/cli/job_check.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/job/job_check.h"
 #include "distbelief/model/registry.h"
 
 namespace distbelief::cli {
@@ -21,26 +21,26 @@ void pack_cleanly(const std::function<void()>& pack, const std::function<void()>
 
 }  // namespace
 
-void check_named(const Job& job) {
-  const auto [model, set] = with_places(job, [&] {
+void check_named(const job::Job& job) {
+  const auto [model, set] = job::with_places(job, [&] {
     return std::pair(&model::find_model(job.config.model.name), &data::find_data_set(job.config.data.name));
   });
-  check_options(job, "model", "model '" + model->name + "'", model->options);
-  check_options(job, "data", "data set '" + set->name + "'", set->options);
+  job::check_options(job, "model", "model '" + model->name + "'", model->options);
+  job::check_options(job, "data", "data set '" + set->name + "'", set->options);
 }
 
-void require_named(const Job& job, const std::string& model, const std::string& flag) {
+void require_named(const job::Job& job, const std::string& model, const std::string& flag) {
   if (job.config.model.name == model) return;
   throw Error(ErrorCode::kBadInput,
               fmt::format("{} says '{}', --set model.name says '{}'; leave the latter out", flag, model,
                           job.config.model.name));
 }
 
-train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) try {
-  return with_places(job, [&] {
-    return train::prepare_job(job.config, known != nullptr
-                                              ? data::open_data_set(job.config.data, *known, pack_cleanly)
-                                              : data::open_data_set(job.config.data, pack_cleanly));
+run::PreparedJob prepare_placed(const job::Job& job, const data::KnownSet* known) try {
+  return job::with_places(job, [&] {
+    return run::prepare_job(job.config, known != nullptr
+                                            ? data::open_data_set(job.config.data, *known, pack_cleanly)
+                                            : data::open_data_set(job.config.data, pack_cleanly));
   });
 } catch (const std::bad_alloc&) {
   throw Error(ErrorCode::kUnavailable,
@@ -48,9 +48,9 @@ train::PreparedJob prepare_placed(const Job& job, const data::KnownSet* known) t
                           job.config.model.name, job.config.data.name));
 }
 
-void pack_cache(const Job& job) {
+void pack_cache(const job::Job& job) {
   if (!job.config.data.options.contains("cache")) return;
-  with_places(job, [&] { data::open_data_set(job.config.data, pack_cleanly); });
+  job::with_places(job, [&] { data::open_data_set(job.config.data, pack_cleanly); });
 }
 
 }  // namespace distbelief::cli

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class NewRunFolder : public testing::Test {
+class NewRunFolder : public ::testing::Test {
  protected:
   NewRunFolder() { fs::current_path(scratch_.path()); }
   ~NewRunFolder() override { fs::current_path(before_); }

@@ -8,13 +8,13 @@
 
 #include "distbelief/model/dcgan.h"
 #include "distbelief/model/device.h"
-#include "distbelief/train/ctc_path.h"
-#include "distbelief/train/election.h"
-#include "distbelief/train/evaluation.h"
-#include "distbelief/train/generated.h"
-#include "distbelief/train/predictions.h"
-#include "distbelief/train/score.h"
-#include "distbelief/train/task.h"
+#include "distbelief/run/generated.h"
+#include "distbelief/run/predictions.h"
+#include "distbelief/tasks/ctc_path.h"
+#include "distbelief/tasks/election.h"
+#include "distbelief/tasks/evaluation.h"
+#include "distbelief/tasks/score.h"
+#include "distbelief/tasks/task.h"
 
 namespace distbelief::cli {
 namespace {
@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 // Of tokens each sample is seen by itself, since it may be shorter than those that were trained on. A row for
 // every place that is asked about; of a network that says one thing of a whole sample one for that.
-torch::Tensor token_answers(const train::PreparedJob& job, const GivenSamples& samples, std::uint64_t first,
+torch::Tensor token_answers(const run::PreparedJob& job, const GivenSamples& samples, std::uint64_t first,
                             const torch::Tensor& input) {
   std::vector<torch::Tensor> rows;
   for (std::int64_t i = 0; i < input.size(0); ++i) {
@@ -38,18 +38,18 @@ torch::Tensor token_answers(const train::PreparedJob& job, const GivenSamples& s
 }
 
 // A discriminator judges what it is given; the generator before it would make something else of that.
-torch::Tensor output_of(const train::PreparedJob& job, const std::string& task, const torch::Tensor& input) {
+torch::Tensor output_of(const run::PreparedJob& job, const std::string& task, const torch::Tensor& input) {
   return task == "gan" ? job.network->forward(model::kDiscriminatorBlock, input)
                        : job.network->forward(input);
 }
 
 class Answerer {
  public:
-  Answerer(const train::PreparedJob& job, const InputReader& reader, const AnswerOptions& options)
+  Answerer(const run::PreparedJob& job, const InputReader& reader, const AnswerOptions& options)
       : job_(job),
         reader_(reader),
         options_(options),
-        task_(train::task_name(job.config, job.data.test->spec())) {}
+        task_(tasks::task_name(job.config, job.data.test->spec())) {}
 
   // Of every row of a batch's output; `first` is the batch's first sample.
   void add(torch::Tensor output, const GivenSamples& samples, std::uint64_t first, Json& all) const {
@@ -57,8 +57,8 @@ class Answerer {
     const std::int64_t classes = samples.spec().classes;
     const bool reconstructs = task_ == "autoencoder" || task_ == "vae";
     const bool classifies = !reconstructs && classes > 0 && output.dim() == 2 && output.size(1) == classes;
-    if (classifies) output = train::probabilities_of(output, job_.config.train.loss);
-    const torch::Tensor images = train::reconstructed_images(job_, output);
+    if (classifies) output = run::probabilities_of(output, job_.config.train.loss);
+    const torch::Tensor images = run::reconstructed_images(job_, output);
     for (std::int64_t i = 0; i < output.size(0); ++i) {
       const std::string& name = samples.name(first + std::uint64_t(i));
       all.push_back({{"input", name}});
@@ -102,7 +102,7 @@ class Answerer {
   Json labels_in_order(const torch::Tensor& output) const {
     const model::HostValues<std::int64_t> path(output.argmax(1));
     Json found = Json::array();
-    for (const std::int64_t label : train::labels_of({path.data(), path.size()}))
+    for (const std::int64_t label : tasks::labels_of({path.data(), path.size()}))
       found.push_back(named_class(label));
     return found;
   }
@@ -123,7 +123,7 @@ class Answerer {
   // A row of `output` for each hidden token of each sample.
   void add_hidden(const torch::Tensor& output, const GivenSamples& samples, std::uint64_t first,
                   Json& all) const {
-    const torch::Tensor chances = train::probabilities_of(output, job_.config.train.loss);
+    const torch::Tensor chances = run::probabilities_of(output, job_.config.train.loss);
     for (std::int64_t row = 0; row < chances.size(0); ++first) {
       const TokenPlace& place = samples.place(first);
       Json hidden = Json::array();
@@ -145,7 +145,7 @@ class Answerer {
         output.narrow(0, 0, voters * actions).view({voters, actions}).softmax(1).to(torch::kFloat64);
     const model::HostValues<std::int64_t> votes(chances.argmax(1));
     const model::HostValues<double> together(chances.sum(0));
-    answer["action"] = train::elect({votes.data(), votes.size()}, {together.data(), together.size()});
+    answer["action"] = tasks::elect({votes.data(), votes.size()}, {together.data(), together.size()});
     answer["probabilities"] = numbers_of(chances.mean(0));
     answer["value"] = output.narrow(0, voters * actions, voters).mean().item<double>();
     if (voters > 1) answer["votes"] = std::vector<std::int64_t>(votes.begin(), votes.end());
@@ -179,7 +179,7 @@ class Answerer {
     answer["code"] = numbers_of(code);
     add_cluster(answer, code);
     if (image.defined())
-      answer["picture"] = options_.pictures.add(name, train::sheet_of(image)).string();
+      answer["picture"] = options_.pictures.add(name, run::sheet_of(image)).string();
     else
       answer["values"] = numbers_of(output.narrow(0, 0, elements));
   }
@@ -187,10 +187,10 @@ class Answerer {
   void add_cluster(Json& answer, const torch::Tensor& code) const {
     const model::HostValues<double> point(code.to(torch::kFloat64));
     if (!options_.clusters || options_.clusters->width != point.size()) return;
-    answer["cluster"] = train::nearest_centre({point.data(), point.size()}, options_.clusters->centres);
+    answer["cluster"] = tasks::nearest_centre({point.data(), point.size()}, options_.clusters->centres);
   }
 
-  const train::PreparedJob& job_;
+  const run::PreparedJob& job_;
   const InputReader& reader_;
   const AnswerOptions& options_;
   std::string task_;
@@ -198,24 +198,24 @@ class Answerer {
 
 }  // namespace
 
-Json predict_answers(const train::PreparedJob& job, const GivenSamples& samples, const InputReader& reader,
+Json predict_answers(const run::PreparedJob& job, const GivenSamples& samples, const InputReader& reader,
                      const AnswerOptions& options) {
   const torch::NoGradGuard no_grad;
   const data::BatchMaker maker(samples,
                                {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
   const Answerer answerer(job, reader, options);
-  const std::string kind = train::task_name(job.config, samples.spec());
+  const std::string kind = tasks::task_name(job.config, samples.spec());
   const auto task =
-      options.rows ? train::make_task(job.config, samples.spec(), nullptr, options.rows) : nullptr;
+      options.rows ? tasks::make_task(job.config, samples.spec(), nullptr, options.rows) : nullptr;
   const bool tokens = job.shape.tokens && job.shape.input.size() == 1 && !task;
   data::Batch batch;
   Json all = Json::array();
   job.network->eval();
-  for (std::uint64_t first = 0; first < samples.size(); first += train::kEvaluationChunk) {
-    maker.eval_batch({first, std::min(samples.size(), first + train::kEvaluationChunk)}, batch);
+  for (std::uint64_t first = 0; first < samples.size(); first += tasks::kEvaluationChunk) {
+    maker.eval_batch({first, std::min(samples.size(), first + tasks::kEvaluationChunk)}, batch);
     const torch::Device& device = job.network->device();
-    const torch::Tensor input = task ? train::prepared_for_test(*task, train::as_tensors(batch), device).input
-                                     : model::on_device(train::as_tensors(batch).input, device);
+    const torch::Tensor input = task ? tasks::prepared_for_test(*task, tasks::as_tensors(batch), device).input
+                                     : model::on_device(tasks::as_tensors(batch).input, device);
     answerer.add(tokens ? token_answers(job, samples, first, input) : output_of(job, kind, input), samples,
                  first, all);
   }

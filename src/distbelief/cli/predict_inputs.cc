@@ -10,14 +10,14 @@
 #include <utility>
 
 #include "distbelief/base/error.h"
-#include "distbelief/data/idx.h"
+#include "distbelief/data/formats/idx.h"
+#include "distbelief/data/formats/s_expressions.h"
+#include "distbelief/data/formats/table_field.h"
+#include "distbelief/data/formats/table_query.h"
+#include "distbelief/data/formats/text.h"
 #include "distbelief/data/inspect.h"
-#include "distbelief/data/memory_fault.h"
-#include "distbelief/data/random_access_file.h"
-#include "distbelief/data/s_expressions.h"
-#include "distbelief/data/table_field.h"
-#include "distbelief/data/table_query.h"
-#include "distbelief/data/text.h"
+#include "distbelief/data/io/memory_fault.h"
+#include "distbelief/data/io/random_access_file.h"
 
 namespace distbelief::cli {
 namespace {

@@ -2,18 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include "distbelief/base/refusal.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/data/image/written_images.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/slices/pack.h"
+#include "distbelief/testing/refusal.h"
+#include "distbelief/testing/written_images.h"
 
 namespace distbelief::cli {
 namespace {
 
 using ::testing::IsSubstring;
 
-class PredictInputs : public testing::Test {
+class PredictInputs : public ::testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& content) {
     write_text(folder_.path() / name, content);
@@ -50,21 +50,21 @@ TEST_F(PredictInputs, ImagesAreFittedWhateverTheirKind) {
   const data::DataSet set = data::open_data_set(job);
   const InputReader reader(set);
   GivenSamples samples(set.test->spec());
-  const data::Drawing plain = data::draw(60, 90, [](auto, auto, auto) { return 80U; });
-  reader.add(file("a.png", data::to_png(plain)), samples);
-  reader.add(file("a.jpeg", data::to_jpeg(plain)), samples);
+  const testing::Drawing plain = testing::draw(60, 90, [](auto, auto, auto) { return 80U; });
+  reader.add(file("a.png", testing::to_png(plain)), samples);
+  reader.add(file("a.jpeg", testing::to_jpeg(plain)), samples);
   reader.add(file("a.pgm", "P5 6 4 255\n" + std::string(24, 'P')), samples);
   const auto found = samples_of<std::uint8_t>(samples);
   ASSERT_EQ(found.size(), 3U);
   for (const auto& sample : found) EXPECT_EQ(sample, std::vector<std::uint8_t>(24, 80));
   EXPECT_EQ(reader.class_name(2), "") << "known by number only";
-  EXPECT_PRED_FORMAT2(IsSubstring, "cut.png', byte ", refusal([&] {
-                        reader.add(file("cut.png", data::to_png(plain).substr(0, 60)), samples);
+  EXPECT_PRED_FORMAT2(IsSubstring, "cut.png', byte ", testing::refusal([&] {
+                        reader.add(file("cut.png", testing::to_png(plain).substr(0, 60)), samples);
                       }));
   EXPECT_PRED_FORMAT2(IsSubstring, "this network takes images [1, 4, 6]",
-                      refusal([&] { reader.add("text:words", samples); }));
+                      testing::refusal([&] { reader.add("text:words", samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "wanted is an image",
-                      refusal([&] { reader.add(file("a.doc", "x"), samples); }));
+                      testing::refusal([&] { reader.add(file("a.doc", "x"), samples); }));
 }
 
 TEST_F(PredictInputs, TestSamplesAndRowsOfNumbersAreTaken) {
@@ -82,15 +82,16 @@ TEST_F(PredictInputs, TestSamplesAndRowsOfNumbersAreTaken) {
   ASSERT_EQ(samples.size(), 3U);
   EXPECT_EQ(samples.name(1), "test:2");
   EXPECT_EQ(samples_of<std::uint8_t>(samples)[2], (std::vector<std::uint8_t>{1, 2, 255}));
-  EXPECT_PRED_FORMAT2(IsSubstring, "numbers from 0 to 2", refusal([&] { reader.add("test:1-3", samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "numbers from 0 to 2",
+                      testing::refusal([&] { reader.add("test:1-3", samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "line 1: 2 numbers; this network takes images [1, 1, 3]",
-                      refusal([&] { reader.add(file("few.csv", "1,2\n"), samples); }));
+                      testing::refusal([&] { reader.add(file("few.csv", "1,2\n"), samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "line 2: 1 fields are no numbers",
-                      refusal([&] { reader.add(file("bad.csv", "1,2,3\n1,x,3\n"), samples); }));
+                      testing::refusal([&] { reader.add(file("bad.csv", "1,2,3\n1,x,3\n"), samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 255, found 256",
-                      refusal([&] { reader.add(file("much.csv", "1,2,256\n"), samples); }));
+                      testing::refusal([&] { reader.add(file("much.csv", "1,2,256\n"), samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "line 1: numbers must be whole",
-                      refusal([&] { reader.add(file("half.csv", "1,2,1.5\n"), samples); }));
+                      testing::refusal([&] { reader.add(file("half.csv", "1,2,1.5\n"), samples); }));
 }
 
 TEST_F(PredictInputs, AMissingFileIsUnavailableAndAFolderBadInput) {
@@ -106,7 +107,7 @@ TEST_F(PredictInputs, AMissingFileIsUnavailableAndAFolderBadInput) {
     EXPECT_EQ(error.message(), "there is no file nowhere.csv");
   }
   EXPECT_PRED_FORMAT2(IsSubstring, "is a folder; name the files in it",
-                      refusal([&] { reader.add(folder_.path().string(), samples); }));
+                      testing::refusal([&] { reader.add(folder_.path().string(), samples); }));
 }
 
 TEST_F(PredictInputs, TokensAndIdsAreWholeNumbersThatThereAre) {
@@ -119,7 +120,7 @@ TEST_F(PredictInputs, TokensAndIdsAreWholeNumbersThatThereAre) {
   EXPECT_EQ(samples_of<std::int64_t>(samples)[0], (std::vector<std::int64_t>{1, 2, 8}));
   for (const char* wrong : {"1,1.7,2\n", "1,9,2\n", "1,-1,2\n"})
     EXPECT_PRED_FORMAT2(IsSubstring, "line 1: numbers must be whole and from 0 to 8",
-                        refusal([&] { reader.add(file("wrong.csv", wrong), samples); }));
+                        testing::refusal([&] { reader.add(file("wrong.csv", wrong), samples); }));
   const DataConfig ids = config("synthetic_clicks", "", {{"fields", std::int64_t{2}}});
   const data::DataSet id_set = data::open_data_set(ids);
   GivenSamples shown(id_set.test->spec());
@@ -156,7 +157,7 @@ TEST_F(PredictInputs, RowsOfATableAreReadAsTheTrainingFileWas) {
   const InputReader without(unknowing);
   EXPECT_EQ(without.value(1), reader.value(1));
   EXPECT_PRED_FORMAT2(IsSubstring, "trained on a packed table",
-                      refusal([&] { without.add(file("rows.csv", "1,2,3\n"), samples); }));
+                      testing::refusal([&] { without.add(file("rows.csv", "1,2,3\n"), samples); }));
 }
 
 TEST_F(PredictInputs, TextBecomesTheTokensThatTheModelKnows) {
@@ -180,10 +181,11 @@ TEST_F(PredictInputs, TextBecomesTheTokensThatTheModelKnows) {
     EXPECT_EQ(samples_of<std::int64_t>(samples).back(), (std::vector<std::int64_t>{3, 1, 2, 0})) << name;
   }
   EXPECT_PRED_FORMAT2(IsSubstring, "wanted is an image",
-                      refusal([&] { reader.add(file("a.bin", std::string("a\0b", 3)), samples); }));
-  EXPECT_PRED_FORMAT2(IsSubstring, "there is no text", refusal([&] { reader.add("text:", samples); }));
+                      testing::refusal([&] { reader.add(file("a.bin", std::string("a\0b", 3)), samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "there is no text",
+                      testing::refusal([&] { reader.add("text:", samples); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "takes 4 tokens per sample, not images",
-                      refusal([&] { reader.add(file("a.pgm", "P5 1 1 255\nx"), samples); }));
+                      testing::refusal([&] { reader.add(file("a.pgm", "P5 1 1 255\nx"), samples); }));
 }
 
 TEST_F(PredictInputs, AHiddenTokenIsAskedAbout) {
@@ -198,7 +200,8 @@ TEST_F(PredictInputs, AHiddenTokenIsAskedAbout) {
   EXPECT_EQ(samples.place(0).asked, (std::vector<std::int64_t>{2})) << "after the sentence's end and 'the'";
   EXPECT_EQ(samples.place(0).used, 4);
   EXPECT_EQ(samples_of<std::int64_t>(samples)[0][2], mask);
-  EXPECT_PRED_FORMAT2(IsSubstring, "write [MASK]", refusal([&] { reader.add("text:the cat", samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "write [MASK]",
+                      testing::refusal([&] { reader.add("text:the cat", samples); }));
   reader.add("text:[MASK] dog [MASK]", samples);
   EXPECT_EQ(samples.place(1).asked, (std::vector<std::int64_t>{1, 3})) << "several at once";
   reader.add("test:0", samples);  // the end, the, cat, sat; filled up with one more end
@@ -218,18 +221,21 @@ TEST_F(PredictInputs, HiddenTokensAreAskedAboutInRowsOfNumbersToo) {
             (std::vector<std::int64_t>{9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 9}));
   EXPECT_EQ(samples.place(0).asked, (std::vector<std::int64_t>{0, 9, 11}));
   EXPECT_TRUE(samples.place(0).truth.empty());
-  EXPECT_PRED_FORMAT2(IsSubstring, "line 1: this network tells hidden tokens; write ? in place of one",
-                      refusal([&] { reader.add(file("shown.csv", "0,1,2,3,4,5,6,7,8,0,1,2\n"), samples); }));
-  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 9, found 10",
-                      refusal([&] { reader.add(file("more.csv", "?,1,2,3,4,5,6,7,8,0,1,10\n"), samples); }));
+  EXPECT_PRED_FORMAT2(
+      IsSubstring, "line 1: this network tells hidden tokens; write ? in place of one",
+      testing::refusal([&] { reader.add(file("shown.csv", "0,1,2,3,4,5,6,7,8,0,1,2\n"), samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 9, found 10", testing::refusal([&] {
+                        reader.add(file("more.csv", "?,1,2,3,4,5,6,7,8,0,1,10\n"), samples);
+                      }));
   reader.add("test:3", samples);
   EXPECT_EQ(samples.place(1).asked, (std::vector<std::int64_t>{3, 10}));
   std::vector<std::int64_t> tokens(12), targets(12);
   set.test->read(3, tokens.data(), targets.data());
   EXPECT_EQ(samples.place(1).truth, (std::vector<std::int64_t>{tokens[3], tokens[10]}));
   const InputReader next(set);
-  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 8, found 9",
-                      refusal([&] { next.add(file("next.csv", "0,1,2,3,4,5,6,7,8,0,1,9\n"), samples); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "from 0 to 8, found 9", testing::refusal([&] {
+                        next.add(file("next.csv", "0,1,2,3,4,5,6,7,8,0,1,9\n"), samples);
+                      }));
 }
 
 }  // namespace

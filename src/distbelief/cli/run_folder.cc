@@ -12,8 +12,8 @@
 #include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/snapshot_memory.h"
 #include "distbelief/checkpoint/store.h"
-#include "distbelief/cli/job_file.h"
 #include "distbelief/cluster/run_place.h"
+#include "distbelief/job/job_file.h"
 #include "distbelief/report/json_lines.h"
 
 namespace distbelief::cli {
@@ -27,7 +27,7 @@ std::string run_name(const Config& config) { return config.model.name + "-" + co
 bool is_launched(const fs::path& run_dir) { return fs::exists(run_dir / kLaunchFile); }
 
 void write_job(const fs::path& run_dir, const Config& config) {
-  write_durably(run_dir / "job.toml", to_toml(config));
+  write_durably(run_dir / "job.toml", job::to_toml(config));
 }
 
 FormerFiles::FormerFiles(fs::path run_dir) : run_dir_(std::move(run_dir)) {

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "distbelief/base/error.h"
-#include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
-#include "distbelief/data/deferred_source.h"
+#include "distbelief/data/pipeline/deferred_source.h"
 #include "distbelief/data/registry.h"
-#include "distbelief/train/state_file.h"
-#include "distbelief/train/task.h"
+#include "distbelief/job/job_file.h"
+#include "distbelief/run/state_file.h"
+#include "distbelief/tasks/task.h"
 
 namespace distbelief::cli {
 namespace {
@@ -63,7 +63,7 @@ Config config_of_run(const fs::path& run_dir, const RunModelOptions& options) {
   if (!fs::exists(job_file))
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
-  Config config = load_job_file(job_file);
+  Config config = job::load_job_file(job_file);
   if (!options.data_dir.empty()) config.data.path = options.data_dir;
   config.parallel.pipeline = config.parallel.tensor = 1;  // one process holds all of it
   config.parallel.zero = 1;
@@ -87,15 +87,15 @@ RunWeights weights_of_run(const fs::path& run_dir, const RunModelOptions& option
   return weights;
 }
 
-std::unique_ptr<train::SavedTables> rows_of_run(const fs::path& run_dir, const train::PreparedJob& job) {
-  const std::vector<comm::TableSpec> tables = train::make_task(job.config, job.data.train->spec())->tables();
+std::unique_ptr<run::SavedTables> rows_of_run(const fs::path& run_dir, const run::PreparedJob& job) {
+  const std::vector<comm::TableSpec> tables = tasks::make_task(job.config, job.data.train->spec())->tables();
   if (tables.empty()) return nullptr;
-  const auto folder = train::find_tables(run_dir);
+  const auto folder = run::find_tables(run_dir);
   if (!folder)
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("{} has no rows of tables yet; they are saved with each checkpoint", run_dir.string()));
-  return std::make_unique<train::SavedTables>(*folder, tables);
+  return std::make_unique<run::SavedTables>(*folder, tables);
 }
 
 data::DataSet data_of_run(const fs::path& run_dir, const Config& config, const RunModelOptions& options) {
@@ -116,9 +116,9 @@ data::DataSet data_of_run(const fs::path& run_dir, const Config& config, const R
 
 RunModel load_run(const fs::path& run_dir, const RunModelOptions& options) {
   const Config config = config_of_run(run_dir, options);
-  RunModel run{train::prepare_trained(config, data_of_run(run_dir, config, options))};
+  RunModel run{run::prepare_trained(config, data_of_run(run_dir, config, options))};
   const RunWeights weights = weights_of_run(run_dir, options);
-  train::load_tensors(*run.job.network, weights.tensors(), weights.prefix);
+  run::load_tensors(*run.job.network, weights.tensors(), weights.prefix);
   return run;
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "distbelief/checkpoint/store.h"
-#include "distbelief/train/job.h"
-#include "distbelief/train/saved_tables.h"
+#include "distbelief/run/prepared_job.h"
+#include "distbelief/run/saved_tables.h"
 
 // The model of a run folder, for commands that use it in one process.
 namespace distbelief::cli {
@@ -43,11 +43,11 @@ data::DataSet data_of_run(const std::filesystem::path& run_dir, const Config& co
 
 // Data, network and weights together.
 struct RunModel {
-  train::PreparedJob job;
+  run::PreparedJob job;
 };
 // The rows of its tables, as last saved; null: it has none.
-std::unique_ptr<train::SavedTables> rows_of_run(const std::filesystem::path& run_dir,
-                                                const train::PreparedJob& job);
+std::unique_ptr<run::SavedTables> rows_of_run(const std::filesystem::path& run_dir,
+                                              const run::PreparedJob& job);
 RunModel load_run(const std::filesystem::path& run_dir, const RunModelOptions& options);
 
 }  // namespace distbelief::cli

@@ -12,16 +12,16 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/cli/commands.h"
-#include "distbelief/cli/control_commands.h"
+#include "distbelief/cli/commands/control_commands.h"
+#include "distbelief/cli/commands/worker_command.h"
 #include "distbelief/cli/interruption.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/supervised_run.h"
-#include "distbelief/cli/worker_command.h"
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/comm/rpc/control_client.h"
 #include "distbelief/report/summary.h"
-#include "distbelief/server/close_job.h"
+#include "distbelief/server/client/close_job.h"
 
 namespace distbelief::cli {
 namespace {

@@ -16,12 +16,13 @@
 #include "distbelief/cluster/launch.h"
 #include "distbelief/cluster/run_place.h"
 #include "distbelief/comm/host/communicator.h"
+#include "distbelief/comm/texts.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/planner/memory_need.h"
+#include "distbelief/process/worker.h"
 #include "distbelief/report/memory.h"
-#include "distbelief/train/checkpointer.h"
-#include "distbelief/train/initial_weights.h"
-#include "distbelief/train/memory_need.h"
-#include "distbelief/train/worker.h"
+#include "distbelief/run/checkpointer.h"
+#include "distbelief/run/initial_weights.h"
 
 namespace distbelief::cli {
 namespace {
@@ -29,10 +30,10 @@ namespace {
 using Rooms = std::vector<comm::SharedMemoryNeed>;
 
 // With parameter servers each replica is a world of its own.
-Rooms rooms_of_replicas(const train::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
+Rooms rooms_of_replicas(const run::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
   const ParallelConfig& parallel = job.config.parallel;
   const auto workers = int(workers_per_replica(parallel));
-  const std::size_t each = train::shared_memory_needed(job, {workers});
+  const std::size_t each = planner::shared_memory_needed(job, {workers});
   const auto room = [&](std::size_t replicas) {
     return comm::SharedMemoryNeed{
         .bytes = replicas * each,
@@ -49,17 +50,17 @@ Rooms rooms_of_replicas(const train::PreparedJob& job, const std::vector<cluster
 }
 
 // A spare may take any host's place.
-std::size_t room_of_spare(const train::PreparedJob& job, const std::vector<int>& workers, int spare) {
+std::size_t room_of_spare(const run::PreparedJob& job, const std::vector<int>& workers, int spare) {
   std::size_t most = 0;
   for (std::size_t host = 0; host < workers.size(); ++host) {
     std::vector<int> then = workers;
     then[host] = spare;
-    most = std::max(most, train::shared_memory_needed(job, then, int(host)));
+    most = std::max(most, planner::shared_memory_needed(job, then, int(host)));
   }
   return most;
 }
 
-comm::SharedMemoryNeed room(const train::PreparedJob& job, std::size_t bytes, int workers,
+comm::SharedMemoryNeed room(const run::PreparedJob& job, std::size_t bytes, int workers,
                             std::size_t snapshots) {
   std::vector<std::string> less;
   if (workers > 1) less.emplace_back("use fewer workers");
@@ -73,23 +74,23 @@ comm::SharedMemoryNeed room(const train::PreparedJob& job, std::size_t bytes, in
       .less = fmt::format("{}", fmt::join(less, ", or "))};
 }
 
-void show_init(const train::PreparedJob& job) {
+void show_init(const run::PreparedJob& job) {
   if (job.config.train.init.empty()) return;
   fmt::print("{}\n",
-             train::describe_init(model::find_model(job.config.model.name), job.blueprint, job.config.train));
+             run::describe_init(model::find_model(job.config.model.name), job.blueprint, job.config.train));
   std::fflush(stdout);  // before what the workers print
 }
 
 }  // namespace
 
-Rooms rooms_of(const train::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
+Rooms rooms_of(const run::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
   if (has_servers(job.config.parallel)) return rooms_of_replicas(job, hosts);
   const std::vector<int> workers = cluster::workers_per_host(hosts, int(job.config.parallel.workers));
-  const std::size_t snapshots = train::snapshot_bytes(job, workers.size());
+  const std::size_t snapshots = planner::snapshot_bytes(job, workers.size());
   Rooms rooms;
   const auto add = [&](std::size_t bytes, int there) { rooms.push_back(room(job, bytes, there, snapshots)); };
   for (std::size_t host = 0; host < workers.size(); ++host)
-    add(train::shared_memory_needed(job, workers, int(host)), workers[host]);
+    add(planner::shared_memory_needed(job, workers, int(host)), workers[host]);
   for (const cluster::HostSlots& spare : cluster::parse_hosts(job.config.elastic.spares))
     add(room_of_spare(job, workers, spare.slots), spare.slots);
   return rooms;
@@ -113,40 +114,40 @@ void advise(const Config& config, std::int64_t total_steps) {
       config.parallel.workers, optimizer.momentum);
 }
 
-StartNeeds check_before_start(const Job& job, const std::vector<cluster::HostSlots>& hosts,
+StartNeeds check_before_start(const job::Job& job, const std::vector<cluster::HostSlots>& hosts,
                               const data::KnownSet* known) {
   cluster::require_short_place();
   const report::MemoryBound bound;
-  const train::PreparedJob prepared = prepare_placed(job, known);
+  const run::PreparedJob prepared = prepare_placed(job, known);
   if (known != nullptr) data::require_same_split(*known, prepared.data);
   StartNeeds needs{.total_steps = prepared.total_steps(),
                    .steps_per_epoch = prepared.steps_per_epoch(),
-                   .saved_bytes = train::saved_bytes(prepared),
+                   .saved_bytes = planner::saved_bytes(prepared),
                    .rooms = rooms_of(prepared, hosts),
                    .data = data::describe_data(job.config.data, prepared.data)};
   if (hosts.empty()) comm::require_shared_memory(needs.rooms[0]);
-  train::require_state_room(prepared);
+  planner::require_state_room(prepared);
   show_init(prepared);
   advise(job.config, needs.total_steps);
   return needs;
 }
 
-StartNeeds check_launched(const Job& job, World& world, const data::KnownSet* known) {
-  train::require_workers(world, job.config);
-  train::require_same_build(world, std::string(cluster::to_string(cluster::pinned_isa())));
-  Job unsupervised = job;
+StartNeeds check_launched(const job::Job& job, World& world, const data::KnownSet* known) {
+  process::require_workers(world, job.config);
+  process::require_same_build(world, std::string(cluster::to_string(cluster::pinned_isa())));
+  job::Job unsupervised = job;
   unsupervised.config.elastic.standby = false;
   unsupervised.config.checkpoint.snapshots = false;
   const report::MemoryBound bound(world.local_size());
-  const train::PreparedJob prepared = prepare_placed(unsupervised, known);
+  const run::PreparedJob prepared = prepare_placed(unsupervised, known);
   if (known != nullptr) data::require_same_split(*known, prepared.data);
   comm::require_shared_memory(
-      room(prepared, train::shared_memory_needed(prepared, world.workers_per_host(), world.host()),
+      room(prepared, planner::shared_memory_needed(prepared, world.workers_per_host(), world.host()),
            world.local_size(), 0));
-  train::require_state_room(prepared);
+  planner::require_state_room(prepared);
   StartNeeds needs{.total_steps = prepared.total_steps(),
                    .steps_per_epoch = prepared.steps_per_epoch(),
-                   .saved_bytes = train::saved_bytes(prepared)};
+                   .saved_bytes = planner::saved_bytes(prepared)};
   if (world.rank() != 0) return needs;
   show_init(prepared);
   needs.data = data::describe_data(job.config.data, prepared.data);
@@ -165,7 +166,7 @@ int act_together(World& world, const std::function<void()>& act) {
     complaint = error.what();
     code = 1;
   }
-  const std::vector<std::string> all = train::exchange_texts(world.communicator(), complaint);
+  const std::vector<std::string> all = comm::exchange_texts(world.communicator(), complaint);
   const auto first = std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
   if (first == all.end()) return 0;
   const auto own = all.begin() + world.rank();

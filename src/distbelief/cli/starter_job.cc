@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "distbelief/base/options.h"
-#include "distbelief/cli/toml_value.h"
+#include "distbelief/job/toml_value.h"
 
 namespace distbelief::cli {
 namespace {
@@ -36,8 +36,10 @@ std::string model_section(const data::Finding& finding) {
 }
 
 std::string data_section(const data::Finding& finding, const std::string& path) {
-  std::string text = fmt::format("name = {}\npath = {}\n", written(finding.data_set), written(path));
-  for (const auto& [name, value] : finding.options) text += fmt::format("{} = {}\n", name, written(value));
+  std::string text =
+      fmt::format("name = {}\npath = {}\n", job::written(finding.data_set), job::written(path));
+  for (const auto& [name, value] : finding.options)
+    text += fmt::format("{} = {}\n", name, job::written(value));
   return text;
 }
 

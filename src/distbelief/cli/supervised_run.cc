@@ -12,11 +12,10 @@
 #include "distbelief/base/durable_file.h"
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
-#include "distbelief/cli/control_commands.h"
+#include "distbelief/cli/commands/control_commands.h"
 #include "distbelief/cli/finished_run.h"
 #include "distbelief/cli/found_network.h"
 #include "distbelief/cli/interruption.h"
-#include "distbelief/cli/job_check.h"
 #include "distbelief/cli/job_flags.h"
 #include "distbelief/cli/named_job.h"
 #include "distbelief/cli/run_folder.h"
@@ -24,12 +23,14 @@
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/supervisor.h"
 #include "distbelief/comm/host/segment.h"
+#include "distbelief/comm/texts.h"
+#include "distbelief/job/job_check.h"
 #include "distbelief/report/page_writer.h"
 #include "distbelief/report/summary.h"
-#include "distbelief/server/close_job.h"
-#include "distbelief/server/log_check.h"
-#include "distbelief/train/checkpointer.h"
-#include "distbelief/train/job.h"
+#include "distbelief/run/checkpointer.h"
+#include "distbelief/run/prepared_job.h"
+#include "distbelief/server/audit/log_check.h"
+#include "distbelief/server/client/close_job.h"
 
 namespace distbelief::cli {
 namespace {
@@ -78,9 +79,9 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
           .place = place,
           .policy = {.restarts = int(config.elastic.restarts)},
           .min = int(config.elastic.min),
-          .max = int(config.elastic.max > 0 ? config.elastic.max : train::most_workers(config.parallel)),
-          .lanes = int(train::most_workers(config.parallel) * config.parallel.threads),
-          .usable = [config](int workers) { return train::usable_workers(config, workers); },
+          .max = int(config.elastic.max > 0 ? config.elastic.max : run::most_workers(config.parallel)),
+          .lanes = int(run::most_workers(config.parallel) * config.parallel.threads),
+          .usable = [config](int workers) { return run::usable_workers(config, workers); },
           .threads = int(config.parallel.threads),
           .groups = rank_groups(config.parallel),
           .whole_batch = config.train.optimizer.name == "lbfgs",
@@ -304,23 +305,23 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
   return code == 0 || code == 2 || code == 130 ? code : 1;
 }
 
-int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocation& invocation) {
+int train_launched(job::Job job, fs::path run_dir, Beginning beginning, const Invocation& invocation) {
   const bool resume = beginning == Beginning::kResumed;
   pin_or_restart(invocation);
   check_named(job);
   const int workers = cluster::launcher_place().size;
-  train::resolve_for_workers(job.config, workers);
+  run::resolve_for_workers(job.config, workers);
   const Config kept = job.config;
   if (resume) {
     job.config.train.init.clear();  // it goes on from what it has learnt
   } else {
-    with_places(job, [&] { train::require_mesh(job.config, workers); });
+    job::with_places(job, [&] { run::require_mesh(job.config, workers); });
   }
   std::optional<Watch> watch;
   std::optional<FormerFiles> former;                            // of the first worker, when the run goes on
   std::optional<report::PageWriter> page;                       // of the first worker
   spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs
-  const int code = train::run_in_world(train::world_options(job.config), [&](World& world) {
+  const int code = process::run_in_world(process::world_options(job.config), [&](World& world) {
     std::int64_t is_over = 0;
     StartNeeds needs;
     std::optional<data::KnownSet> known;
@@ -347,12 +348,12 @@ int train_launched(Job job, fs::path run_dir, Beginning beginning, const Invocat
     world.communicator().broadcast(comm::view(&is_over, 1), 0);
     if (is_over != 0) return 0;
     const std::string folder = world.rank() == 0 ? fs::absolute(run_dir).string() : "";
-    const std::string everywhere = train::broadcast_text(world.communicator(), folder, 0);
+    const std::string everywhere = comm::broadcast_text(world.communicator(), folder, 0);
     if (world.rank() != 0) run_dir = everywhere;  // it may have been started elsewhere
     if (world.rank() == 0) page.emplace(page_options(job.config, run_dir));
     int ended = 0;
     try {
-      ended = train::run_worker(world, launched_options(job.config, run_dir, resume, *watch));
+      ended = process::run_worker(world, launched_options(job.config, run_dir, resume, *watch));
     } catch (const Error& error) {
       if (former && error.code() == ErrorCode::kBadInput) former->bring_back();
       throw;

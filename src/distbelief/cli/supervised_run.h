@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "distbelief/cli/commands.h"
-#include "distbelief/cli/job_file.h"
+#include "distbelief/cli/commands/worker_command.h"
 #include "distbelief/cli/start_check.h"
-#include "distbelief/cli/worker_command.h"
 #include "distbelief/cluster/fleet.h"
 #include "distbelief/cluster/hosts.h"
 #include "distbelief/cluster/isa.h"
+#include "distbelief/job/job_file.h"
 
 // A run under way: what is started once a job is known to be sound, and what is shown at its end.
 namespace distbelief::cli {
@@ -36,6 +36,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
 // Under mpirun or srun: this process is a worker. Gives its exit code. A run that is resumed keeps the job's
 // train.init, and goes on without it.
 enum class Beginning { kNew, kResumed };
-int train_launched(Job job, std::filesystem::path run_dir, Beginning beginning, const Invocation& invocation);
+int train_launched(job::Job job, std::filesystem::path run_dir, Beginning beginning,
+                   const Invocation& invocation);
 
 }  // namespace distbelief::cli

@@ -25,8 +25,8 @@
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/cli/interruption.h"
 #include "distbelief/cluster/child.h"
-#include "distbelief/server/client.h"
-#include "distbelief/server/service.h"
+#include "distbelief/server/client/client.h"
+#include "distbelief/server/service/service.h"
 
 namespace distbelief::cli {
 namespace {

@@ -10,12 +10,12 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/cli/interruption.h"
-#include "distbelief/cli/job_file.h"
 #include "distbelief/cli/run_folder.h"
 #include "distbelief/cli/standing_servers.h"
 #include "distbelief/cli/supervised_run.h"
 #include "distbelief/cluster/host_watch.h"
-#include "distbelief/train/job.h"
+#include "distbelief/job/job_file.h"
+#include "distbelief/run/prepared_job.h"
 
 namespace distbelief::cli {
 
@@ -109,7 +109,7 @@ std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& c
   if (!finds && flags.workers > 0 && flags.workers != slots)
     throw Error(ErrorCode::kBadInput, fmt::format("--workers {} and --hosts {} disagree; give one of them",
                                                   flags.workers, flags.hosts));
-  const std::int64_t most_busy = train::most_workers(config.parallel);
+  const std::int64_t most_busy = run::most_workers(config.parallel);
   config.parallel.workers = slots;
   for (const std::int64_t most : {config.elastic.max, finds ? most_busy : 0})
     if (most > 0) config.parallel.workers = std::min(config.parallel.workers, most);

@@ -9,7 +9,7 @@
 namespace distbelief::cluster {
 namespace {
 
-class EnrolmentTest : public testing::Test {
+class EnrolmentTest : public ::testing::Test {
  protected:
   void set(const Enrolment& enrolment) {
     for (const Variable& variable : variables_of(enrolment))

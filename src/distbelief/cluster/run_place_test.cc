@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class RunPlaceTest : public testing::Test {
+class RunPlaceTest : public ::testing::Test {
  protected:
   RunPlaceTest() { setenv("TMPDIR", scratch_.path().c_str(), 1); }
   ~RunPlaceTest() override { unsetenv("TMPDIR"); }

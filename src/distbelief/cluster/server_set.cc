@@ -9,7 +9,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
-#include "distbelief/server/map_plan.h"
+#include "distbelief/server/client/map_plan.h"
 
 namespace distbelief::cluster {
 namespace {

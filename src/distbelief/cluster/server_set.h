@@ -12,7 +12,7 @@
 #include "distbelief/cluster/cohort.h"
 #include "distbelief/cluster/dispatch.h"
 #include "distbelief/cluster/fleet.h"
-#include "distbelief/server/server_map.h"
+#include "distbelief/server/client/server_map.h"
 
 namespace distbelief::cluster {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "distbelief/base/error.h"
-#include "distbelief/comm/thread_link.h"
+#include "distbelief/testing/thread_link.h"
 
 namespace distbelief::comm {
 namespace {
@@ -13,8 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(LinkStream, ArraysArriveInOrderAndStreamsAreKeptApartByTheirTags) {
-  ThreadHub hub;
-  ThreadLink from(hub, 0, 2, 10s), to(hub, 1, 2, 10s);
+  testing::ThreadHub hub;
+  testing::ThreadLink from(hub, 0, 2, 10s), to(hub, 1, 2, 10s);
   LinkSender first({.link = &from, .receiver = 1, .tag = 5});
   LinkSender second({.link = &from, .receiver = 1, .tag = 6});
   for (int i = 0; i < 20; ++i) {
@@ -42,8 +42,8 @@ TEST(LinkStream, ArraysArriveInOrderAndStreamsAreKeptApartByTheirTags) {
 }
 
 TEST(LinkStream, SaysWhoDidNotSend) {
-  ThreadHub hub;
-  ThreadLink to(hub, 1, 2, 20ms);
+  testing::ThreadHub hub;
+  testing::ThreadLink to(hub, 1, 2, 20ms);
   LinkReceiver receiver(to, 0, 5);
   try {
     receiver.next();

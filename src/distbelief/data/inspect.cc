@@ -6,18 +6,18 @@
 #include <cctype>
 
 #include "distbelief/base/error.h"
-#include "distbelief/data/cifar.h"
-#include "distbelief/data/idx.h"
-#include "distbelief/data/image_folder.h"
-#include "distbelief/data/memory_fault.h"
-#include "distbelief/data/random_access_file.h"
-#include "distbelief/data/s_expressions.h"
+#include "distbelief/data/formats/cifar.h"
+#include "distbelief/data/formats/idx.h"
+#include "distbelief/data/formats/image_folder.h"
+#include "distbelief/data/formats/s_expressions.h"
+#include "distbelief/data/formats/table_field.h"
+#include "distbelief/data/formats/table_source.h"
+#include "distbelief/data/formats/text.h"
+#include "distbelief/data/formats/vocabulary.h"
+#include "distbelief/data/formats/webdataset.h"
+#include "distbelief/data/io/memory_fault.h"
+#include "distbelief/data/io/random_access_file.h"
 #include "distbelief/data/slices/packed_source.h"
-#include "distbelief/data/table_field.h"
-#include "distbelief/data/table_source.h"
-#include "distbelief/data/text.h"
-#include "distbelief/data/vocabulary.h"
-#include "distbelief/data/webdataset.h"
 
 namespace distbelief::data {
 namespace {

@@ -3,19 +3,19 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "distbelief/base/refusal.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/data/image/written_images.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/slices/pack.h"
-#include "distbelief/data/written_tar.h"
+#include "distbelief/testing/refusal.h"
+#include "distbelief/testing/written_images.h"
+#include "distbelief/testing/written_tar.h"
 
 namespace distbelief::data {
 namespace {
 
 using ::testing::IsSubstring;
 
-class Inspect : public testing::Test {
+class Inspect : public ::testing::Test {
  protected:
   std::filesystem::path file(const std::string& name, const std::string& content) {
     const std::filesystem::path path = folder_.path() / name;
@@ -51,7 +51,7 @@ TEST_F(Inspect, WantsNamesThatAJobFileCanHold) {
   const auto path = file("latin.csv",
                          "size,gr\xf6\xdf"
                          "e\n1,2.5\n2,3.5\n");
-  EXPECT_PRED_FORMAT2(IsSubstring, "iconv", refusal([&] { inspect(path); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "iconv", testing::refusal([&] { inspect(path); }));
   EXPECT_EQ(inspect(file("other.csv",
                          "gr\xf6\xdf"
                          "e,size\n1,2.5\n2,3.5\n"))
@@ -100,9 +100,10 @@ TEST_F(Inspect, KnowsWhatWasPacked) {
   EXPECT_EQ(packed("synthetic").side, 28);
   EXPECT_EQ(packed("synthetic_tokens").kind, FindingKind::kTokens);
   EXPECT_EQ(packed("synthetic_table").kind, FindingKind::kFeatureClasses);
-  EXPECT_PRED_FORMAT2(IsSubstring, "init knows no model", refusal([&] { packed("synthetic_shapes"); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "init knows no model",
+                      testing::refusal([&] { packed("synthetic_shapes"); }));
   EXPECT_PRED_FORMAT2(IsSubstring, "samples [8], for which init knows no model",
-                      refusal([&] { packed("synthetic_clicks"); }))
+                      testing::refusal([&] { packed("synthetic_clicks"); }))
       << "ids with one class are no tokens to continue";
 }
 
@@ -127,7 +128,8 @@ TEST_F(Inspect, KnowsTablesWithoutALineOfNames) {
   EXPECT_FALSE(no_header("country,2019,2020\nA,1,2\nB,2,3\nC,5,7\nA,1,2\n"));
   EXPECT_FALSE(no_header("a,b,y\n1,2,p\n2,3,q\n3,4,p\n4,5,q\n"));
   EXPECT_FALSE(no_header("colour,y\nred,p\nblue,q\nred,p\nblue,q\n"));
-  EXPECT_PRED_FORMAT2(IsSubstring, "names must differ", refusal([&] { no_header("a,a,y\n1,2,p\n2,3,q\n"); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "names must differ",
+                      testing::refusal([&] { no_header("a,a,y\n1,2,p\n2,3,q\n"); }));
 }
 
 TEST_F(Inspect, KnowsDecimalCommas) {
@@ -147,13 +149,13 @@ TEST_F(Inspect, KnowsDecimalCommas) {
 
 TEST_F(Inspect, FindsTheClassInJson) {
   const auto shards = [&](const std::string& name, const std::string& json) {
-    const std::string image = to_png(draw(16, 16, [](auto, auto, auto) { return 80U; }));
-    TarContents members;
+    const std::string image = testing::to_png(testing::draw(16, 16, [](auto, auto, auto) { return 80U; }));
+    testing::TarContents members;
     for (int i = 0; i < 20; ++i) {
       members.push_back({fmt::format("{}.png", i), image});
       members.push_back({fmt::format("{}.json", i), fmt::format(fmt::runtime(json), i % 2 ? "cat" : "ant")});
     }
-    write_tar(folder_.path() / name / "s.tar", members);
+    testing::write_tar(folder_.path() / name / "s.tar", members);
     return folder_.path() / name;
   };
   const auto usual = shards("usual", R"({{"width": 16, "class": "{}"}})");
@@ -164,8 +166,9 @@ TEST_F(Inspect, FindsTheClassInJson) {
       option<std::string>(inspect(shards("only", R"({{"kind": "{}", "box": [1]}})")).options, "json_key"),
       "kind");
   EXPECT_FALSE(inspect(shards("label", R"({{"label": "{}"}})")).options.contains("json_key"));
-  EXPECT_PRED_FORMAT2(IsSubstring, "which key of '0.json' has the class is not clear, it has kind, width",
-                      refusal([&] { inspect(shards("unclear", R"({{"width": 16, "kind": "{}"}})")); }));
+  EXPECT_PRED_FORMAT2(
+      IsSubstring, "which key of '0.json' has the class is not clear, it has kind, width",
+      testing::refusal([&] { inspect(shards("unclear", R"({{"width": 16, "kind": "{}"}})")); }));
 }
 
 TEST_F(Inspect, KnowsTextAndFitsTheWindowToIt) {
@@ -184,7 +187,7 @@ TEST_F(Inspect, KnowsTextAndFitsTheWindowToIt) {
 
 TEST_F(Inspect, KnowsFoldersOfImages) {
   const auto picture = [](std::uint32_t side) {
-    return to_png(draw(side, side + 10, [](auto x, auto, auto) { return x; }));
+    return testing::to_png(testing::draw(side, side + 10, [](auto x, auto, auto) { return x; }));
   };
   file("set/train/a/1.png", picture(100));
   file("set/train/b/1.png", picture(90));
@@ -211,12 +214,12 @@ TEST_F(Inspect, KnowsIdxAndCifarFolders) {
 
 TEST_F(Inspect, SaysWhatItCannotUse) {
   EXPECT_PRED_FORMAT2(IsSubstring, "is no table",
-                      refusal([&] { inspect(file("x.bin", std::string(10, '\0'))); }));
-  EXPECT_PRED_FORMAT2(IsSubstring, "is no table", refusal([&] { inspect(file("empty", "")); }));
-  EXPECT_PRED_FORMAT2(IsSubstring, "too few", refusal([&] { inspect(file("tiny.txt", "hello")); }));
+                      testing::refusal([&] { inspect(file("x.bin", std::string(10, '\0'))); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "is no table", testing::refusal([&] { inspect(file("empty", "")); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "too few", testing::refusal([&] { inspect(file("tiny.txt", "hello")); }));
   EXPECT_THROW(inspect(folder_.path() / "nowhere"), Error);
   const auto why = [&](const std::string& folder) {
-    return refusal([&] { inspect(folder_.path() / folder); });
+    return testing::refusal([&] { inspect(folder_.path() / folder); });
   };
   file("tables/a.csv", "a,b\n1,2\n");
   EXPECT_PRED_FORMAT2(IsSubstring, "a table is one file: give one, such as '", why("tables"));

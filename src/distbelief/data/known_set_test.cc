@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "distbelief/base/refusal.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/data/deferred_source.h"
-#include "distbelief/data/image/written_images.h"
+#include "distbelief/data/pipeline/deferred_source.h"
 #include "distbelief/data/registry.h"
+#include "distbelief/testing/refusal.h"
+#include "distbelief/testing/written_images.h"
 
 namespace distbelief::data {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using ::testing::IsSubstring;
 using Bytes = std::vector<std::byte>;
 
-class KnownData : public testing::Test {
+class KnownData : public ::testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& content) {
     std::filesystem::create_directories((folder_.path() / name).parent_path());
@@ -76,9 +76,9 @@ TEST_F(KnownData, GivesTheSameBitsForTheSameFiles) {
   file("trees/test.sexp", "1 (and new)\n");
   expect_the_same(config("s_expressions", (folder_.path() / "trees").string()));
   expect_the_same(config("synthetic_logic", ""));
-  const Drawing drawing = draw(20, 20, [](auto, auto, auto) { return 80U; });
+  const testing::Drawing drawing = testing::draw(20, 20, [](auto, auto, auto) { return 80U; });
   for (const char* name : {"photos/cat/1.png", "photos/cat/2.png", "photos/dog/1.png", "photos/dog/2.png"})
-    file(name, to_png(drawing));
+    file(name, testing::to_png(drawing));
   expect_the_same(config("image_folder", (folder_.path() / "photos").string(),
                          {{"resize", std::int64_t{16}}, {"crop", std::int64_t{12}}}));
 }
@@ -97,7 +97,7 @@ TEST_F(KnownData, ReadsChangedFilesAsTheyWereRead) {
   EXPECT_NE(data_fingerprint(csv, now), known.fingerprints.front());
   file("t.csv", "age,price\n10,100\n30,300\n");
   EXPECT_PRED_FORMAT2(IsSubstring, "line 1: 3 fields are wanted",
-                      refusal([&] { open_data_set(csv, known); }));
+                      testing::refusal([&] { open_data_set(csv, known); }));
 
   const DataConfig text =
       config("text", file("t.txt", "abcabcabc"), {{"length", std::int64_t{2}}, {"held_out", 0.4}});
@@ -110,11 +110,11 @@ TEST_F(KnownData, ReadsChangedFilesAsTheyWereRead) {
 
 TEST_F(KnownData, RefusesToTestOnWhatWasTrainedOn) {
   const auto goes_on = [](const DataConfig& data, const KnownSet& known) {
-    return refusal([&] { require_same_split(known, open_data_set(data, known)); });
+    return testing::refusal([&] { require_same_split(known, open_data_set(data, known)); });
   };
-  const Drawing drawing = draw(20, 20, [](auto, auto, auto) { return 80U; });
+  const testing::Drawing drawing = testing::draw(20, 20, [](auto, auto, auto) { return 80U; });
   for (const char* name : {"photos/cat/1.png", "photos/cat/2.png", "photos/cat/3.png", "photos/dog/1.png"})
-    file(name, to_png(drawing));
+    file(name, testing::to_png(drawing));
   const DataConfig photos = config("image_folder", (folder_.path() / "photos").string(),
                                    {{"resize", std::int64_t{16}}, {"crop", std::int64_t{12}}});
   const std::string rows = "a,b\n1,0.1\n2,0.7\n3,0.3\n4,0.5\n";
@@ -132,7 +132,7 @@ TEST_F(KnownData, RefusesToTestOnWhatWasTrainedOn) {
   EXPECT_PRED_FORMAT2(IsSubstring, "has 5 samples now and had 4", goes_on(table, known[1]));
   EXPECT_PRED_FORMAT2(IsSubstring, "has 2 samples now and had 3", goes_on(lines, known[2]));
   // A part of its own is tested on, however many there are.
-  file("photos/test/cat/1.png", to_png(drawing));
+  file("photos/test/cat/1.png", testing::to_png(drawing));
   std::filesystem::create_directories(folder_.path() / "own/train");
   for (const char* name : {"cat", "dog"})
     std::filesystem::rename(folder_.path() / "photos" / name, folder_.path() / "own/train" / name);
@@ -150,19 +150,20 @@ TEST_F(KnownData, RefusesOtherClassesAndShapes) {
   const KnownSet known = kept(trees);
   file("trees/train.sexp", "1 (and true false)\n2 (not true)\n");
   EXPECT_PRED_FORMAT2(IsSubstring, "train.sexp', line 2: label 2",
-                      refusal([&] { open_data_set(trees, known); }));
-  const Drawing drawing = draw(20, 20, [](auto, auto, auto) { return 80U; });
+                      testing::refusal([&] { open_data_set(trees, known); }));
+  const testing::Drawing drawing = testing::draw(20, 20, [](auto, auto, auto) { return 80U; });
   for (const char* name : {"photos/cat/1.png", "photos/dog/1.png", "photos/dog/2.png"})
-    file(name, to_png(drawing));
+    file(name, testing::to_png(drawing));
   const DataConfig photos = config("image_folder", (folder_.path() / "photos").string(),
                                    {{"resize", std::int64_t{16}}, {"crop", std::int64_t{12}}});
   const KnownSet animals = kept(photos);
-  file("photos/bird/1.png", to_png(drawing));
-  EXPECT_PRED_FORMAT2(IsSubstring, "has a class 'bird'", refusal([&] { open_data_set(photos, animals); }));
+  file("photos/bird/1.png", testing::to_png(drawing));
+  EXPECT_PRED_FORMAT2(IsSubstring, "has a class 'bird'",
+                      testing::refusal([&] { open_data_set(photos, animals); }));
   const DataConfig made = config("synthetic_tokens", "", {{"vocabulary", std::int64_t{9}}});
   const KnownSet nine = kept(made);
   EXPECT_PRED_FORMAT2(
-      IsSubstring, "classes are wanted to be 9, as they were, and are 10", refusal([&] {
+      IsSubstring, "classes are wanted to be 9, as they were, and are 10", testing::refusal([&] {
         open_data_set(config("synthetic_tokens", "", {{"vocabulary", std::int64_t{10}}}), nine);
       }));
 }
@@ -186,13 +187,16 @@ TEST_F(KnownData, IsWrittenWholeAndReadBack) {
   EXPECT_EQ(to_text(*read_known_set(folder_.path())), to_text(known));
   const std::string text = to_text(known);
   for (std::size_t length = 0; length + 1 < text.size(); length += 7)
-    ASSERT_PRED_FORMAT2(
-        IsSubstring, "'data.json': ", refusal([&] { parse_known_set(text.substr(0, length), "data.json"); }));
+    ASSERT_PRED_FORMAT2(IsSubstring, "'data.json': ", testing::refusal([&] {
+                          parse_known_set(text.substr(0, length), "data.json");
+                        }));
   std::string changed = text;
   changed[changed.find("Ulm")] = 'A';
-  EXPECT_PRED_FORMAT2(IsSubstring, "its checksum is wrong", refusal([&] { parse_known_set(changed, "x"); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "its checksum is wrong",
+                      testing::refusal([&] { parse_known_set(changed, "x"); }));
   std::filesystem::resize_file(folder_.path() / kKnownSetName, std::uintmax_t{1} << 32);
-  EXPECT_PRED_FORMAT2(IsSubstring, "4294967296 bytes", refusal([&] { read_known_set(folder_.path()); }));
+  EXPECT_PRED_FORMAT2(IsSubstring, "4294967296 bytes",
+                      testing::refusal([&] { read_known_set(folder_.path()); }));
 }
 
 TEST_F(KnownData, RefusesPartsThatDoNotFit) {
@@ -212,14 +216,15 @@ TEST_F(KnownData, RefusesPartsThatDoNotFit) {
   for (const auto& [change, reason] : changes) {
     nlohmann::json lying = whole;
     lying.merge_patch(nlohmann::json::parse(change));
-    EXPECT_PRED_FORMAT2(IsSubstring, reason, refusal([&] { parse_known_body(lying.dump(), "x"); })) << change;
+    EXPECT_PRED_FORMAT2(IsSubstring, reason, testing::refusal([&] { parse_known_body(lying.dump(), "x"); }))
+        << change;
   }
   for (const char* column : {R"({"name": "age", "role": "number", "deviation": 0})",
                              R"({"name": "", "role": "number"})", R"({"name": "risk", "role": "number"})",
                              R"({"name": "age", "role": "category", "categories": ["b", "a"]})"}) {
     nlohmann::json lying = whole;
     lying["learnt"]["table"]["columns"][0] = nlohmann::json::parse(column);
-    EXPECT_NE(refusal([&] { parse_known_body(lying.dump(), "x"); }), "accepted") << column;
+    EXPECT_NE(testing::refusal([&] { parse_known_body(lying.dump(), "x"); }), "accepted") << column;
   }
 }
 

@@ -10,9 +10,9 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/hex.h"
 #include "distbelief/base/json_text.h"
+#include "distbelief/data/formats/table_source.h"
 #include "distbelief/data/slices/index.h"
 #include "distbelief/data/slices/slice.h"
-#include "distbelief/data/table_source.h"
 
 namespace distbelief::data {
 namespace {

@@ -3,10 +3,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
+#include "distbelief/data/formats/table.h"
+#include "distbelief/data/formats/tree.h"
+#include "distbelief/data/formats/vocabulary.h"
 #include "distbelief/data/image/decoder.h"
-#include "distbelief/data/table.h"
-#include "distbelief/data/tree.h"
-#include "distbelief/data/vocabulary.h"
 
 namespace distbelief::data {
 

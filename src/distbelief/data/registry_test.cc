@@ -123,7 +123,7 @@ TEST(DataRegistry, NamesTheNearestOfAnUnknownNameOrOption) {
 
 TEST(DataRegistry, SaysWhereToGetMissingFiles) {
   DataConfig config = named("fashion_mnist");
-  config.path = testing::TempDir() + "distbelief_no_such_folder";
+  config.path = ::testing::TempDir() + "distbelief_no_such_folder";
   const std::string fashion = failure(ErrorCode::kUnavailable, config);
   EXPECT_PRED_FORMAT2(IsSubstring, config.path, fashion);
   EXPECT_PRED_FORMAT2(IsSubstring, "apt-get install dataset-fashion-mnist", fashion);

@@ -7,7 +7,7 @@
 
 #include "distbelief/base/array.h"
 #include "distbelief/base/config.h"
-#include "distbelief/data/sampling.h"
+#include "distbelief/data/pipeline/sampling.h"
 
 namespace distbelief::data {
 

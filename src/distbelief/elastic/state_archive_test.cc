@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "distbelief/base/error.h"
-#include "distbelief/train/state_file.h"
+#include "distbelief/run/state_file.h"
 
 namespace distbelief::elastic {
 namespace {
@@ -20,12 +20,12 @@ void take_step(torch::nn::Sequential& net, torch::optim::Optimizer& optimizer) {
 }
 
 std::string all_bits(torch::nn::Sequential& net) {
-  std::string bits = train::weights_sha256(*net);
+  std::string bits = run::weights_sha256(*net);
   for (const torch::Tensor& buffer : net->buffers()) bits += " " + torch::str(buffer);
   return bits;
 }
 
-class StateArchiveTest : public testing::Test {
+class StateArchiveTest : public ::testing::Test {
  protected:
   template <typename Optimizer, typename Options>
   void expect_same_bits_after_a_restart(const Options& options) {

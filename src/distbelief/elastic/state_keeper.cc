@@ -8,7 +8,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "distbelief/train/checkpointer.h"
+#include "distbelief/comm/texts.h"
+#include "distbelief/run/checkpointer.h"
 
 namespace distbelief::elastic {
 namespace {
@@ -69,7 +70,7 @@ std::optional<std::string> StateKeeper::newest() {
   std::string own;
   if (world_.rank() == source)
     own = place == hosts ? content(*saved) : content(*kept, memory_->shape().state_bytes);
-  return train::broadcast_text(world_.communicator(), std::move(own), source);
+  return comm::broadcast_text(world_.communicator(), std::move(own), source);
 }
 
 // Memory that has become too small is replaced by larger one that already holds a snapshot: at no moment is

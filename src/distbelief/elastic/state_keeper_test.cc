@@ -10,7 +10,7 @@ namespace {
 
 using checkpoint::SnapshotMemory;
 
-class StateKeeperTest : public testing::Test {
+class StateKeeperTest : public ::testing::Test {
  protected:
   ~StateKeeperTest() override { SnapshotMemory::remove(name_); }
 

@@ -17,10 +17,10 @@
 #include "distbelief/elastic/boundary.h"
 #include "distbelief/elastic/state_archive.h"
 #include "distbelief/elastic/state_keeper.h"
+#include "distbelief/process/attendance.h"
 #include "distbelief/report/metrics.h"
-#include "distbelief/train/attendance.h"
-#include "distbelief/train/snapshotter.h"
 #include "distbelief/report/run_log.h"
+#include "distbelief/run/snapshotter.h"
 
 namespace distbelief::elastic {
 namespace {
@@ -82,9 +82,9 @@ struct Tracked::State {
   int exit_code = 0;
   bool ended = false;
 
-  train::Vitals vitals;
-  train::Orders orders;
-  std::optional<train::Attendance> attendance;  // last: its thread uses the two above
+  run::Vitals vitals;
+  run::Orders orders;
+  std::optional<process::Attendance> attendance;  // last: its thread uses the two above
 };
 
 void Tracked::State::begin() {
@@ -103,7 +103,7 @@ void Tracked::State::begin() {
 // Until then a signal ends this process, as it should: there is nothing to save.
 void Tracked::State::await_turn() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
-  attendance.emplace(train::Attendance::Options{
+  attendance.emplace(process::Attendance::Options{
       .address = {.target = enrolment->control},
       .cohort = enrolment->cohort,
       .rank = world.rank(),
@@ -162,7 +162,7 @@ Facts Tracked::State::facts() const {
           .hand_over = orders.hand_over && keeper->has_memory(),
           .pause = orders.pause,
           .snapshot_due = keeper->has_memory() &&
-                          now - last_snapshot >= train::snapshot_interval(snapshot_cost, kSnapshotShare),
+                          now - last_snapshot >= run::snapshot_interval(snapshot_cost, kSnapshotShare),
           .checkpoint_due = keeper->has_folder() && every.count() > 0 && now - last_checkpoint >= every,
           .can_resume = sampler.can_resume_at(std::size_t(position.batch)),
           .step = (now - last_decision) / std::max<std::int64_t>(1, since_decision)};

@@ -8,8 +8,8 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/comm/mpi/world.h"
+#include "distbelief/run/state_file.h"
 #include "distbelief/train/pipeline_parallel.h"
-#include "distbelief/train/state_file.h"
 
 namespace distbelief::elastic {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kSamples = 67, kBatch = 16;  // the last batch of an epoch has 3
 
 // MPI for all tests of this program: begun once, and ended, or its files would stay.
-class Mpi : public testing::Environment {
+class Mpi : public ::testing::Environment {
  public:
   void SetUp() override { world_.emplace(World::create()); }
   void TearDown() override { world_->close(); }
@@ -25,7 +25,7 @@ class Mpi : public testing::Environment {
  private:
   std::optional<World> world_;
 };
-[[maybe_unused]] const testing::Environment* const mpi = testing::AddGlobalTestEnvironment(new Mpi);
+[[maybe_unused]] const ::testing::Environment* const mpi = ::testing::AddGlobalTestEnvironment(new Mpi);
 
 // A small loop, alone; what it did.
 struct Loop {
@@ -55,7 +55,7 @@ Loop run_loop(const std::filesystem::path& folder, std::int64_t steps) {
       EXPECT_TRUE(run.commit());
     }
   }
-  loop.weights = train::weights_sha256(*net);
+  loop.weights = run::weights_sha256(*net);
   EXPECT_EQ(run.leave(), 0);
   return loop;
 }
@@ -225,16 +225,16 @@ struct LateReader : torch::nn::Module {
 
 TEST(DataParallel, ShowsAParameterThatIsReadTooLateWhenOverlapIsChecked) {
   World world = World::create();
-  const auto trains = [&](strategy::Overlap overlap, bool detached) {
+  const auto trains = [&](mesh::Overlap overlap, bool detached) {
     const auto net = std::make_shared<LateReader>();
     DataParallel parallel(world, net, {.optimizer = {.name = "sgd", .lr = 0.1}, .overlap = overlap});
     parallel.backward(net->forward(detached));
     parallel.step();
     return net->first.isfinite().all().item<bool>() && net->second.isfinite().all().item<bool>();
   };
-  EXPECT_TRUE(trains(strategy::Overlap::kReduce, true));
-  EXPECT_TRUE(trains(strategy::Overlap::kCheck, false));
-  EXPECT_FALSE(trains(strategy::Overlap::kCheck, true));
+  EXPECT_TRUE(trains(mesh::Overlap::kReduce, true));
+  EXPECT_TRUE(trains(mesh::Overlap::kCheck, false));
+  EXPECT_FALSE(trains(mesh::Overlap::kCheck, true));
 }
 
 TEST(DataParallel, RefusesParametersThatSomebodyMovedAwayFromIt) {

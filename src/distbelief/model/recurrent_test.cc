@@ -58,7 +58,7 @@ class CarryingNetwork {
   std::shared_ptr<Network> network_;
 };
 
-class CarriedRows : public testing::TestWithParam<const char*> {
+class CarriedRows : public ::testing::TestWithParam<const char*> {
  protected:
   const torch::Tensor tokens_ =
       torch::arange(kPlaces * 2 * kTokensEach).mul(7).remainder(kWords).view({kPlaces, 2 * kTokensEach});
@@ -112,7 +112,7 @@ TEST_P(CarriedRows, AreOfNoUseToValidationWhichReadsItsSamplesOn) {
   EXPECT_FALSE(torch::allclose(whole, apart, 1e-3, 1e-3));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, CarriedRows, testing::Values("lstm", "gru"),
+INSTANTIATE_TEST_SUITE_P(Kinds, CarriedRows, ::testing::Values("lstm", "gru"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

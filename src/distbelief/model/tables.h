@@ -7,7 +7,7 @@
 #include "distbelief/model/network.h"
 
 // Networks whose inputs are rows of tables, which lie on parameter servers. What is here is the dense part;
-// the tasks of the same names say which rows (train/click_through.cc, train/skip_gram.cc).
+// the tasks of the same names say which rows (tasks/click_through.cc, tasks/skip_gram.cc).
 namespace distbelief::model {
 
 // Fully connected layers on the rows of a sample's ids, one row for each field.

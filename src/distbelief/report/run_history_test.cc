@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-class RunHistoryTest : public testing::Test {
+class RunHistoryTest : public ::testing::Test {
  protected:
   void append(const char* file, const Json& line) { append_text(file, line.dump() + "\n"); }
   void append_text(const char* file, const std::string& text) {

@@ -19,9 +19,9 @@ void Control::show_start(std::int64_t step) {
   if (options_.vitals) options_.vitals->from_step = options_.vitals->step = step;
 }
 
-void Control::show_step(const RunProgress& progress, const StepTime& time) {
+void Control::show_step(const run::RunProgress& progress, const StepTime& time) {
   if (options_.vitals == nullptr) return;
-  Vitals& vitals = *options_.vitals;
+  run::Vitals& vitals = *options_.vitals;
   vitals.step = progress.step;
   vitals.epoch = progress.epoch;
   vitals.loss = progress.last_loss;
@@ -42,10 +42,10 @@ void Control::show_slowness(double times) {
   if (options_.vitals) options_.vitals->slowness = times;
 }
 
-LaneNotes Control::wishes() const {
+mesh::LaneNotes Control::wishes() const {
   const auto wish = [](bool wanted) { return wanted ? 1.0F : 0.0F; };
   const bool signalled = options_.stop_requested && options_.stop_requested->load();
-  const Orders* orders = options_.orders;
+  const run::Orders* orders = options_.orders;
   return {.stop = wish(signalled || (orders && orders->stop)),
           .pause = wish(orders && orders->pause),
           .hand_over = wish(orders && orders->hand_over)};
@@ -59,7 +59,7 @@ bool Control::has_lane_order_after(std::int64_t serial) const {
 // it would leave it waiting in a step for those who pause.
 void Control::wait_while_paused() const {
   using Clock = std::chrono::steady_clock;
-  const Orders& orders = *options_.orders;
+  const run::Orders& orders = *options_.orders;
   const auto give_up = Clock::now() + std::chrono::seconds(2);
   while (!orders.pause && !orders.stop && Clock::now() < give_up)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

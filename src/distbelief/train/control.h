@@ -2,15 +2,15 @@
 
 #include <atomic>
 
-#include "distbelief/train/run_progress.h"
-#include "distbelief/train/team.h"
-#include "distbelief/train/vitals.h"
+#include "distbelief/mesh/team.h"
+#include "distbelief/run/run_progress.h"
+#include "distbelief/run/vitals.h"
 
 namespace distbelief::train {
 
 struct ControlOptions {
-  Vitals* vitals = nullptr;  // shown to others; borrowed, as are the next; each may be null
-  Orders* orders = nullptr;  // from others
+  run::Vitals* vitals = nullptr;  // shown to others; borrowed, as are the next; each may be null
+  run::Orders* orders = nullptr;  // from others
   const std::atomic<bool>* stop_requested = nullptr;  // set by a signal
 };
 
@@ -30,15 +30,15 @@ class Control {
     double busy_seconds = 0;  // without waiting for others
     std::int64_t samples = 0;
   };
-  void show_step(const RunProgress& progress, const StepTime& time);
+  void show_step(const run::RunProgress& progress, const StepTime& time);
   void show_snapshot(std::int64_t step);
   void show_checkpoint(std::int64_t step);
   void show_slowness(double times);
 
   // Stop, pause and hand over; the others are not set.
-  LaneNotes wishes() const;
+  mesh::LaneNotes wishes() const;
   bool has_lane_order_after(std::int64_t serial) const;
-  LaneOrder lane_order() const { return options_.orders->lanes.newest(); }
+  run::LaneOrder lane_order() const { return options_.orders->lanes.newest(); }
   bool takes_orders() const { return options_.orders != nullptr; }
   // Returns when the pause is taken back or the run is to stop. All workers get the same order and wait here;
   // the first that goes on waits for the others in its next step.

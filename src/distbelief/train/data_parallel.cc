@@ -17,8 +17,8 @@ std::string names_text(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-strategy::AllreduceGroup::Options group_options(const DataParallel::Options& options, std::size_t buffers) {
-  strategy::AllreduceGroup::Options group;
+mesh::AllreduceGroup::Options group_options(const DataParallel::Options& options, std::size_t buffers) {
+  mesh::AllreduceGroup::Options group;
   group.optimizer = options.optimizer;
   group.clip_norm = options.clip_norm;
   group.overlap = options.overlap;
@@ -41,7 +41,7 @@ struct Exchange {
 
   void backward(compute::Replica& replica, const torch::Tensor& loss, float factor, std::int64_t step,
                 double lr) {
-    strategy::AllreduceSharing& sharing = group.sharing(0);
+    mesh::AllreduceSharing& sharing = group.sharing(0);
     sharing.begin_step({step, lr, samples});
     sharing.begin_lane(world.rank());
     buffers.read(sharing.lane_buffers());
@@ -58,7 +58,7 @@ struct Exchange {
 
   World& world;
   compute::BufferSet buffers;
-  strategy::AllreduceGroup group;
+  mesh::AllreduceGroup group;
   std::vector<std::int64_t> samples;
 };
 
@@ -131,7 +131,7 @@ void DataParallel::step() {
 void DataParallel::gather_state() { state_->exchange.group.share_state(); }
 
 void DataParallel::save(torch::serialize::OutputArchive& archive) const {
-  strategy::AllreduceGroup& group = state_->exchange.group;
+  mesh::AllreduceGroup& group = state_->exchange.group;
   archive.write("optimizer", c10::IValue(state_->optimizer));
   archive.write("states", c10::IValue(names_text(group.state_names())));
   const auto size = std::int64_t(group.layout().size());
@@ -144,7 +144,7 @@ void DataParallel::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void DataParallel::load(torch::serialize::InputArchive& archive) {
-  strategy::AllreduceGroup& group = state_->exchange.group;
+  mesh::AllreduceGroup& group = state_->exchange.group;
   c10::IValue optimizer;
   if (!archive.try_read("optimizer", optimizer) || !optimizer.isString())
     throw Error(ErrorCode::kBadInput,

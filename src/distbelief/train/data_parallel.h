@@ -8,8 +8,8 @@
 
 #include "distbelief/base/config.h"
 #include "distbelief/comm/world.h"
-#include "distbelief/data/sampling.h"
-#include "distbelief/strategy/allreduce_group.h"
+#include "distbelief/data/pipeline/sampling.h"
+#include "distbelief/mesh/allreduce_group.h"
 
 // Distributed training for a libtorch loop of one's own.
 namespace distbelief {
@@ -33,7 +33,7 @@ class DataParallel {
     double clip_norm = 0;
     // kUpdate is faster, but wrong for a module that also uses a parameter detached from autograd; kCheck
     // shows it.
-    strategy::Overlap overlap = strategy::Overlap::kReduce;
+    mesh::Overlap overlap = mesh::Overlap::kReduce;
   };
   DataParallel(World& world, std::shared_ptr<torch::nn::Module> module, Options options);
   ~DataParallel();

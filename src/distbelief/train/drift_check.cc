@@ -8,7 +8,8 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
 #include "distbelief/base/host_name.h"
-#include "distbelief/train/checkpointer.h"
+#include "distbelief/comm/texts.h"
+#include "distbelief/run/checkpointer.h"
 
 namespace distbelief::train {
 namespace {
@@ -23,13 +24,14 @@ void flip_a_bit(float& value) { value = std::bit_cast<float>(std::bit_cast<std::
 
 // Needs no barrier: nobody changes parameters before this worker, too, has handed in gradients of the next
 // step.
-ReplicaHashes DriftCheck::hashes() {
+mesh::ReplicaHashes DriftCheck::hashes() {
   World& world = replica_.partition().peers();
-  ReplicaHashes hashes{.threads = replica_.group().threads(), .workers_per_host = world.workers_per_host()};
+  mesh::ReplicaHashes hashes{.threads = replica_.group().threads(),
+                             .workers_per_host = world.workers_per_host()};
   const auto hosts = std::size_t(world.hosts());
   std::vector<std::int64_t> all(hosts + std::size_t(world.size() * hashes.threads));
   for (int stage = 0; stage < int(replica_.stages().size()); ++stage) {
-    const strategy::AllreduceGroup& group = *replica_.stages()[std::size_t(stage)].group;
+    const mesh::AllreduceGroup& group = *replica_.stages()[std::size_t(stage)].group;
     if (world.local_rank() == 0 && !group.gathers_between_hosts())  // else no host has what another has
       all[std::size_t(world.host())] ^= hash_of(group.parameters(), group.layout().size() * sizeof(float));
     for (int t = 0; t < hashes.threads; ++t) {
@@ -48,9 +50,9 @@ ReplicaHashes DriftCheck::hashes() {
 
 // All workers know whether it is ordered for some worker, so all come to the barrier or none.
 void DriftCheck::drift_on_order(std::int64_t step) {
-  const bool ordered = std::any_of(options_.faults.begin(), options_.faults.end(), [&](const Fault& fault) {
-    return fault.kind == "drift" && fault.step == step;
-  });
+  const bool ordered =
+      std::any_of(options_.faults.begin(), options_.faults.end(),
+                  [&](const run::Fault& fault) { return fault.kind == "drift" && fault.step == step; });
   if (!ordered) return;
   if (options_.own_faults->drifts(step)) {
     compute::BufferSet& buffers = replica_.team().buffers(0, 0);
@@ -72,16 +74,16 @@ void DriftCheck::check(std::int64_t step) {
   drift_on_order(step);
   if (options_.every == 0 || step % options_.every != 0) return;
   World& peers = replica_.partition().peers();
-  const ReplicaHashes found = hashes();
-  const ReplicaDrift drift = find_drift(found);
+  const mesh::ReplicaHashes found = hashes();
+  const mesh::ReplicaDrift drift = mesh::find_drift(found);
   if (!drift.found()) return;
   const auto& untrusted = drift.untrusted;
   if (peers.local_rank() == 0 &&
       std::find(untrusted.begin(), untrusted.end(), peers.host()) != untrusted.end())
     options_.void_snapshots();
   // Also keeps the first to fail from ending the others before their snapshots are void.
-  const std::vector<std::string> hosts = exchange_texts(peers.communicator(), host_name());
-  throw Error(ErrorCode::kInternal, describe(drift, found, hosts),
+  const std::vector<std::string> hosts = comm::exchange_texts(peers.communicator(), host_name());
+  throw Error(ErrorCode::kInternal, mesh::describe(drift, found, hosts),
               {.rank = drift.suspect < 0 ? -1 : peers.name(drift.suspect),
                .operation = "compare replicas",
                .step = step});

@@ -2,32 +2,34 @@
 
 #include <functional>
 
-#include "distbelief/train/drift.h"
-#include "distbelief/train/fault.h"
-#include "distbelief/train/replica.h"
+#include "distbelief/mesh/drift.h"
+#include "distbelief/replica/replica.h"
+#include "distbelief/run/fault.h"
 
 namespace distbelief::train {
 
 struct DriftCheckOptions {
   std::int64_t every = 0;                  // steps; 0: it does not look
-  std::vector<Fault> faults{};             // of the run, among them drifts that are ordered
-  Faults* own_faults = nullptr;            // of this worker; borrowed
+  std::vector<run::Fault> faults{};        // of the run, among them drifts that are ordered
+  run::Faults* own_faults = nullptr;       // of this worker; borrowed
   std::function<void()> void_snapshots{};  // those of this host are not to be trusted
 };
 
 // Compares what the workers of a replica hold more than once (train.verify_every). Collective.
 class DriftCheck {
  public:
-  DriftCheck(Replica& replica, DriftCheckOptions options) : replica_(replica), options_(std::move(options)) {}
+  DriftCheck(replica::Replica& replica, DriftCheckOptions options)
+      : replica_(replica),
+        options_(std::move(options)) {}
 
   // After so many steps. Throws Error that names who differs.
   void check(std::int64_t step);
 
  private:
   void drift_on_order(std::int64_t step);
-  ReplicaHashes hashes();
+  mesh::ReplicaHashes hashes();
 
-  Replica& replica_;
+  replica::Replica& replica_;
   DriftCheckOptions options_;
 };
 

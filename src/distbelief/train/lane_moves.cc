@@ -25,7 +25,7 @@ double seconds_since(Clock::time_point begin) {
 
 }  // namespace
 
-LaneMoves::LaneMoves(Replica& replica, Control& control, LaneMovesOptions options)
+LaneMoves::LaneMoves(replica::Replica& replica, Control& control, LaneMovesOptions options)
     : replica_(replica),
       control_(control),
       options_(std::move(options)) {
@@ -35,17 +35,17 @@ LaneMoves::LaneMoves(Replica& replica, Control& control, LaneMovesOptions option
 void LaneMoves::watch() {
   if (replica_.world().size() == 1 || replica_.partition().is_cut() || !replica_.terms().moves_lanes())
     return;
-  balancer_ = std::make_unique<Balancer>(
+  balancer_ = std::make_unique<mesh::Balancer>(
       replica_.world(),
-      Balancer::Options{.least = replica_.group().threads(), .moves_lanes = options_.rebalances});
+      mesh::Balancer::Options{.least = replica_.group().threads(), .moves_lanes = options_.rebalances});
 }
 
 void LaneMoves::event(const std::string& kind, nlohmann::json details) const {
   if (options_.recorder) options_.recorder->event(kind, std::move(details));
 }
 
-void LaneMoves::show_straggler(const RunProgress& progress) {
-  const std::optional<strategy::Rebalance>& straggler = balancer_->straggler();
+void LaneMoves::show_straggler(const run::RunProgress& progress) {
+  const std::optional<mesh::Rebalance>& straggler = balancer_->straggler();
   const int worker = straggler ? straggler->slowest : -1;
   control_.show_slowness(worker == replica_.world().rank() ? straggler->slowness : 1);
   if (options_.recorder) options_.recorder->note_straggler(worker, straggler ? straggler->slowness : 1);
@@ -55,10 +55,10 @@ void LaneMoves::show_straggler(const RunProgress& progress) {
   event("straggler", {{"worker", worker}, {"slowness", straggler->slowness}, {"step", progress.step}});
 }
 
-void LaneMoves::after_step(double busy_seconds, const RunProgress& progress) {
+void LaneMoves::after_step(double busy_seconds, const run::RunProgress& progress) {
   if (!balancer_) return;
   const std::vector<std::int64_t> lanes = replica_.lanes_of_workers();
-  const std::optional<strategy::Rebalance> found = balancer_->after_step(busy_seconds, lanes);
+  const std::optional<mesh::Rebalance> found = balancer_->after_step(busy_seconds, lanes);
   show_straggler(progress);
   if (!found) return;
   const auto begin = Clock::now();
@@ -81,25 +81,25 @@ bool LaneMoves::has_order() const {
 }
 
 // The speaker's order on all workers.
-LaneOrder LaneMoves::shared_order() {
+run::LaneOrder LaneMoves::shared_order() {
   World& world = replica_.world();
   std::vector<std::int64_t> values(2 + std::size_t(world.size()));  // serial, threads, who rests
   if (world.rank() == replica_.speaker()) {
-    const LaneOrder order = control_.lane_order();
+    const run::LaneOrder order = control_.lane_order();
     values[0] = order.serial;
     values[1] = order.threads;
     for (const int worker : order.resting)
       if (worker < world.size()) values[2 + std::size_t(worker)] = 1;
   }
   world.communicator().broadcast(comm::view(values.data(), values.size()), replica_.speaker());
-  LaneOrder order{.serial = values[0], .threads = int(values[1]), .resting = {}};
+  run::LaneOrder order{.serial = values[0], .threads = int(values[1]), .resting = {}};
   for (int worker = 0; worker < world.size(); ++worker)
     if (values[2 + std::size_t(worker)] != 0) order.resting.push_back(worker);
   return order;
 }
 
-void LaneMoves::follow_order(const RunProgress& progress) {
-  const LaneOrder order = shared_order();
+void LaneMoves::follow_order(const run::RunProgress& progress) {
+  const run::LaneOrder order = shared_order();
   order_ = order.serial;
   const std::int64_t lanes = replica_.job().config.parallel.lanes;
   const std::int64_t working = replica_.world().size() - std::int64_t(order.resting.size());
@@ -116,7 +116,7 @@ void LaneMoves::follow_order(const RunProgress& progress) {
     return;
   }
   const auto begin = Clock::now();
-  if (!carry(strategy::deal_lanes(lanes, replica_.world().size(), order.resting), order.threads, progress))
+  if (!carry(mesh::deal_lanes(lanes, replica_.world().size(), order.resting), order.threads, progress))
     return;
   watch();
   control_.show_working();
@@ -129,7 +129,7 @@ void LaneMoves::follow_order(const RunProgress& progress) {
 
 // False: there is no room to move lanes, and all is as before.
 bool LaneMoves::carry(const std::vector<std::int64_t>& lanes, std::int64_t threads,
-                      const RunProgress& progress) {
+                      const run::RunProgress& progress) {
   if (replica_.carry(lanes, threads, {.epoch = progress.epoch, .step_in_epoch = progress.step_in_epoch})) {
     control_.show_lanes(replica_.own_lanes());
     return true;

@@ -8,19 +8,20 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/json_text.h"
 #include "distbelief/checkpoint/safetensors.h"
+#include "distbelief/comm/texts.h"
 #include "distbelief/compute/replica.h"
-#include "distbelief/strategy/cuts.h"
-#include "distbelief/train/block_costs.h"
-#include "distbelief/train/checkpointer.h"
+#include "distbelief/mesh/cuts.h"
+#include "distbelief/mesh/pipeline_team.h"
+#include "distbelief/planner/block_costs.h"
+#include "distbelief/run/checkpointer.h"
+#include "distbelief/run/state_file.h"
 #include "distbelief/train/data_parallel.h"
-#include "distbelief/train/pipeline_team.h"
-#include "distbelief/train/state_file.h"
 
 namespace distbelief {
 namespace {
 
 using checkpoint::TensorView;
-using train::Stage;
+using mesh::Stage;
 using Json = nlohmann::json;
 
 // A module of a user's list.
@@ -45,17 +46,17 @@ model::Blueprint blueprint_of(torch::nn::Sequential& model) {
   return blueprint;
 }
 
-class OwnLoss final : public train::Task {
+class OwnLoss final : public tasks::Task {
  public:
   explicit OwnLoss(PipelineParallel::Loss loss) : loss_(std::move(loss)) {}
   std::int64_t items_per_sample() const override { return 1; }
-  torch::Tensor loss_sum(model::Network& network, const train::TensorBatch& batch,
+  torch::Tensor loss_sum(model::Network& network, const tasks::TensorBatch& batch,
                          std::size_t) const override {
     return loss_(network.forward(batch.input), batch.target) * double(batch.size);
   }
-  train::ScoreShape score_shape() const override { return {}; }
-  std::vector<train::Metric> metrics(const train::Tally&) const override { return {}; }
-  train::Score score(model::Network&, const train::TensorBatch&) const override {
+  tasks::ScoreShape score_shape() const override { return {}; }
+  std::vector<tasks::Metric> metrics(const tasks::Tally&) const override { return {}; }
+  tasks::Score score(model::Network&, const tasks::TensorBatch&) const override {
     throw Error(ErrorCode::kInternal, "a loss of one's own gives no score");
   }
 
@@ -97,7 +98,7 @@ std::string write_model(const std::filesystem::path& path, std::vector<TensorVie
   for (const TensorView& buffer : buffers) names.push_back(buffer.name);
   weights.insert(weights.end(), buffers.begin(), buffers.end());
   std::sort(weights.begin(), weights.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  checkpoint::write_safetensors(path, weights, train::model_metadata({{"weights_sha256", hash}}, names));
+  checkpoint::write_safetensors(path, weights, run::model_metadata({{"weights_sha256", hash}}, names));
   return hash;
 }
 
@@ -113,9 +114,8 @@ struct PipelineParallel::State {
         blueprint(std::move(b)),
         task(std::move(loss)),
         options(checked(std::move(o))),
-        mesh(strategy::resolve_mesh({.pipeline = options.pipeline > 0 ? options.pipeline : w.size()},
-                                    w.size())),
-        place(strategy::place_of(mesh, w.rank())),
+        mesh(mesh::resolve_mesh({.pipeline = options.pipeline > 0 ? options.pipeline : w.size()}, w.size())),
+        place(mesh::place_of(mesh, w.rank())),
         peers(w.split(place.pipeline)),
         lr(options.optimizer.lr) {
     if (options.lanes == 0) options.lanes = 4 * std::int64_t(w.size());
@@ -137,7 +137,7 @@ struct PipelineParallel::State {
   void build();
   void build_team(const torch::Tensor& sample);
   std::int64_t largest_lane(std::int64_t samples) const { return (samples + own_lanes() - 1) / own_lanes(); }
-  train::TensorBatch next_lane();
+  tasks::TensorBatch next_lane();
   // Weights that this worker's stage updates, then buffers; and how many weights these are.
   std::pair<std::vector<TensorView>, std::size_t> own_tensors() const;
 
@@ -145,44 +145,44 @@ struct PipelineParallel::State {
   model::Blueprint blueprint;
   OwnLoss task;
   Options options;
-  strategy::Mesh mesh;
-  strategy::MeshPlace place;
+  mesh::Mesh mesh;
+  mesh::MeshPlace place;
   World peers;
-  train::NetworkOutline outline;
+  mesh::NetworkOutline outline;
   std::vector<Stage> stages;
-  std::unique_ptr<train::PipelineTeam> team;  // from the first step on
-  std::int64_t lane_samples = 0;              // that the ways between stages have room for
-  torch::Tensor input, target;                // of the step
-  std::int64_t next = 0;                      // lane of it
+  std::unique_ptr<mesh::PipelineTeam> team;  // from the first step on
+  std::int64_t lane_samples = 0;             // that the ways between stages have room for
+  torch::Tensor input, target;               // of the step
+  std::int64_t next = 0;                     // lane of it
   std::int64_t steps = 0;
   double lr;
 };
 
 std::vector<int> PipelineParallel::State::stage_ends(const torch::Tensor& sample) {
   if (mesh.pipeline == 1) return {int(blueprint.size())};
-  return train::agree_on_ends(world, mesh.pipeline, [&] {
+  return mesh::agree_on_ends(world, mesh.pipeline, [&] {
     const std::int64_t count = sample.size(0);
     const auto costs =
-        train::measure_blocks(blueprint, options.seed, task, {sample, target.narrow(0, 0, count), count});
-    return options.cuts.empty() ? strategy::choose_cuts(costs, mesh.pipeline, {})
-                                : strategy::given_cuts(options.cuts, costs, mesh.pipeline, {});
+        planner::measure_blocks(blueprint, options.seed, task, {sample, target.narrow(0, 0, count), count});
+    return options.cuts.empty() ? mesh::choose_cuts(costs, mesh.pipeline, {})
+                                : mesh::given_cuts(options.cuts, costs, mesh.pipeline, {});
   });
 }
 
 void PipelineParallel::State::build() {
   const torch::Tensor sample = torch::zeros_like(input.narrow(0, 0, largest_lane(input.size(0))));
-  outline = train::outline_of(blueprint, stage_ends(sample), options.seed);
-  const train::StageOutline& own = outline.stages[std::size_t(place.pipeline)];
-  stages.push_back(train::make_stage(
+  outline = mesh::outline_of(blueprint, stage_ends(sample), options.seed);
+  const mesh::StageOutline& own = outline.stages[std::size_t(place.pipeline)];
+  stages.push_back(mesh::make_stage(
       place.pipeline, own, std::make_shared<model::Network>(blueprint, own.blocks, options.seed), nullptr));
   Stage& stage = stages[0];
-  strategy::AllreduceGroup::Options group;
+  mesh::AllreduceGroup::Options group;
   group.lanes = options.lanes;
   group.optimizer = options.optimizer;
   group.clip_norm = options.clip_norm;
-  group.overlap = strategy::Overlap::kReduce;
-  group.lane_values = train::lane_values(*stage.network);
-  stage.group = std::make_unique<strategy::AllreduceGroup>(peers, stage.parameters, group);
+  group.overlap = mesh::Overlap::kReduce;
+  group.lane_values = mesh::lane_values(*stage.network);
+  stage.group = std::make_unique<mesh::AllreduceGroup>(peers, stage.parameters, group);
   if (peers.local_rank() == 0)
     compute::copy_parameters(*stage.network, stage.group->layout(), stage.group->parameters());
   stage.group->barrier();
@@ -193,38 +193,38 @@ void PipelineParallel::State::build() {
 void PipelineParallel::State::build_team(const torch::Tensor& sample) {
   team.reset();
   lane_samples = sample.size(0);
-  const strategy::Carrier& carrier = stages[0].group->carrier(0);
-  team = std::make_unique<train::PipelineTeam>(
-      train::PipelineTeam::Options{.world = &world,
-                                   .stages = stages,
-                                   .outline = &outline,
-                                   .mesh = mesh,
-                                   .schedule = strategy::parse_pipeline_schedule(options.schedule),
-                                   .chunks = 1,
-                                   .recompute = options.recompute,
-                                   .array_bytes = train::largest_array(stages, mesh, world, sample),
-                                   .lanes = carrier.lanes,
-                                   .task = &task,
-                                   .next_batch = [this] { return next_lane(); },
-                                   .in_backward = {},
-                                   .clip_norm = options.clip_norm,
-                                   .seed = options.seed});
+  const mesh::Carrier& carrier = stages[0].group->carrier(0);
+  team = std::make_unique<mesh::PipelineTeam>(
+      mesh::PipelineTeam::Options{.world = &world,
+                                  .stages = stages,
+                                  .outline = &outline,
+                                  .mesh = mesh,
+                                  .schedule = mesh::parse_pipeline_schedule(options.schedule),
+                                  .chunks = 1,
+                                  .recompute = options.recompute,
+                                  .array_bytes = mesh::largest_array(stages, mesh, world, sample),
+                                  .lanes = carrier.lanes,
+                                  .task = &task,
+                                  .next_batch = [this] { return next_lane(); },
+                                  .in_backward = {},
+                                  .clip_norm = options.clip_norm,
+                                  .seed = options.seed});
 }
 
 // A stage that is both the first and the last asks once for a lane.
-train::TensorBatch PipelineParallel::State::next_lane() {
+tasks::TensorBatch PipelineParallel::State::next_lane() {
   const SliceRange range = part_of(input.size(0), next++ % own_lanes());
   return {input.narrow(0, range.begin, range.count), target.narrow(0, range.begin, range.count), range.count};
 }
 
 std::pair<std::vector<TensorView>, std::size_t> PipelineParallel::State::own_tensors() const {
-  std::vector<TensorView> tensors = train::parameter_views(*stages[0].network);
+  std::vector<TensorView> tensors = run::parameter_views(*stages[0].network);
   const auto& tied = stages[0].outline->tied;
   std::erase_if(tensors, [&](const TensorView& view) {
     return std::find(tied.begin(), tied.end(), view.name) != tied.end();
   });
   const std::size_t weights = tensors.size();
-  const std::vector<TensorView> buffers = train::buffer_views(*stages[0].network);
+  const std::vector<TensorView> buffers = run::buffer_views(*stages[0].network);
   tensors.insert(tensors.end(), buffers.begin(), buffers.end());
   return {std::move(tensors), weights};
 }
@@ -273,7 +273,7 @@ std::string PipelineParallel::save_model(const std::filesystem::path& path) {
   std::vector<std::vector<std::byte>> kept;  // of other stages
   std::vector<TensorView> weights, buffers;
   for (int s = 0; s < state.mesh.pipeline; ++s) {
-    const int owner = strategy::rank_at(state.mesh, {.data = 0, .pipeline = s, .tensor = 0});
+    const int owner = mesh::rank_at(state.mesh, {.data = 0, .pipeline = s, .tensor = 0});
     const bool is_mine = state.world.rank() == owner;
     std::vector<TensorView> own;
     std::string text;
@@ -283,7 +283,7 @@ std::string PipelineParallel::save_model(const std::filesystem::path& path) {
       text = heads_of(own, count).dump();
     }
     const Json heads =
-        parse_json(train::broadcast_text(state.world.communicator(), text, owner), "the heads of tensors");
+        parse_json(comm::broadcast_text(state.world.communicator(), text, owner), "the heads of tensors");
     for (std::size_t i = 0; i < heads.size(); ++i) {
       TensorView view = is_mine ? own[i] : view_of(heads[i]);
       if (is_mine && !is_root) send_to_root(state.world, view);

@@ -11,13 +11,14 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/checkpoint/store.h"
-#include "distbelief/train/clusters.h"
-#include "distbelief/train/fence.h"
-#include "distbelief/train/generated.h"
-#include "distbelief/train/patience.h"
-#include "distbelief/train/predictions.h"
+#include "distbelief/run/clusters.h"
+#include "distbelief/run/fence.h"
+#include "distbelief/run/generated.h"
+#include "distbelief/run/own_tensors.h"
+#include "distbelief/run/patience.h"
+#include "distbelief/run/predictions.h"
+#include "distbelief/run/state_file.h"
 #include "distbelief/train/run_summary.h"
-#include "distbelief/train/state_file.h"
 
 namespace distbelief::train {
 namespace {
@@ -26,9 +27,9 @@ data::BatchMaker::Options test_options(const Config& config) {
   return {.seed = config.train.seed, .normalize = config.data.normalize};
 }
 
-Checkpointer::Holding holding_of(const Config& config, const World& peers) {
-  return config.parallel.zero == 3 && peers.hosts() > 1 ? Checkpointer::Holding::kHosts
-                                                        : Checkpointer::Holding::kAll;
+run::Checkpointer::Holding holding_of(const Config& config, const World& peers) {
+  return config.parallel.zero == 3 && peers.hosts() > 1 ? run::Checkpointer::Holding::kHosts
+                                                        : run::Checkpointer::Holding::kAll;
 }
 
 // The step of the newest checkpoint, on all workers; -1: none. Collective.
@@ -46,7 +47,7 @@ std::int64_t newest_checkpoint(World& world, const std::filesystem::path& run_di
   return step;
 }
 
-void move_to(RunProgress& progress, std::int64_t step) {
+void move_to(run::RunProgress& progress, std::int64_t step) {
   progress.step = step;
   progress.epoch = step / progress.steps_per_epoch;
   progress.step_in_epoch = step % progress.steps_per_epoch;
@@ -59,7 +60,7 @@ std::int64_t samples_before(const data::EpochPlan& epochs, std::int64_t step) {
          std::int64_t(epochs.step_range(0).size()) * (step % steps);
 }
 
-void set_fault_points(Checkpointer& checkpointer, Faults& faults) {
+void set_fault_points(run::Checkpointer& checkpointer, run::Faults& faults) {
   checkpointer.set_fault_point([&faults, step = std::int64_t{0}](const std::string& point) mutable {
     if (point.starts_with("begin step-")) step = std::stoll(point.substr(std::strlen("begin step-")));
     if (point.starts_with("rename")) faults.pass("mid-rename", step);
@@ -69,43 +70,43 @@ void set_fault_points(Checkpointer& checkpointer, Faults& faults) {
 
 }  // namespace
 
-RunKeeper::RunKeeper(Replica& replica, Mode& mode, Control& control, RunKeeperOptions options)
+RunKeeper::RunKeeper(replica::Replica& replica, modes::Mode& mode, Control& control, RunKeeperOptions options)
     : replica_(replica),
       mode_(mode),
       control_(control),
       options_(std::move(options)),
       job_(replica.job()),
       checkpointer_(replica.world(), options_.run_dir, std::size_t(job_.config.checkpoint.keep),
-                    build_name(options_.isa)),
+                    run::build_name(options_.isa)),
       test_batches_(*job_.data.test, test_options(job_.config)),
       test_reader_(test_batches_, {.deadline = deadline_of(job_.config.parallel),
                                    .rank = replica.world().name(replica.world().rank())}) {
-  Partition& partition = replica_.partition();
+  replica::Partition& partition = replica_.partition();
   checkpointer_.set_parts(partition.peers(), partition.tensor_world(),
                           holding_of(job_.config, partition.peers()));
   if (options_.start.fence > 0)
     checkpointer_.set_fence(
-        [run_dir = options_.run_dir, own = options_.start.fence] { return read_fence(run_dir) <= own; });
+        [run_dir = options_.run_dir, own = options_.start.fence] { return run::read_fence(run_dir) <= own; });
   if (options_.faults) set_fault_points(checkpointer_, *options_.faults);
   // Each host keeps the whole state in its snapshots, so stages on several hosts have checkpoints alone.
   if (!options_.snapshots.empty() && (!partition.is_cut() || replica_.world().hosts() == 1))
-    snapshotter_ = std::make_unique<Snapshotter>(replica_.world(),
-                                                 Snapshotter::Options{.name = options_.snapshots,
-                                                                      .generation = int(options_.start.fence),
-                                                                      .build = build_name(options_.isa),
-                                                                      .faults = options_.faults});
+    snapshotter_ = std::make_unique<run::Snapshotter>(
+        replica_.world(), run::Snapshotter::Options{.name = options_.snapshots,
+                                                    .generation = int(options_.start.fence),
+                                                    .build = run::build_name(options_.isa),
+                                                    .faults = options_.faults});
 }
 
 RunKeeper::~RunKeeper() = default;
 
 bool RunKeeper::is_root() const { return replica_.world().rank() == 0; }
 
-Entry RunKeeper::restore() {
+modes::Entry RunKeeper::restore() {
   progress_.steps_per_epoch = job_.steps_per_epoch();
   const std::optional<std::int64_t> checkpoint = restore_state();
   const std::int64_t tensor = replica_.partition().plan().mesh.tensor;  // it decides the order of additions
   if (progress_.step == 0 || progress_.tensor == 0) progress_.tensor = tensor;
-  if (progress_.tensor != tensor) progress_.tensor = kTensorChanged;
+  if (progress_.tensor != tensor) progress_.tensor = run::kTensorChanged;
   note_bits();
   return {.step = progress_.step,
           .steps = job_.total_steps(),
@@ -117,10 +118,10 @@ Entry RunKeeper::restore() {
 
 // From the newest snapshot, or from the newest checkpoint if that is newer or the only one: gives its step.
 std::optional<std::int64_t> RunKeeper::restore_state() {
-  Partition& partition = replica_.partition();
+  replica::Partition& partition = replica_.partition();
   World& peers = partition.peers();
-  const NetworkOutline& outline = partition.outline();
-  std::optional<Snapshotter::Restored> snapshot;
+  const mesh::NetworkOutline& outline = partition.outline();
+  std::optional<run::Snapshotter::Restored> snapshot;
   if (snapshotter_)
     snapshot = snapshotter_->open(outline.parameters, replica_.group_settings(replica_.stages()[0]),
                                   outline.buffers);
@@ -129,17 +130,17 @@ std::optional<std::int64_t> RunKeeper::restore_state() {
   const std::int64_t saved = newest_checkpoint(replica_.world(), options_.run_dir);
   if (snapshot && snapshot->progress.step >= saved) {
     snapshotter_->restore(replica_.stages(), peers);
-    for (const Stage& stage : replica_.stages()) {
+    for (const mesh::Stage& stage : replica_.stages()) {
       compute::BufferSet buffers(*stage.network);
       std::vector<float> values(buffers.size());
-      copy_runs(buffer_runs(stage, Which::kAll), snapshot->buffers.data(), values.data());
+      mesh::copy_runs(mesh::buffer_runs(stage, mesh::Which::kAll), snapshot->buffers.data(), values.data());
       buffers.write(values);
     }
     begin_at(snapshot->progress, snapshot->update_counts, snapshot->build);
   } else if (saved >= 0) {
-    const std::span<const Stage> stages = mode_.record().stages;
-    const Checkpointer::Restored restored = checkpointer_.open(stages, peers);
-    for (const Stage& stage : stages) {
+    const std::span<const mesh::Stage> stages = mode_.record().stages;
+    const run::Checkpointer::Restored restored = checkpointer_.open(stages, peers);
+    for (const mesh::Stage& stage : stages) {
       if (stage.group->gathers_between_hosts())
         stage.group->barrier();  // each host has read its own
       else
@@ -157,29 +158,30 @@ std::optional<std::int64_t> RunKeeper::restore_state() {
   return checkpoint;
 }
 
-void RunKeeper::begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
+void RunKeeper::begin_at(const run::RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                          const std::string& build) {
-  require_same_epochs(progress, job_.steps_per_epoch());
+  run::require_same_epochs(progress, job_.steps_per_epoch());
   progress_ = progress;
   progress_.steps_per_epoch = job_.steps_per_epoch();  // which an earlier version did not note
-  for (const Stage& stage : replica_.stages()) {
+  for (const mesh::Stage& stage : replica_.stages()) {
     const auto first = update_counts.begin() + std::ptrdiff_t(stage.outline->first_parameter);
     stage.group->set_update_counts({first, first + std::ptrdiff_t(stage.outline->parameters.size())});
   }
   samples_before_ = progress_.samples;
-  stopped_early_ = !stop_reason(job_.config.train, progress_).empty();
-  if (build == build_name(options_.isa)) return;
-  lose_bits(fmt::format("a state saved by {} went on with {}", build, build_name(options_.isa)));
+  stopped_early_ = !run::stop_reason(job_.config.train, progress_).empty();
+  if (build == run::build_name(options_.isa)) return;
+  lose_bits(fmt::format("a state saved by {} went on with {}", build, run::build_name(options_.isa)));
   if (!is_root()) return;
-  spdlog::warn("the state was saved by {}, this is {}", build, build_name(options_.isa));
+  spdlog::warn("the state was saved by {}, this is {}", build, run::build_name(options_.isa));
   fmt::print(stderr,
              "distbelief: the state was saved by {}, this is {}: the result will not have the same bits\n",
-             build, build_name(options_.isa));
+             build, run::build_name(options_.isa));
 }
 
 // Bits that an earlier generation lost stay lost, whatever the present one does.
 void RunKeeper::note_bits() {
-  const Reproducibility now = reproducibility(job_.config, replica_.world().hosts(), progress_.tensor);
+  const run::Reproducibility now =
+      run::reproducibility(job_.config, replica_.world().hosts(), progress_.tensor);
   if (!now.holds) lose_bits(now.note);
 }
 
@@ -189,19 +191,19 @@ void RunKeeper::lose_bits(const std::string& why) {
   if (goes_on && progress_.bits_lost.empty()) progress_.bits_lost = why;
 }
 
-void RunKeeper::open(const Reached& reached) {
+void RunKeeper::open(const modes::Reached& reached) {
   reach(reached);
   validated_epoch_ = progress_.epoch;
   control_.show_start(progress_.step);
   if (!is_root()) return;
-  recorder_ = std::make_unique<Recorder>(
-      Recorder::Options{.run_dir = options_.run_dir,
-                        .report = job_.config.report,
-                        .progress = options_.progress,
-                        .epochs = (job_.total_steps() + job_.steps_per_epoch() - 1) / job_.steps_per_epoch(),
-                        .total_steps = job_.total_steps(),
-                        .steps_per_epoch = job_.steps_per_epoch(),
-                        .first_step = progress_.step});
+  recorder_ = std::make_unique<run::Recorder>(run::Recorder::Options{
+      .run_dir = options_.run_dir,
+      .report = job_.config.report,
+      .progress = options_.progress,
+      .epochs = (job_.total_steps() + job_.steps_per_epoch() - 1) / job_.steps_per_epoch(),
+      .total_steps = job_.total_steps(),
+      .steps_per_epoch = job_.steps_per_epoch(),
+      .first_step = progress_.step});
   recorder_->event(options_.start.resume ? "resumed" : "started", {{"generation", options_.start.generation},
                                                                    {"workers", replica_.world().size()},
                                                                    {"hosts", replica_.world().hosts()},
@@ -213,7 +215,7 @@ void RunKeeper::void_snapshots() {
   if (snapshotter_) snapshotter_->make_void();
 }
 
-void RunKeeper::add_wishes(LaneNotes& wishes) const {
+void RunKeeper::add_wishes(mesh::LaneNotes& wishes) const {
   if (replica_.world().rank() != replica_.speaker()) return;
   const auto now = Clock::now();
   const double every = job_.config.checkpoint.every_seconds;
@@ -221,7 +223,7 @@ void RunKeeper::add_wishes(LaneNotes& wishes) const {
   if (snapshotter_ && snapshotter_->due(now)) wishes.snapshot = 1;
 }
 
-void RunKeeper::note_step(const Settled& settled, std::int64_t samples, double lr) {
+void RunKeeper::note_step(const modes::Settled& settled, std::int64_t samples, double lr) {
   if (settled.loss && !std::isfinite(*settled.loss))
     throw Error(
         ErrorCode::kJobFailed,
@@ -242,7 +244,7 @@ void RunKeeper::note_step(const Settled& settled, std::int64_t samples, double l
   if (recorder_) recorder_->step_done(progress_, samples, lr, replica_.phases());
 }
 
-void RunKeeper::reach(const Reached& reached) {
+void RunKeeper::reach(const modes::Reached& reached) {
   if (reached.step != progress_.step) move_to(progress_, reached.step);
   if (reached.of_all) progress_.samples = samples_before(replica_.feed().epochs(), reached.step);
   if (reached.ends) {
@@ -259,13 +261,13 @@ void RunKeeper::reach(const Reached& reached) {
 
 void RunKeeper::end_epoch() {
   const std::int64_t every = job_.config.train.validate_every;
-  Verdict verdict;
+  run::Verdict verdict;
   if (is_complete_ || (every > 0 && progress_.epoch % every == 0)) {
     const auto begin = Clock::now();
     control_.show("validating");
-    const Evaluation evaluation = validate();
+    const tasks::Evaluation evaluation = validate();
     control_.show_working();
-    verdict = judge(job_.config.train, evaluation, progress_);
+    verdict = run::judge(job_.config.train, evaluation, progress_);
     if (recorder_)
       recorder_->evaluated(progress_, evaluation,
                            std::chrono::duration<double>(Clock::now() - begin).count());
@@ -278,42 +280,42 @@ void RunKeeper::end_epoch() {
   }
   const std::int64_t save_every = job_.config.checkpoint.every_epochs;
   if (verdict.is_best || (save_every > 0 && progress_.epoch % save_every == 0))
-    save(verdict.is_best ? Checkpointer::Kind::kBest : Checkpointer::Kind::kRegular);
+    save(verdict.is_best ? run::Checkpointer::Kind::kBest : run::Checkpointer::Kind::kRegular);
 }
 
-Evaluation RunKeeper::validate() {
-  const ReadChunk read = [this](data::Range range) -> const data::Batch& {
+tasks::Evaluation RunKeeper::validate() {
+  const tasks::ReadChunk read = [this](data::Range range) -> const data::Batch& {
     return test_reader_.read(range, progress_.step);
   };
   if (!mode_.record().is_apart) return replica_.evaluate(read);
   mode_.refresh();
-  return train::evaluate(*mode_.record().stages[0].network, replica_.task(), read, job_.data.test->size(),
+  return tasks::evaluate(*mode_.record().stages[0].network, replica_.task(), read, job_.data.test->size(),
                          replica_.world().communicator());
 }
 
-void RunKeeper::keep(const StepOutcome& outcome, std::int64_t before) {
+void RunKeeper::keep(const mesh::StepOutcome& outcome, std::int64_t before) {
   if (outcome.snapshot && snapshotter_) take_snapshot();
   const std::int64_t every = job_.config.checkpoint.every_steps;
   if (last_saved_step_ != progress_.step &&
       (outcome.save || (every > 0 && progress_.step / every > before / every)))
-    save(Checkpointer::Kind::kRegular);
+    save(run::Checkpointer::Kind::kRegular);
 }
 
 void RunKeeper::take_snapshot() {
-  Partition& partition = replica_.partition();
+  replica::Partition& partition = replica_.partition();
   snapshotter_->take(
       replica_.stages(), partition.peers(), progress_,
-      update_counts(replica_.stages(), partition.outline(), replica_.world(), partition.peers()));
+      mesh::update_counts(replica_.stages(), partition.outline(), replica_.world(), partition.peers()));
   control_.show_snapshot(progress_.step);
 }
 
-void RunKeeper::save(Checkpointer::Kind kind) {
-  const Record& record = mode_.record();
+void RunKeeper::save(run::Checkpointer::Kind kind) {
+  const modes::Record& record = mode_.record();
   if (!record.writes) return;
   World& peers = replica_.partition().peers();
   last_saved_step_ = progress_.step;
   last_save_ = Clock::now();
-  control_.show(kSaving);  // a worker that waits for a disk makes no step, and does not hang
+  control_.show(run::kSaving);  // a worker that waits for a disk makes no step, and does not hang
   try {
     mode_.save({.step = progress_.step,
                 .run_dir = options_.run_dir,
@@ -323,7 +325,7 @@ void RunKeeper::save(Checkpointer::Kind kind) {
                 }});
     mode_.refresh();
     checkpointer_.save(record.stages, peers, progress_,
-                       update_counts(record.stages, *record.outline, replica_.world(), peers), kind);
+                       mesh::update_counts(record.stages, *record.outline, replica_.world(), peers), kind);
   } catch (const Error& error) {
     // Only the root writes; what else can fail here concerns the other hosts.
     if (!is_root() || error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kAborted) throw;
@@ -333,12 +335,12 @@ void RunKeeper::save(Checkpointer::Kind kind) {
 }
 
 void RunKeeper::save_here() {
-  if (last_saved_step_ != progress_.step) save(Checkpointer::Kind::kRegular);
+  if (last_saved_step_ != progress_.step) save(run::Checkpointer::Kind::kRegular);
 }
 
 // Tells how saves in the background have ended.
 void RunKeeper::note_saves() {
-  while (const std::optional<Checkpointer::Outcome> outcome = checkpointer_.take_outcome()) {
+  while (const std::optional<run::Checkpointer::Outcome> outcome = checkpointer_.take_outcome()) {
     if (outcome->failure && outcome->on_disk)
       spdlog::warn("checkpoint of step {}: {}", outcome->step, outcome->failure->what());
     else if (outcome->failure)
@@ -369,11 +371,11 @@ void RunKeeper::hand_over() {
 
 void RunKeeper::interrupt() {
   status_ = "interrupted";
-  control_.show(kSaving);
+  control_.show(run::kSaving);
   save_here();
 }
 
-void RunKeeper::finish(const Finished& finished) {
+void RunKeeper::finish(const modes::Finished& finished) {
   progress_.last_loss = finished.loss.value_or(progress_.last_loss);
   if (finished.reached) reach(*finished.reached);
   if (stopped_early_) status_ = "stopped early";
@@ -381,8 +383,8 @@ void RunKeeper::finish(const Finished& finished) {
 }
 
 report::Summary RunKeeper::close() {
-  control_.show(kSaving);
-  do_patiently(replica_.world(), [this] { checkpointer_.wait(); });
+  control_.show(run::kSaving);
+  run::do_patiently(replica_.world(), [this] { checkpointer_.wait(); });
   note_saves();
   report::Summary summary = summarise();
   if (recorder_) recorder_->finish();
@@ -403,28 +405,29 @@ report::Summary RunKeeper::summarise() {
   summary.generations = options_.start.generation;
   summary.recoveries = options_.start.recoveries;
   if (snapshotter_) summary.snapshot_seconds = snapshotter_->seconds();
-  const Record& record = mode_.record();
+  const modes::Record& record = mode_.record();
   if (is_root() && checkpointer_.parts() == 1)
-    summary.weights_sha256 = checkpoint::sha256_by_name(weight_views(record.stages[0]));
+    summary.weights_sha256 = checkpoint::sha256_by_name(run::weight_views(record.stages[0]));
   else if (record.writes && status_ != "handed over" && checkpointer_.parts() > 1)
-    do_patiently(replica_.world(), [&] {  // it is read from the disk
+    run::do_patiently(replica_.world(), [&] {  // it is read from the disk
       if (is_root()) summary.weights_sha256 = checkpointer_.weights_sha256(progress_.step);
     });
   return summary;
 }
 
 void RunKeeper::write_results(const report::Summary& summary) {
-  const Record& record = mode_.record();
-  do_patiently(replica_.world(), [&] {
+  const modes::Record& record = mode_.record();
+  run::do_patiently(replica_.world(), [&] {
     if (!is_root()) return;
     const std::filesystem::path path = options_.run_dir / "model.safetensors";
     const checkpoint::Metadata metadata{{"model", job_.config.model.name},
                                         {"weights_sha256", summary.weights_sha256}};
     if (checkpointer_.parts() > 1)
       checkpointer_.export_model(progress_.step, path,
-                                 model_metadata(metadata, replica_.partition().outline().buffer_names));
+                                 run::model_metadata(metadata, replica_.partition().outline().buffer_names));
     else
-      save_model(weight_views(record.stages[0]), buffer_views(*record.stages[0].network), path, metadata);
+      run::save_model(run::weight_views(record.stages[0]), run::buffer_views(*record.stages[0].network), path,
+                      metadata);
     report::write_json_atomically(options_.run_dir / "summary.json", report::to_json(summary));
   });
   if (!is_root()) return;

@@ -6,15 +6,15 @@
 #include <optional>
 #include <string>
 
-#include "distbelief/data/timed_reader.h"
+#include "distbelief/data/pipeline/timed_reader.h"
+#include "distbelief/modes/mode.h"
 #include "distbelief/report/summary.h"
-#include "distbelief/train/checkpointer.h"
+#include "distbelief/run/checkpointer.h"
+#include "distbelief/run/fault.h"
+#include "distbelief/run/recorder.h"
+#include "distbelief/run/run_progress.h"
+#include "distbelief/run/snapshotter.h"
 #include "distbelief/train/control.h"
-#include "distbelief/train/fault.h"
-#include "distbelief/train/mode.h"
-#include "distbelief/train/recorder.h"
-#include "distbelief/train/run_progress.h"
-#include "distbelief/train/snapshotter.h"
 
 namespace distbelief::train {
 
@@ -32,7 +32,7 @@ struct RunKeeperOptions {
   std::string isa;        // recorded in the summary
   std::string snapshots;  // name of the memory for snapshots; empty: none
   RunStart start{};
-  Faults* faults = nullptr;  // of this worker; borrowed; null: none are ordered
+  run::Faults* faults = nullptr;  // of this worker; borrowed; null: none are ordered
 };
 
 // What stays of a run: restores it, counts its steps and epochs, validates, takes snapshots, saves, and
@@ -40,33 +40,33 @@ struct RunKeeperOptions {
 // worker's.
 class RunKeeper {
  public:
-  RunKeeper(Replica& replica, Mode& mode, Control& control, RunKeeperOptions options);
+  RunKeeper(replica::Replica& replica, modes::Mode& mode, Control& control, RunKeeperOptions options);
   ~RunKeeper();
 
   // Reads the newest state, or begins anew, and says what the replica brings to the others.
-  Entry restore();
+  modes::Entry restore();
   // The replica has taken part and goes on there. Opens the records: the first step may come.
-  void open(const Reached& reached);
+  void open(const modes::Reached& reached);
 
-  const RunProgress& progress() const { return progress_; }
+  const run::RunProgress& progress() const { return progress_; }
   bool is_over() const { return stopped_early_ || is_complete_; }
-  Recorder* recorder() { return recorder_.get(); }  // the first worker's; null on others
+  run::Recorder* recorder() { return recorder_.get(); }  // the first worker's; null on others
   void void_snapshots();
   // The loop's wishes: a checkpoint, a snapshot. Only the speaker's count.
-  void add_wishes(LaneNotes& wishes) const;
+  void add_wishes(mesh::LaneNotes& wishes) const;
 
   // A step of so many samples is done.
-  void note_step(const Settled& settled, std::int64_t samples, double lr);
+  void note_step(const modes::Settled& settled, std::int64_t samples, double lr);
   // The run is there now; epochs that have ended are validated.
-  void reach(const Reached& reached);
+  void reach(const modes::Reached& reached);
   // Takes the snapshots and checkpoints that are due after the steps since `before`.
-  void keep(const StepOutcome& outcome, std::int64_t before);
+  void keep(const mesh::StepOutcome& outcome, std::int64_t before);
   // The next generation goes on from here.
   void hand_over();
   // The run stops here, to be resumed.
   void interrupt();
   // All steps are done, or a stopping rule took effect.
-  void finish(const Finished& finished);
+  void finish(const modes::Finished& finished);
   // Waits until all is written, and leaves the results. The summary is complete on the first worker.
   report::Summary close();
 
@@ -74,32 +74,32 @@ class RunKeeper {
   using Clock = std::chrono::steady_clock;
   bool is_root() const;
   std::optional<std::int64_t> restore_state();
-  void begin_at(const RunProgress& progress, const std::vector<std::int64_t>& update_counts,
+  void begin_at(const run::RunProgress& progress, const std::vector<std::int64_t>& update_counts,
                 const std::string& build);
   void note_bits();
   void lose_bits(const std::string& why);
   void end_epoch();
-  Evaluation validate();
+  tasks::Evaluation validate();
   void take_snapshot();
-  void save(Checkpointer::Kind kind);
+  void save(run::Checkpointer::Kind kind);
   void save_here();
   void note_saves();
   void note_unsaved(std::int64_t step, const std::string& reason);
   report::Summary summarise();
   void write_results(const report::Summary& summary);
 
-  Replica& replica_;
-  Mode& mode_;
+  replica::Replica& replica_;
+  modes::Mode& mode_;
   Control& control_;
   RunKeeperOptions options_;
-  const PreparedJob& job_;
+  const run::PreparedJob& job_;
   const Clock::time_point begun_ = Clock::now();
-  Checkpointer checkpointer_;
-  std::unique_ptr<Snapshotter> snapshotter_;  // null: this run takes none
+  run::Checkpointer checkpointer_;
+  std::unique_ptr<run::Snapshotter> snapshotter_;  // null: this run takes none
   data::BatchMaker test_batches_;
   data::TimedReader test_reader_;
-  std::unique_ptr<Recorder> recorder_;
-  RunProgress progress_;
+  std::unique_ptr<run::Recorder> recorder_;
+  run::RunProgress progress_;
   std::int64_t samples_before_ = 0;
   std::int64_t validated_epoch_ = 0;
   Clock::time_point last_save_ = Clock::now();

@@ -6,10 +6,11 @@
 #include <algorithm>
 
 #include "distbelief/base/json_text.h"
-#include "distbelief/train/checkpointer.h"
-#include "distbelief/train/clusters.h"
-#include "distbelief/train/generated.h"
-#include "distbelief/train/predictions.h"
+#include "distbelief/comm/texts.h"
+#include "distbelief/run/checkpointer.h"
+#include "distbelief/run/clusters.h"
+#include "distbelief/run/generated.h"
+#include "distbelief/run/predictions.h"
 
 namespace distbelief::train {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 void add_workers(report::Summary& summary, const SummarySite& site) {
   World& world = site.replica->world();
   for (const std::string& text :
-       exchange_texts(world.communicator(), report::to_json(site.replica->summary()).dump()))
+       comm::exchange_texts(world.communicator(), report::to_json(site.replica->summary()).dump()))
     summary.per_worker.push_back(
         report::worker_summary_from_json(parse_json(text, "the summary of a worker")));
   for (const auto& worker : summary.per_worker)
@@ -25,7 +26,7 @@ void add_workers(report::Summary& summary, const SummarySite& site) {
 }
 
 void add_progress(report::Summary& summary, const SummarySite& site) {
-  const RunProgress& progress = *site.progress;
+  const run::RunProgress& progress = *site.progress;
   summary.steps = progress.step;
   summary.epochs = progress.epoch;
   summary.samples = progress.samples;
@@ -33,17 +34,18 @@ void add_progress(report::Summary& summary, const SummarySite& site) {
   summary.samples_per_second = double(progress.samples - site.samples_before) / std::max(1e-9, site.seconds);
   if (progress.step > 0) summary.final_train_loss = progress.last_loss;
   if (!progress.evaluated) return;
-  const bool classifies = progress.test_metrics.empty() || find_metric(progress.test_metrics, "accuracy");
+  const bool classifies =
+      progress.test_metrics.empty() || tasks::find_metric(progress.test_metrics, "accuracy");
   if (classifies) summary.test_accuracy = progress.test_accuracy;
   summary.test_loss = progress.test_loss;
   if (classifies) summary.best_test_accuracy = progress.best_accuracy;
-  for (const Metric& metric : progress.test_metrics) summary.test_metrics[metric.name] = metric.value;
+  for (const tasks::Metric& metric : progress.test_metrics) summary.test_metrics[metric.name] = metric.value;
 }
 
 void add_layout(report::Summary& summary, const SummarySite& site) {
-  const PreparedJob& job = site.replica->job();
+  const run::PreparedJob& job = site.replica->job();
   const ParallelConfig& parallel = job.config.parallel;
-  const PipelinePlan& plan = site.replica->partition().plan();
+  const run::PipelinePlan& plan = site.replica->partition().plan();
   summary.lanes = parallel.lanes;
   summary.threads = parallel.threads;
   summary.data = plan.mesh.data;
@@ -51,10 +53,10 @@ void add_layout(report::Summary& summary, const SummarySite& site) {
   summary.tensor = plan.mesh.tensor;
   summary.zero = parallel.zero;
   summary.overlap = parallel.overlap;
-  const std::vector<StageOutline>& stages = site.replica->partition().outline().stages;
+  const std::vector<mesh::StageOutline>& stages = site.replica->partition().outline().stages;
   for (std::size_t i = 1; i < stages.size(); ++i) summary.cuts.push_back(stages[i].blocks.begin);
   if (plan.mesh.pipeline > 1) {
-    summary.schedule = std::string(strategy::to_string(plan.schedule));
+    summary.schedule = std::string(to_string(plan.schedule));
     summary.chunks = plan.chunks;
     summary.recompute = parallel.recompute;
   }
@@ -72,8 +74,8 @@ void add_exchange(report::Summary& summary, const SummarySite& site, int hosts) 
 }
 
 void add_bits(report::Summary& summary, const SummarySite& site, int hosts) {
-  const PreparedJob& job = site.replica->job();
-  Reproducibility same_bits = reproducibility(job.config, hosts, site.progress->tensor);
+  const run::PreparedJob& job = site.replica->job();
+  run::Reproducibility same_bits = run::reproducibility(job.config, hosts, site.progress->tensor);
   if (!site.progress->bits_lost.empty()) same_bits = {false, site.progress->bits_lost};
   if (job.data_has_changed)
     same_bits = {false, "the data files were changed before the run went on (data.json has their marks)"};
@@ -99,12 +101,13 @@ report::Summary summary_of(const SummarySite& site) {
   return summary;
 }
 
-void keep_answers(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir) {
-  keep_predictions(job, network, run_dir);
-  keep_samples(job, network, run_dir);
+void keep_answers(const run::PreparedJob& job, model::Network& network,
+                  const std::filesystem::path& run_dir) {
+  run::keep_predictions(job, network, run_dir);
+  run::keep_samples(job, network, run_dir);
   try {
     constexpr std::chrono::seconds kClusterTime{20};  // the other workers wait
-    keep_clusters(job, network, run_dir, kClusterTime);
+    run::keep_clusters(job, network, run_dir, kClusterTime);
   } catch (const std::exception& error) {
     spdlog::warn("no clusters of the codes: {}", error.what());
   }

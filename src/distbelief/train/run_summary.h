@@ -3,16 +3,16 @@
 #include <filesystem>
 #include <string>
 
+#include "distbelief/modes/mode.h"
 #include "distbelief/report/summary.h"
-#include "distbelief/train/mode.h"
-#include "distbelief/train/run_progress.h"
+#include "distbelief/run/run_progress.h"
 
 namespace distbelief::train {
 
 struct SummarySite {
-  Replica* replica = nullptr;
-  const Record* record = nullptr;
-  const RunProgress* progress = nullptr;
+  replica::Replica* replica = nullptr;
+  const modes::Record* record = nullptr;
+  const run::RunProgress* progress = nullptr;
   std::string isa;
   double seconds = 0;               // that the run took, in this process
   std::int64_t samples_before = 0;  // that the run had seen when this process began
@@ -22,6 +22,6 @@ struct SummarySite {
 report::Summary summary_of(const SummarySite& site);
 
 // Keeps for the report what the trained network says: predictions, generated samples, clusters of codes.
-void keep_answers(const PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
+void keep_answers(const run::PreparedJob& job, model::Network& network, const std::filesystem::path& run_dir);
 
 }  // namespace distbelief::train

@@ -8,12 +8,12 @@
 #include "distbelief/base/median.h"
 #include "distbelief/base/random.h"
 #include "distbelief/compute/replica.h"
-#include "distbelief/data/loader.h"
+#include "distbelief/data/pipeline/loader.h"
+#include "distbelief/mesh/lane_team.h"
 #include "distbelief/model/device.h"
 #include "distbelief/model/random.h"
 #include "distbelief/report/memory.h"
-#include "distbelief/train/job.h"
-#include "distbelief/train/lane_team.h"
+#include "distbelief/run/prepared_job.h"
 
 namespace distbelief::train {
 namespace {
@@ -74,7 +74,7 @@ class RandomSamples final : public data::Source {
   std::vector<std::int64_t> tokens_, targets_;
 };
 
-data::Loader::Options loading(const Config& config, const strategy::Carrier& carrier, std::uint64_t samples,
+data::Loader::Options loading(const Config& config, const mesh::Carrier& carrier, std::uint64_t samples,
                               int carriers_on_host) {
   return {.plan = {samples, std::uint64_t(config.train.batch_size), std::uint64_t(config.parallel.lanes)},
           .seed = config.train.seed,
@@ -117,7 +117,7 @@ nlohmann::json bench_network(const StepBenchOptions& options) {
   const RandomSamples samples(shape, config.train.batch_size);
   data::Batch batch;
   data::BatchMaker(samples, {}).eval_batch({0, std::uint64_t(config.train.batch_size)}, batch);
-  const std::unique_ptr<Task> task = make_task(config, samples.spec());
+  const std::unique_ptr<tasks::Task> task = tasks::make_task(config, samples.spec());
   const auto network =
       model::build_model(config.model, shape, config.train.seed, model::device_of(config.train.device));
   const compute::Layout layout(compute::trainable_parameters(*network), std::size_t{1} << 20);
@@ -126,8 +126,9 @@ nlohmann::json bench_network(const StepBenchOptions& options) {
   double loss_seen = 0;
   if (options.when_built) options.when_built();
   const std::vector<double> seconds = timed(options.steps, [&](std::int64_t step) {
-    const std::uint64_t seed = lane_seed(config.train.seed, step, 0);
-    const TensorBatch tensors = prepared_for_lane(*task, as_tensors(batch), seed, network->device());
+    const std::uint64_t seed = mesh::lane_seed(config.train.seed, step, 0);
+    const tasks::TensorBatch tensors =
+        tasks::prepared_for_lane(*task, tasks::as_tensors(batch), seed, network->device());
     const model::GeneratorScope randomness(seed);
     for (std::size_t i = 0; i < task->backwards().size(); ++i) {
       const torch::Tensor loss = task->loss_sum(*network, tensors, i);
@@ -152,22 +153,22 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
   const std::int64_t lanes = config.parallel.lanes;
   const RandomSamples source(shape, config.train.batch_size);
   const data::BatchMaker batches(source, {.seed = config.train.seed});
-  const std::unique_ptr<Task> task = make_task(config, source.spec());
+  const std::unique_ptr<tasks::Task> task = tasks::make_task(config, source.spec());
   std::vector<std::shared_ptr<model::Network>> networks;
   for (std::int64_t t = 0; t < config.parallel.threads; ++t)
     networks.push_back(
         model::build_model(config.model, shape, config.train.seed, model::device_of(config.train.device)));
-  auto group_settings = group_options(config);
-  group_settings.lane_values = lane_values(*networks[0]);
-  strategy::AllreduceGroup group(world, compute::trainable_parameters(*networks[0]), group_settings);
+  auto group_settings = run::group_options(config);
+  group_settings.lane_values = mesh::lane_values(*networks[0]);
+  mesh::AllreduceGroup group(world, compute::trainable_parameters(*networks[0]), group_settings);
   if (world.local_rank() == 0) compute::copy_parameters(*networks[0], group.layout(), group.parameters());
   group.barrier();
   std::vector<std::unique_ptr<data::Loader>> loaders;
-  std::vector<std::unique_ptr<LaneRunner>> runners;
+  std::vector<std::unique_ptr<mesh::LaneRunner>> runners;
   for (int t = 0; t < group.threads(); ++t) {
     loaders.push_back(std::make_unique<data::Loader>(
         batches, loading(config, group.carrier(t), source.size(), world.local_size() * group.threads())));
-    runners.push_back(std::make_unique<LaneRunner>(LaneRunner::Options{
+    runners.push_back(std::make_unique<mesh::LaneRunner>(mesh::LaneRunner::Options{
         .network = networks[std::size_t(t)],
         .layout = &group.layout(),
         .arena = group.parameters(),
@@ -181,12 +182,12 @@ nlohmann::json bench_step(World& world, const StepBenchOptions& options) {
         .trace = nullptr,
         .thread = t}));
   }
-  LaneTeam team(std::move(runners),
-                {.abort = &group.abort(), .workers = &world.communicator(), .task = task.get()});
+  mesh::LaneTeam team(std::move(runners),
+                      {.abort = &group.abort(), .workers = &world.communicator(), .task = task.get()});
 
   if (options.when_built) options.when_built();
   const std::vector<std::int64_t> samples(std::size_t(lanes), config.train.batch_size / lanes);
-  StepOutcome outcome;
+  mesh::StepOutcome outcome;
   const std::vector<double> seconds = timed(options.steps, [&](std::int64_t step) {
     outcome = team.step({step, config.train.optimizer.lr, samples}, {});
   });

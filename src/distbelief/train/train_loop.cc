@@ -4,8 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include "distbelief/base/error.h"
+#include "distbelief/comm/texts.h"
 #include "distbelief/compute/schedule.h"
-#include "distbelief/train/audit.h"
+#include "distbelief/run/audit.h"
 #include "distbelief/train/drift_check.h"
 #include "distbelief/train/lane_moves.h"
 
@@ -25,17 +26,18 @@ double seconds_of(Clock::duration time) { return std::chrono::duration<double>(t
 
 }  // namespace
 
-TrainLoop::TrainLoop(World& world, PreparedJob job, const ModeParts& mode, TrainLoopOptions options)
+TrainLoop::TrainLoop(World& world, run::PreparedJob job, const modes::ModeParts& mode,
+                     TrainLoopOptions options)
     : world_(world),
       job_(std::move(job)),
       options_(std::move(options)),
       trace_(make_trace(world, job_.config.report)),
-      replica_(std::make_unique<Replica>(
+      replica_(std::make_unique<replica::Replica>(
           world, job_,
-          ReplicaOptions{.terms = mode.terms,
-                         .run_dir = options_.run_dir,
-                         .trace = trace_.get(),
-                         .phase = options_.vitals ? &options_.vitals->phase : nullptr})),
+          replica::ReplicaOptions{.terms = mode.terms,
+                                  .run_dir = options_.run_dir,
+                                  .trace = trace_.get(),
+                                  .phase = options_.vitals ? &options_.vitals->phase : nullptr})),
       mode_(mode.make(*replica_)) {}
 
 TrainLoop::~TrainLoop() = default;
@@ -43,12 +45,12 @@ TrainLoop::~TrainLoop() = default;
 // The parts of a run, from start() to its end.
 struct TrainLoop::Run {
   TrainLoop& loop;
-  Replica& replica = *loop.replica_;
-  Mode& mode = *loop.mode_;
-  Faults faults;
+  replica::Replica& replica = *loop.replica_;
+  modes::Mode& mode = *loop.mode_;
+  run::Faults faults;
   Control control;
   RunKeeper keeper;
-  std::unique_ptr<AuditLog> audit;
+  std::unique_ptr<run::AuditLog> audit;
   std::unique_ptr<DriftCheck> drift;
   std::unique_ptr<LaneMoves> lanes;
   std::vector<std::int64_t> lane_samples;
@@ -70,7 +72,7 @@ struct TrainLoop::Run {
         lane_samples(std::size_t(of.job_.config.parallel.lanes)) {
     const Config& config = of.job_.config;
     if (config.report.audit)
-      audit = std::make_unique<AuditLog>(of.options_.run_dir, start.generation, of.world_.rank());
+      audit = std::make_unique<run::AuditLog>(of.options_.run_dir, start.generation, of.world_.rank());
     drift = std::make_unique<DriftCheck>(
         replica, DriftCheckOptions{.every = config.train.verify_every,
                                    .faults = of.options_.faults,
@@ -79,15 +81,15 @@ struct TrainLoop::Run {
   }
 
   void begin();
-  ReplicaHooks hooks();
-  LaneNotes wishes() const;
-  strategy::StepPlan plan_of(const Work& work);
-  std::optional<StepOutcome> make_step(const Work& work);
+  replica::ReplicaHooks hooks();
+  mesh::LaneNotes wishes() const;
+  mesh::StepPlan plan_of(const modes::Work& work);
+  std::optional<mesh::StepOutcome> make_step(const modes::Work& work);
   void train();
 };
 
-ReplicaHooks TrainLoop::Run::hooks() {
-  ReplicaHooks hooks;
+replica::ReplicaHooks TrainLoop::Run::hooks() {
+  replica::ReplicaHooks hooks;
   if (audit)
     hooks.on_batch = [this](std::int64_t step, const data::Batch& batch) { audit->add(step, batch); };
   if (loop.options_.faults.empty()) return hooks;
@@ -98,7 +100,7 @@ ReplicaHooks TrainLoop::Run::hooks() {
 
 void TrainLoop::Run::begin() {
   keeper.open(mode.join(keeper.restore()));
-  const RunProgress& at = keeper.progress();
+  const run::RunProgress& at = keeper.progress();
   replica.begin({.epoch = at.epoch, .step_in_epoch = at.step_in_epoch}, hooks());
   const Config& config = loop.job_.config;
   lanes = std::make_unique<LaneMoves>(replica, control,
@@ -110,15 +112,15 @@ void TrainLoop::Run::begin() {
   if (loop.options_.when_built) loop.options_.when_built();
 }
 
-LaneNotes TrainLoop::Run::wishes() const {
-  LaneNotes wishes = control.wishes();
+mesh::LaneNotes TrainLoop::Run::wishes() const {
+  mesh::LaneNotes wishes = control.wishes();
   keeper.add_wishes(wishes);
   wishes.lanes = lanes->has_order() ? 1.0F : 0.0F;
   return wishes;
 }
 
-strategy::StepPlan TrainLoop::Run::plan_of(const Work& work) {
-  const PreparedJob& job = loop.job_;
+mesh::StepPlan TrainLoop::Run::plan_of(const modes::Work& work) {
+  const run::PreparedJob& job = loop.job_;
   const std::int64_t steps = job.steps_per_epoch();
   std::int64_t samples = 0;
   for (std::size_t lane = 0; lane < lane_samples.size(); ++lane) {
@@ -134,22 +136,22 @@ strategy::StepPlan TrainLoop::Run::plan_of(const Work& work) {
 }
 
 // data -> lanes -> sum -> update, then what the mode does between replicas.
-std::optional<StepOutcome> TrainLoop::Run::make_step(const Work& work) {
+std::optional<mesh::StepOutcome> TrainLoop::Run::make_step(const modes::Work& work) {
   faults.pass("step", work.at.step);
   const auto begin = Clock::now();
   const auto& times = replica.group().sharing(0).times();
   const auto waited_before = times.waiting;
-  const strategy::StepPlan plan = plan_of(work);
-  Settled settled;
+  const mesh::StepPlan plan = plan_of(work);
+  modes::Settled settled;
   try {
-    const StepOutcome own = replica.step(plan, wishes());
+    const mesh::StepOutcome own = replica.step(plan, wishes());
     settled = mode.settle(plan, own);
   } catch (const std::exception& error) {
     replica.abort(error.what());
     throw;
   }
   if (audit) audit->commit();
-  const std::int64_t samples = size_of(plan).samples;
+  const std::int64_t samples = mesh::size_of(plan).samples;
   keeper.note_step(settled, samples, plan.lr);
   const double seconds = seconds_of(Clock::now() - begin);
   busy_seconds = seconds - seconds_of(times.waiting - waited_before);
@@ -163,12 +165,12 @@ std::optional<StepOutcome> TrainLoop::Run::make_step(const Work& work) {
 void TrainLoop::Run::train() {
   drift->check(keeper.progress().step);
   while (!keeper.is_over()) {
-    const Work work = mode.next();
-    if (work.kind == Work::Kind::kBrokenOff) return keeper.interrupt();
-    if (work.kind == Work::Kind::kDone) break;
+    const modes::Work work = mode.next();
+    if (work.kind == modes::Work::Kind::kBrokenOff) return keeper.interrupt();
+    if (work.kind == modes::Work::Kind::kDone) break;
     keeper.reach(work.at);
     const std::int64_t before = keeper.progress().step;
-    const std::optional<StepOutcome> agreed = make_step(work);
+    const std::optional<mesh::StepOutcome> agreed = make_step(work);
     if (keeper.is_over()) break;
     if (!agreed) continue;
     if (agreed->hand_over) return keeper.hand_over();
@@ -201,7 +203,7 @@ report::Summary TrainLoop::run(const RunStart& start) {
 // Last, and no reason to lose what was trained.
 void TrainLoop::write_trace() {
   if (!trace_) return;
-  const std::vector<std::string> all = exchange_texts(world_.communicator(), trace_->json());
+  const std::vector<std::string> all = comm::exchange_texts(world_.communicator(), trace_->json());
   if (world_.rank() != 0) return;
   try {
     report::Trace::write_merged(job_.config.report.trace, all);

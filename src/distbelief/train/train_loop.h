@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "distbelief/comm/world.h"
+#include "distbelief/modes/mode.h"
 #include "distbelief/report/summary.h"
+#include "distbelief/run/fault.h"
+#include "distbelief/run/prepared_job.h"
 #include "distbelief/train/control.h"
-#include "distbelief/train/fault.h"
-#include "distbelief/train/job.h"
-#include "distbelief/train/mode.h"
 #include "distbelief/train/run_keeper.h"
 
 namespace distbelief::train {
@@ -24,9 +24,9 @@ struct TrainLoopOptions {
   std::function<void()> when_built;                   // called before the first step; may be empty
   std::string isa;                                    // recorded in the summary
   std::string snapshots;                              // name of the memory for snapshots; empty: none
-  std::vector<Fault> faults;
-  Vitals* vitals = nullptr;  // borrowed; may be null, as may the next
-  Orders* orders = nullptr;
+  std::vector<run::Fault> faults;
+  run::Vitals* vitals = nullptr;  // borrowed; may be null, as may the next
+  run::Orders* orders = nullptr;
 };
 
 // One worker's side of a run: data, lanes, sum, update, keep. It knows neither the task nor the mode. All
@@ -35,7 +35,7 @@ class TrainLoop {
  public:
   // Builds everything that does not depend on how far the run has come. `job.config` is resolved for this
   // world.
-  TrainLoop(World& world, PreparedJob job, const ModeParts& mode, TrainLoopOptions options);
+  TrainLoop(World& world, run::PreparedJob job, const modes::ModeParts& mode, TrainLoopOptions options);
   ~TrainLoop();
 
   // Computes one step's work and forgets it: what is made on first use is then there.
@@ -51,11 +51,11 @@ class TrainLoop {
   void write_trace();
 
   World& world_;
-  PreparedJob job_;
+  run::PreparedJob job_;
   TrainLoopOptions options_;
   std::unique_ptr<report::Trace> trace_;
-  std::unique_ptr<Replica> replica_;
-  std::unique_ptr<Mode> mode_;
+  std::unique_ptr<replica::Replica> replica_;
+  std::unique_ptr<modes::Mode> mode_;
 };
 
 }  // namespace distbelief::train

@@ -15,7 +15,7 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/comm/link_communicator.h"
-#include "distbelief/comm/thread_link.h"
+#include "distbelief/testing/thread_link.h"
 
 namespace distbelief::comm {
 namespace {
@@ -30,10 +30,10 @@ struct Pair {
 };
 
 Pair map_in_two_ranks(std::size_t bytes, const std::vector<ByteRange>& used = {}) {
-  ThreadHub hub;
+  testing::ThreadHub hub;
   Pair pair;
   const auto map = [&](int rank) {
-    LinkCommunicator host(std::make_unique<ThreadLink>(hub, rank, 2, std::chrono::seconds(20)),
+    LinkCommunicator host(std::make_unique<testing::ThreadLink>(hub, rank, 2, std::chrono::seconds(20)),
                           Algorithm::kDirect);
     try {
       pair.segments[rank] = SharedSegment::map_together(host, bytes, used);

@@ -13,7 +13,7 @@ TEST(StartWatch, EndsAProcessThatIsStuckAndSaysWhere) {
     watch.enter("MPI_Comm_split");
     std::this_thread::sleep_for(std::chrono::minutes(1));
   };
-  EXPECT_EXIT(get_stuck(), testing::ExitedWithCode(1), "worker 3: MPI_Comm_split did not end within");
+  EXPECT_EXIT(get_stuck(), ::testing::ExitedWithCode(1), "worker 3: MPI_Comm_split did not end within");
 }
 
 TEST(StartWatch, LeavesOneAloneThatGotThere) {

@@ -6,8 +6,8 @@
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
-#include "distbelief/comm/rpc/test_supervisor.h"
 #include "distbelief/comm/rpc/transport.h"
+#include "distbelief/testing/test_supervisor.h"
 
 namespace distbelief::comm {
 namespace {
@@ -30,7 +30,7 @@ void connect_worker(const ControlAddress& address) {
 
 void command(const ControlAddress& address) { call_supervisor(address, {.name = "status"}, seconds(20)); }
 
-class TlsAccess : public testing::Test {
+class TlsAccess : public ::testing::Test {
  protected:
   TlsAccess() {
     make_certificates(scratch_.path(), std::chrono::days(1));
@@ -54,7 +54,7 @@ class TlsAccess : public testing::Test {
   }
 
   ScratchFolder scratch_;
-  RecordingHandler handler_;
+  testing::RecordingHandler handler_;
   std::optional<ControlServer> server_;
 };
 
@@ -67,7 +67,7 @@ TEST_F(TlsAccess, OnlyWorkersReportAndOnlyOperatorsCommand) {
 }
 
 TEST_F(TlsAccess, AServerThatIsNoSupervisorIsRefused) {
-  RecordingHandler handler;
+  testing::RecordingHandler handler;
   const ControlServer impostor(as("worker", "localhost:0"), handler);
   EXPECT_EQ(code_of([&] { connect_worker(as("worker", impostor.target())); }), ErrorCode::kUnavailable);
   EXPECT_EQ(code_of([&] { command(as("operator", impostor.target())); }), ErrorCode::kUnavailable);
@@ -96,7 +96,7 @@ TEST_F(TlsAccess, APeerWithoutACertificateIsRefused) {
 }
 
 TEST_F(TlsAccess, TcpWithoutCertificatesIsBadInput) {
-  RecordingHandler handler;
+  testing::RecordingHandler handler;
   EXPECT_EQ(code_of([&] { ControlServer({.target = "localhost:0"}, handler); }), ErrorCode::kBadInput);
   EXPECT_EQ(code_of([&] { command({.target = server_->target()}); }), ErrorCode::kBadInput);
   ControlAddress torn = as("operator");
@@ -107,7 +107,7 @@ TEST_F(TlsAccess, TcpWithoutCertificatesIsBadInput) {
 TEST(UnixAccess, TheSocketIsItsOwnersAndGoesWithTheServer) {
   const ScratchFolder scratch;
   const std::filesystem::path path = scratch.path() / "control";
-  RecordingHandler handler;
+  testing::RecordingHandler handler;
   ControlServer server({.target = "unix:" + path.string()}, handler);
   EXPECT_EQ(std::filesystem::status(path).permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
@@ -116,7 +116,7 @@ TEST(UnixAccess, TheSocketIsItsOwnersAndGoesWithTheServer) {
 }
 
 TEST(UnixAccess, APathTooLongForASocketIsBadInput) {
-  RecordingHandler handler;
+  testing::RecordingHandler handler;
   const std::string target = "unix:/" + std::string(200, 'x');
   EXPECT_EQ(code_of([&] { ControlServer({.target = target}, handler); }), ErrorCode::kBadInput);
   EXPECT_EQ(code_of([&] { command({.target = target}); }), ErrorCode::kBadInput);

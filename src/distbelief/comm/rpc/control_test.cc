@@ -12,7 +12,7 @@
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
-#include "distbelief/comm/rpc/test_supervisor.h"
+#include "distbelief/testing/test_supervisor.h"
 
 namespace distbelief::comm {
 namespace {
@@ -45,7 +45,7 @@ WorkerReport in_state(WorkerReport report, const std::string& state) {
 enum class Way { kUnix, kTls };
 
 // A server and addresses of its clients, over each way.
-class Control : public testing::TestWithParam<Way> {
+class Control : public ::testing::TestWithParam<Way> {
  protected:
   Control() {
     if (GetParam() == Way::kTls) make_certificates(scratch_.path(), std::chrono::days(1));
@@ -67,13 +67,13 @@ class Control : public testing::TestWithParam<Way> {
   int raw_connection() const;
 
   ScratchFolder scratch_;
-  RecordingHandler handler_;
-  Mailbox<WorkerOrder> orders_;
-  Mailbox<bool> lost_;
+  testing::RecordingHandler handler_;
+  testing::Mailbox<WorkerOrder> orders_;
+  testing::Mailbox<bool> lost_;
   std::optional<ControlServer> server_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, Control, testing::Values(Way::kUnix, Way::kTls),
+INSTANTIATE_TEST_SUITE_P(Ways, Control, ::testing::Values(Way::kUnix, Way::kTls),
                          [](const auto& way) { return way.param == Way::kUnix ? "Unix" : "Tls"; });
 
 int Control::raw_connection() const {
@@ -169,7 +169,7 @@ TEST_P(Control, RefusesASecondWorkerOfTheSameRank) {
   ControlClient first(worker());
   first.report(kReady);
   ASSERT_TRUE(handler_.reports.take());
-  Mailbox<bool> second_lost;
+  testing::Mailbox<bool> second_lost;
   ControlClient second({.address = address("worker"), .on_lost = [&] { second_lost.put(true); }});
   second.report(kReady);
   EXPECT_TRUE(second_lost.take());
@@ -223,7 +223,7 @@ TEST_P(Control, NobodyThereIsAnErrorThatNamesTheAddress) {
 }
 
 TEST_P(Control, AnAddressThatIsTakenIsRefused) {
-  RecordingHandler other;
+  testing::RecordingHandler other;
   EXPECT_THROW(ControlServer(address("supervisor"), other), Error);
   EXPECT_TRUE(call_supervisor(address("operator"), {.name = "status"}, seconds(20)).ok);
 }

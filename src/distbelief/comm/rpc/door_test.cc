@@ -6,8 +6,8 @@
 #include "distbelief/comm/rpc/control_client.h"
 #include "distbelief/comm/rpc/control_server.h"
 #include "distbelief/comm/rpc/listening.h"
-#include "distbelief/comm/rpc/test_exchange.h"
-#include "distbelief/comm/rpc/test_raw_client.h"
+#include "distbelief/testing/test_exchange.h"
+#include "distbelief/testing/test_raw_client.h"
 
 namespace distbelief::comm {
 namespace {
@@ -47,7 +47,8 @@ class Strangers {
     for (int i = 0; i < 3; ++i)
       threads_.emplace_back([this, target, bare](const std::stop_token& stop) {
         for (; !stop.stop_requested(); ++refused_) {
-          RawClient client(channel_with(target, grpc::SslCredentials(bare)), Reading::kAll);
+          testing::RawClient client(testing::channel_with(target, grpc::SslCredentials(bare)),
+                                    testing::Reading::kAll);
           EXPECT_FALSE(client.greet() && client.hears());
         }
       });
@@ -62,8 +63,8 @@ class Strangers {
 };
 
 TEST(Door, ANewcomerGetsInToAParameterServerWhileStrangersKnock) {
-  const ExchangePlace place(ExchangeWay::kTls);
-  EchoHandler handler;
+  const testing::ExchangePlace place(testing::ExchangeWay::kTls);
+  testing::EchoHandler handler;
   ExchangeServer::Options options = place.server();
   options.admission = {.turns = 2, .turns_per_second = 20};
   ExchangeServer server(options, handler);
@@ -78,8 +79,8 @@ TEST(Door, ANewcomerGetsInToAParameterServerWhileStrangersKnock) {
 }
 
 TEST(Door, CommandsGetInToASupervisorWhileStrangersKnock) {
-  const ExchangePlace place(ExchangeWay::kTls);
-  RecordingHandler handler;
+  const testing::ExchangePlace place(testing::ExchangeWay::kTls);
+  testing::RecordingHandler handler;
   ControlServer server(place.address("supervisor", "localhost:0"), handler);
   const Strangers strangers(server.target(), place.folder());
   strangers.await_refused(40);  // no turns are left
@@ -88,8 +89,8 @@ TEST(Door, CommandsGetInToASupervisorWhileStrangersKnock) {
 
 // One that is let in and stays gives its turn back: as many as want can come, one after another.
 TEST(Door, ManyWhoStayGetInThoughTurnsAreFew) {
-  const ExchangePlace place(ExchangeWay::kUnix);
-  EchoHandler handler;
+  const testing::ExchangePlace place(testing::ExchangeWay::kUnix);
+  testing::EchoHandler handler;
   ExchangeServer::Options options = place.server();
   options.admission = {.turns = 4, .turns_per_second = 0};
   ExchangeServer server(options, handler);

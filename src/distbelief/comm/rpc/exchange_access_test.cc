@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "distbelief/comm/rpc/exchange_settings.h"
-#include "distbelief/comm/rpc/test_exchange.h"
-#include "distbelief/comm/rpc/test_raw_client.h"
+#include "distbelief/testing/test_exchange.h"
+#include "distbelief/testing/test_raw_client.h"
 
 namespace distbelief::comm {
 namespace {
@@ -20,7 +20,7 @@ ErrorCode refused_with(const std::function<void()>& attempt) {
   return ErrorCode::kInternal;
 }
 
-class ExchangeAccess : public testing::Test {
+class ExchangeAccess : public ::testing::Test {
  protected:
   ExchangeAccess() : server_(place_.server(), handler_) {}
 
@@ -34,12 +34,12 @@ class ExchangeAccess : public testing::Test {
 
   // With any credentials; OK: it was welcomed.
   grpc::StatusCode greet_with(const std::shared_ptr<grpc::ChannelCredentials>& credentials) const {
-    RawClient client(channel_with(server_.target(), credentials), Reading::kAll);
+    testing::RawClient client(testing::channel_with(server_.target(), credentials), testing::Reading::kAll);
     return client.greet() && client.hears() ? grpc::StatusCode::OK : client.ended().error_code();
   }
 
-  const ExchangePlace place_{ExchangeWay::kTls};
-  EchoHandler handler_;
+  const testing::ExchangePlace place_{testing::ExchangeWay::kTls};
+  testing::EchoHandler handler_;
   ExchangeServer server_;
 };
 
@@ -106,7 +106,7 @@ TEST_F(ExchangeAccess, AServerThatCannotProveToBeOneIsRefused) {
 }
 
 TEST(ExchangePlain, TcpWithoutCertificatesIsForLoopbackAndOnlyWhenAskedFor) {
-  EchoHandler handler;
+  testing::EchoHandler handler;
   EXPECT_EQ(refused_with([&] { ExchangeServer({.address = {.target = "localhost:0"}}, handler); }),
             ErrorCode::kBadInput);
   EXPECT_EQ(

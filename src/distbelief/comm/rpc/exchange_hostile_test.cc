@@ -4,8 +4,8 @@
 #include <proto/exchange.grpc.pb.h>
 
 #include "distbelief/comm/rpc/exchange_bytes.h"
-#include "distbelief/comm/rpc/test_exchange.h"
-#include "distbelief/comm/rpc/test_raw_client.h"
+#include "distbelief/testing/test_exchange.h"
+#include "distbelief/testing/test_raw_client.h"
 
 namespace distbelief::comm {
 namespace {
@@ -26,7 +26,7 @@ Frame echo(std::uint64_t number, std::size_t payload_bytes = 0) {
           .number = number};
 }
 
-class Hostile : public testing::Test {
+class Hostile : public ::testing::Test {
  protected:
   void start(ExchangeServer::Options options) { server_.emplace(std::move(options), handler_); }
   void start() { start(place_.server()); }
@@ -35,66 +35,70 @@ class Hostile : public testing::Test {
               "0");
   }
 
-  const ExchangePlace place_{ExchangeWay::kShared};
-  EchoHandler handler_;
+  const testing::ExchangePlace place_{testing::ExchangeWay::kShared};
+  testing::EchoHandler handler_;
   std::optional<ExchangeServer> server_;
 };
 
 struct Offence {
   const char* name;
-  std::function<void(RawClient&)> commit;  // after the greeting
+  std::function<void(testing::RawClient&)> commit;  // after the greeting
 };
 
-class Offences : public Hostile, public testing::WithParamInterface<Offence> {};
+class Offences : public Hostile, public ::testing::WithParamInterface<Offence> {};
 
 INSTANTIATE_TEST_SUITE_P(
     AfterTheGreeting, Offences,
-    testing::Values(
-        Offence{"AMessageWithoutAHead", [](RawClient& client) { client.say(bytes_of(3)); }},
-        Offence{"AHeaderLengthThatLies",
-                [](RawClient& client) {
-                  Frame frame = echo(1);
-                  frame.header_bytes = 5000;
-                  client.say(frame, "keep");
-                }},
-        Offence{"APayloadThatIsTooLarge",
-                [](RawClient& client) { client.say(echo(1, 2 << 20), "keep" + std::string(2 << 20, 'x')); }},
-        Offence{
-            "AMessageOf64MiB",
-            [](RawClient& client) { client.say(echo(1, 64 << 20), "keep" + std::string(64 << 20, 'x')); }},
-        Offence{"AReferenceOutsideOfTheSharedMemory",
-                [](RawClient& client) {
-                  Frame frame = echo(1, 4096);
-                  frame.payload_shared = true;
-                  frame.payload_at = ExchangePlace::kShared - 4088;
-                  client.say(frame, "keep");
-                }},
-        Offence{"ARoomOutsideOfTheSharedMemory",
-                [](RawClient& client) {
-                  Frame frame = echo(1);
-                  frame.room_bytes = 4096;
-                  frame.room_shared = true;
-                  frame.room_at = ~0ull - 7;
-                  client.say(frame, "keep");
-                }},
-        Offence{"ASecondGreeting", [](RawClient& client) { client.greet(); }},
-        Offence{"AnUnknownKind",
-                [](RawClient& client) {
-                  Frame frame = echo(1);
-                  frame.kind = FrameKind(77);
-                  client.say(frame, "keep");
-                }},
-        Offence{"AnAnswer",
-                [](RawClient& client) {
-                  client.say(Frame{.kind = FrameKind::kAnswer, .header_bytes = 4, .number = 1}, "keep");
-                }}),
+    ::testing::Values(Offence{"AMessageWithoutAHead",
+                              [](testing::RawClient& client) { client.say(bytes_of(3)); }},
+                      Offence{"AHeaderLengthThatLies",
+                              [](testing::RawClient& client) {
+                                Frame frame = echo(1);
+                                frame.header_bytes = 5000;
+                                client.say(frame, "keep");
+                              }},
+                      Offence{"APayloadThatIsTooLarge",
+                              [](testing::RawClient& client) {
+                                client.say(echo(1, 2 << 20), "keep" + std::string(2 << 20, 'x'));
+                              }},
+                      Offence{"AMessageOf64MiB",
+                              [](testing::RawClient& client) {
+                                client.say(echo(1, 64 << 20), "keep" + std::string(64 << 20, 'x'));
+                              }},
+                      Offence{"AReferenceOutsideOfTheSharedMemory",
+                              [](testing::RawClient& client) {
+                                Frame frame = echo(1, 4096);
+                                frame.payload_shared = true;
+                                frame.payload_at = testing::ExchangePlace::kShared - 4088;
+                                client.say(frame, "keep");
+                              }},
+                      Offence{"ARoomOutsideOfTheSharedMemory",
+                              [](testing::RawClient& client) {
+                                Frame frame = echo(1);
+                                frame.room_bytes = 4096;
+                                frame.room_shared = true;
+                                frame.room_at = ~0ull - 7;
+                                client.say(frame, "keep");
+                              }},
+                      Offence{"ASecondGreeting", [](testing::RawClient& client) { client.greet(); }},
+                      Offence{"AnUnknownKind",
+                              [](testing::RawClient& client) {
+                                Frame frame = echo(1);
+                                frame.kind = FrameKind(77);
+                                client.say(frame, "keep");
+                              }},
+                      Offence{"AnAnswer",
+                              [](testing::RawClient& client) {
+                                client.say(Frame{.kind = FrameKind::kAnswer, .header_bytes = 4, .number = 1},
+                                           "keep");
+                              }}),
     [](const auto& offence) { return offence.param.name; });
 
 TEST_P(Offences, EndTheConnectionBeforeTheHandlerSeesAnything) {
   start();
   {
-    RawClient client(plain_channel(server_->target()), Reading::kAll);
-    ASSERT_TRUE(client.greet(ExchangePlace::kShared));
+    testing::RawClient client(testing::plain_channel(server_->target()), testing::Reading::kAll);
+    ASSERT_TRUE(client.greet(testing::ExchangePlace::kShared));
     GetParam().commit(client);
     const grpc::Status status = client.ended();
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
@@ -109,7 +113,7 @@ TEST_P(Offences, EndTheConnectionBeforeTheHandlerSeesAnything) {
 
 TEST_F(Hostile, ARepeatedNumberEndsTheConnection) {
   start();
-  RawClient client(plain_channel(server_->target()), Reading::kAll);
+  testing::RawClient client(testing::plain_channel(server_->target()), testing::Reading::kAll);
   ASSERT_TRUE(client.greet());
   ASSERT_TRUE(client.say(echo(5), "keep"));
   ASSERT_TRUE(handler_.kept.take());
@@ -121,7 +125,7 @@ TEST_F(Hostile, ARepeatedNumberEndsTheConnection) {
 
 TEST_F(Hostile, ARequestBeforeTheGreetingIsTurnedAway) {
   start();
-  RawClient client(plain_channel(server_->target()), Reading::kAll);
+  testing::RawClient client(testing::plain_channel(server_->target()), testing::Reading::kAll);
   client.say(echo(1), "keep");
   EXPECT_EQ(client.ended().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(server_->counts().turned_away, 1u);
@@ -132,7 +136,7 @@ TEST_F(Hostile, AGreetingThatCannotBeReadIsTurnedAway) {
   start();
   for (const std::string& header :
        {std::string("\xff\xff\xff\xff"), std::string()}) {  // the second: no version
-    RawClient client(plain_channel(server_->target()), Reading::kAll);
+    testing::RawClient client(testing::plain_channel(server_->target()), testing::Reading::kAll);
     client.say(Frame{.kind = FrameKind::kHello, .header_bytes = std::uint32_t(header.size())}, header);
     EXPECT_EQ(client.ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
   }
@@ -141,7 +145,7 @@ TEST_F(Hostile, AGreetingThatCannotBeReadIsTurnedAway) {
 
 TEST_F(Hostile, TooManyRequestsAtATimeEndTheConnection) {
   start();
-  RawClient client(plain_channel(server_->target()), Reading::kAll);
+  testing::RawClient client(testing::plain_channel(server_->target()), testing::Reading::kAll);
   ASSERT_TRUE(client.greet());
   for (std::uint64_t number = 1; number <= 2000; ++number)
     if (!client.say(echo(number), "keep")) break;
@@ -154,7 +158,7 @@ TEST_F(Hostile, AClientThatNeverReadsIsStoppedAndThenDropped) {
   ExchangeServer::Options options = place_.server();
   options.stall_deadline = milliseconds(500);
   start(options);
-  RawClient client(plain_channel(server_->target()), Reading::kNothing);
+  testing::RawClient client(testing::plain_channel(server_->target()), testing::Reading::kNothing);
   ASSERT_TRUE(client.greet());
   const std::string payload(kMaxPayloadBytes, 'x');
   std::uint64_t sent = 0;
@@ -173,7 +177,7 @@ TEST_F(Hostile, AClientThatDoesNotGreetIsTurnedAwayInTime) {
   ExchangeServer::Options options = place_.server();
   options.stall_deadline = milliseconds(100);
   start(options);
-  RawClient client(plain_channel(server_->target()), Reading::kAll);
+  testing::RawClient client(testing::plain_channel(server_->target()), testing::Reading::kAll);
   EXPECT_EQ(client.ended().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_EQ(server_->counts().turned_away, 1u);
 }
@@ -252,7 +256,7 @@ grpc::ByteBuffer answer_to(std::uint64_t number, std::size_t bytes) {
 }
 
 TEST(HostileServer, AnswersThatWereNotAskedForEndTheConnection) {
-  const ExchangePlace place(ExchangeWay::kUnix);
+  const testing::ExchangePlace place(testing::ExchangeWay::kUnix);
   for (const grpc::ByteBuffer& message : {answer_to(2, 0), answer_to(1, 17), bytes_of(0)}) {
     const RawServer server(place.listening(), message);
     ExchangeClient client(place.client(place.listening()));
@@ -264,7 +268,7 @@ TEST(HostileServer, AnswersThatWereNotAskedForEndTheConnection) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
     }
-    EXPECT_EQ(EchoHandler::sum(into), 16 * 9);
+    EXPECT_EQ(testing::EchoHandler::sum(into), 16 * 9);
   }
 }
 

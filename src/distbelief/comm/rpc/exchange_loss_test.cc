@@ -1,8 +1,8 @@
 // What happens to requests when the other side is suddenly gone.
 #include <gtest/gtest.h>
 
-#include "distbelief/comm/rpc/test_exchange.h"
-#include "distbelief/comm/rpc/test_process.h"
+#include "distbelief/testing/test_exchange.h"
+#include "distbelief/testing/test_process.h"
 
 namespace distbelief::comm {
 namespace {
@@ -23,23 +23,25 @@ ErrorCode failure_of(ExchangeClient::Pending& pending, milliseconds deadline) {
   return ErrorCode::kInternal;
 }
 
-class ExchangeLoss : public testing::TestWithParam<ExchangeWay> {
+class ExchangeLoss : public ::testing::TestWithParam<testing::ExchangeWay> {
  protected:
-  TestProcess process(const std::string& role, const std::string& target) const {
-    if (GetParam() == ExchangeWay::kTls) return TestProcess({role, target, place_.folder().string()});
-    return TestProcess({role, target});
+  testing::TestProcess process(const std::string& role, const std::string& target) const {
+    if (GetParam() == testing::ExchangeWay::kTls)
+      return testing::TestProcess({role, target, place_.folder().string()});
+    return testing::TestProcess({role, target});
   }
 
-  const ExchangePlace place_{GetParam()};
+  const testing::ExchangePlace place_{GetParam()};
 };
 
 INSTANTIATE_TEST_SUITE_P(Ways, ExchangeLoss,
-                         testing::Values(ExchangeWay::kUnix, ExchangeWay::kShared, ExchangeWay::kTls),
-                         [](const auto& way) { return name_of(way.param); });
+                         ::testing::Values(testing::ExchangeWay::kUnix, testing::ExchangeWay::kShared,
+                                           testing::ExchangeWay::kTls),
+                         [](const auto& way) { return testing::name_of(way.param); });
 
 TEST_P(ExchangeLoss, AKilledServersRequestsFailAtOnce) {
-  TestProcess server = process("exchange_server", place_.listening());
-  Mailbox<bool> lost;
+  testing::TestProcess server = process("exchange_server", place_.listening());
+  testing::Mailbox<bool> lost;
   ExchangeClient::Options options = place_.client(server.line());
   options.on_lost = [&] { lost.put(true); };
   ExchangeClient client(options);
@@ -57,10 +59,10 @@ TEST_P(ExchangeLoss, AKilledServersRequestsFailAtOnce) {
 TEST_P(ExchangeLoss, AKilledServersAddressCanBeUsedAgain) {
   std::string target;
   {
-    TestProcess server = process("exchange_server", place_.listening());
+    testing::TestProcess server = process("exchange_server", place_.listening());
     target = server.line();
   }
-  EchoHandler handler;
+  testing::EchoHandler handler;
   ExchangeServer::Options options = place_.server();
   options.address.target = target;
   const ExchangeServer next(options, handler);
@@ -68,19 +70,19 @@ TEST_P(ExchangeLoss, AKilledServersAddressCanBeUsedAgain) {
 }
 
 TEST_P(ExchangeLoss, AKilledClientIsGoneAtOnceAndItsRequestStaysReadable) {
-  EchoHandler handler;
+  testing::EchoHandler handler;
   const ExchangeServer server(place_.server(), handler);
-  TestProcess client = process("exchange_client", server.target());
+  testing::TestProcess client = process("exchange_client", server.target());
   std::optional<ExchangeServer::Request> kept = handler.kept.take();
   ASSERT_TRUE(kept);
   client.kill_now();
   EXPECT_EQ(handler.lost.take(kLossDeadline), kept->peer().connection);
-  EXPECT_EQ(EchoHandler::sum(kept->payload()), 0);
+  EXPECT_EQ(testing::EchoHandler::sum(kept->payload()), 0);
   kept->answer("into nothing");
 }
 
 TEST_P(ExchangeLoss, MemoryLentToAServerThatStandsStillComesBackAtTheDeadline) {
-  TestProcess server = process("exchange_server", place_.listening());
+  testing::TestProcess server = process("exchange_server", place_.listening());
   ExchangeClient::Options options = place_.client(server.line());
   options.address.silence = seconds(1);
   ExchangeClient client(options);

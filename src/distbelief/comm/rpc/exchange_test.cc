@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "distbelief/comm/rpc/test_exchange.h"
+#include "distbelief/testing/test_exchange.h"
 
 namespace distbelief::comm {
 namespace {
@@ -24,7 +24,7 @@ Error error_of(const Attempt& attempt) {
   return {ErrorCode::kInternal, ""};
 }
 
-class Exchange : public testing::TestWithParam<ExchangeWay> {
+class Exchange : public ::testing::TestWithParam<testing::ExchangeWay> {
  protected:
   Exchange()
       : place_(GetParam()),
@@ -35,26 +35,26 @@ class Exchange : public testing::TestWithParam<ExchangeWay> {
   // after.
   std::span<std::byte> memory(std::size_t at, std::size_t bytes) {
     if (!client_.shared().empty()) return client_.shared().subspan(at, bytes);
-    if (own_.empty()) own_.resize(ExchangePlace::kShared);
+    if (own_.empty()) own_.resize(testing::ExchangePlace::kShared);
     return std::span(own_).subspan(at, bytes);
   }
 
-  ExchangePlace place_;
-  EchoHandler handler_;
+  testing::ExchangePlace place_;
+  testing::EchoHandler handler_;
   ExchangeServer server_;
   std::vector<std::byte> own_;
   ExchangeClient client_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Ways, Exchange,
-                         testing::Values(ExchangeWay::kUnix, ExchangeWay::kShared, ExchangeWay::kTls,
-                                         ExchangeWay::kPlainTcp),
-                         [](const auto& way) { return name_of(way.param); });
+                         ::testing::Values(testing::ExchangeWay::kUnix, testing::ExchangeWay::kShared,
+                                           testing::ExchangeWay::kTls, testing::ExchangeWay::kPlainTcp),
+                         [](const auto& way) { return testing::name_of(way.param); });
 
 TEST_P(Exchange, APayloadGoesAndComesBack) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{8192}, std::size_t{8193},
                                   std::size_t{100000}, kMaxPayloadBytes}) {
-    const std::vector<std::byte> sent = some_bytes(bytes, 1);
+    const std::vector<std::byte> sent = testing::some_bytes(bytes, 1);
     const std::span<std::byte> payload = memory(0, bytes);
     const std::span<std::byte> into = memory(kMaxPayloadBytes, bytes);
     std::ranges::copy(sent, payload.begin());
@@ -67,11 +67,12 @@ TEST_P(Exchange, APayloadGoesAndComesBack) {
 }
 
 TEST_P(Exchange, SharesMemoryOnlyWhenItCan) {
-  EXPECT_EQ(client_.shared().size(), GetParam() == ExchangeWay::kShared ? ExchangePlace::kShared : 0u);
+  EXPECT_EQ(client_.shared().size(),
+            GetParam() == testing::ExchangeWay::kShared ? testing::ExchangePlace::kShared : 0u);
 }
 
 TEST_P(Exchange, MemoryThatIsNotSharedGoesOverTheStream) {
-  const std::vector<std::byte> sent = some_bytes(kMaxPayloadBytes, 2);
+  const std::vector<std::byte> sent = testing::some_bytes(kMaxPayloadBytes, 2);
   std::vector<std::byte> into(kMaxPayloadBytes);
   EXPECT_EQ(client_.send("echo", sent, into).wait(kSoon).bytes, kMaxPayloadBytes);
   EXPECT_EQ(into, sent);
@@ -95,7 +96,8 @@ TEST_P(Exchange, ManyRequestsOfManyThreadsKeepTheirAnswersApart) {
     threads.emplace_back([&, thread] {
       std::vector<std::vector<std::byte>> payloads;
       std::vector<std::vector<std::byte>> answers;
-      for (unsigned i = 0; i < 25; ++i) payloads.push_back(some_bytes(40000 + 1000 * i, thread * 100 + i));
+      for (unsigned i = 0; i < 25; ++i)
+        payloads.push_back(testing::some_bytes(40000 + 1000 * i, thread * 100 + i));
       for (unsigned i = 0; i < 25; ++i) answers.emplace_back(payloads[i].size());
       std::vector<ExchangeClient::Pending> pending;
       for (unsigned i = 0; i < 25; ++i) pending.push_back(client_.send("echo", payloads[i], answers[i]));
@@ -166,7 +168,7 @@ TEST_P(Exchange, ALateAnswerDoesNotTouchMemoryThatWasGivenBack) {
   std::ranges::fill(kept->reserve(1000), std::byte{2});
   kept->answer("late");
   EXPECT_EQ(client_.send("sum", {}, {}).wait(kSoon).header, "0");  // the late answer came before this one
-  EXPECT_EQ(EchoHandler::sum(into), 1000);
+  EXPECT_EQ(testing::EchoHandler::sum(into), 1000);
 }
 
 TEST_P(Exchange, AClientThatClosesIsGoneAndItsRequestsAreAnsweredIntoNothing) {
@@ -207,29 +209,29 @@ TEST_P(Exchange, SendWaitsForItsTurn) {
 }
 
 TEST(ExchangeShared, TheLimitHoldsOverAllConnectionsAndIsGivenBack) {
-  const ExchangePlace place(ExchangeWay::kShared);
-  EchoHandler handler;
+  const testing::ExchangePlace place(testing::ExchangeWay::kShared);
+  testing::EchoHandler handler;
   ExchangeServer server(place.server(), handler);
   auto first = std::make_unique<ExchangeClient>(place.client(server.target()));
-  EXPECT_EQ(first->shared().size(), ExchangePlace::kShared);
+  EXPECT_EQ(first->shared().size(), testing::ExchangePlace::kShared);
   EXPECT_EQ(ExchangeClient(place.client(server.target())).shared().size(), 0u) << "no room for a second one";
   first.reset();
   handler.lost.take();
   handler.lost.take();
-  EXPECT_EQ(ExchangeClient(place.client(server.target())).shared().size(), ExchangePlace::kShared);
+  EXPECT_EQ(ExchangeClient(place.client(server.target())).shared().size(), testing::ExchangePlace::kShared);
 }
 
 // Whatever it says that it wants: what others need is left.
 TEST(ExchangeShared, OneConnectionGetsNoMoreThanItsLimit) {
-  const ExchangePlace place(ExchangeWay::kShared);
-  EchoHandler handler;
+  const testing::ExchangePlace place(testing::ExchangeWay::kShared);
+  testing::EchoHandler handler;
   ExchangeServer::Options options = place.server();
-  options.shared_limit = 4 * ExchangePlace::kShared;
-  options.shared_limit_of_one = ExchangePlace::kShared;
+  options.shared_limit = 4 * testing::ExchangePlace::kShared;
+  options.shared_limit_of_one = testing::ExchangePlace::kShared;
   const ExchangeServer server(options, handler);
   ExchangeClient::Options greedy = place.client(server.target());
   std::vector<std::unique_ptr<ExchangeClient>> clients;
-  for (const std::size_t bytes : {std::size_t{1} << 40, ExchangePlace::kShared + 1}) {
+  for (const std::size_t bytes : {std::size_t{1} << 40, testing::ExchangePlace::kShared + 1}) {
     greedy.shared_bytes = bytes;
     clients.push_back(std::make_unique<ExchangeClient>(greedy));
     EXPECT_EQ(clients.back()->shared().size(), 0U);
@@ -237,25 +239,25 @@ TEST(ExchangeShared, OneConnectionGetsNoMoreThanItsLimit) {
   }
   for (int i = 0; i < 4; ++i) {
     clients.push_back(std::make_unique<ExchangeClient>(place.client(server.target())));
-    EXPECT_EQ(clients.back()->shared().size(), ExchangePlace::kShared);
+    EXPECT_EQ(clients.back()->shared().size(), testing::ExchangePlace::kShared);
   }
 }
 
 TEST(ExchangeShared, WhoDoesNotSayWhatItIsForIsDropped) {
-  const ExchangePlace place(ExchangeWay::kShared);
-  EchoHandler handler;
+  const testing::ExchangePlace place(testing::ExchangeWay::kShared);
+  testing::EchoHandler handler;
   ExchangeServer::Options options = place.server();
   options.shared_deadline = std::chrono::milliseconds(200);
   const ExchangeServer server(options, handler);
   const ExchangeClient idle(place.client(server.target()));
   handler.lost.take();
   EXPECT_EQ(server.counts().dropped, 1U);
-  EXPECT_EQ(ExchangeClient(place.client(server.target())).shared().size(), ExchangePlace::kShared);
+  EXPECT_EQ(ExchangeClient(place.client(server.target())).shared().size(), testing::ExchangePlace::kShared);
 }
 
 TEST(ExchangeShared, PayloadsInItAreReadWhereTheyLie) {
-  const ExchangePlace place(ExchangeWay::kShared);
-  EchoHandler handler;
+  const testing::ExchangePlace place(testing::ExchangeWay::kShared);
+  testing::EchoHandler handler;
   ExchangeServer server(place.server(), handler);
   ExchangeClient client(place.client(server.target()));
   const std::span<std::byte> payload = client.shared().subspan(64, 4);
@@ -271,8 +273,8 @@ TEST(ExchangeShared, PayloadsInItAreReadWhereTheyLie) {
 }
 
 TEST(ExchangeUnix, TheSocketIsItsOwnersAndAServerKeepsIt) {
-  const ExchangePlace place(ExchangeWay::kUnix);
-  EchoHandler handler;
+  const testing::ExchangePlace place(testing::ExchangeWay::kUnix);
+  testing::EchoHandler handler;
   ExchangeServer server(place.server(), handler);
   struct stat found {};
   ASSERT_EQ(stat((place.folder() / "server").c_str(), &found), 0);
@@ -281,17 +283,17 @@ TEST(ExchangeUnix, TheSocketIsItsOwnersAndAServerKeepsIt) {
 }
 
 TEST(ExchangeUnix, NobodyThereIsUnavailable) {
-  const ExchangePlace place(ExchangeWay::kUnix);
+  const testing::ExchangePlace place(testing::ExchangeWay::kUnix);
   ExchangeClient::Options options = place.client(place.listening());
   options.connect_deadline = milliseconds(30);
   EXPECT_EQ(error_of([&] { ExchangeClient client(options); }).code(), ErrorCode::kUnavailable);
 }
 
 TEST(ExchangeUnix, AClientWaitsForAServerThatComesLater) {
-  const ExchangePlace place(ExchangeWay::kUnix);
+  const testing::ExchangePlace place(testing::ExchangeWay::kUnix);
   std::optional<ExchangeClient> client;
   std::jthread connecting([&] { client.emplace(place.client(place.listening())); });
-  EchoHandler handler;
+  testing::EchoHandler handler;
   ExchangeServer server(place.server(), handler);
   connecting.join();
   EXPECT_TRUE(client->connected());

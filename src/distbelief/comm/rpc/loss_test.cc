@@ -16,8 +16,8 @@
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
-#include "distbelief/comm/rpc/test_process.h"
-#include "distbelief/comm/rpc/test_supervisor.h"
+#include "distbelief/testing/test_process.h"
+#include "distbelief/testing/test_supervisor.h"
 
 namespace distbelief::comm {
 namespace {
@@ -30,7 +30,7 @@ constexpr milliseconds kAtOnce{3000};
 
 enum class LossWay { kUnix, kTls };
 
-class Loss : public testing::TestWithParam<LossWay> {
+class Loss : public ::testing::TestWithParam<LossWay> {
  protected:
   Loss() { make_certificates(scratch_.path(), std::chrono::days(1)); }
 
@@ -41,20 +41,21 @@ class Loss : public testing::TestWithParam<LossWay> {
   ControlAddress address(const std::string& target, const std::string& role) const {
     return tls() ? secure_address(target, scratch_.path(), role) : ControlAddress{.target = target};
   }
-  TestProcess peer(const std::string& role, const std::string& target) const {
-    return tls() ? TestProcess({role, target, scratch_.path().string()}) : TestProcess({role, target});
+  testing::TestProcess peer(const std::string& role, const std::string& target) const {
+    return tls() ? testing::TestProcess({role, target, scratch_.path().string()})
+                 : testing::TestProcess({role, target});
   }
 
   ScratchFolder scratch_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, Loss, testing::Values(LossWay::kUnix, LossWay::kTls),
+INSTANTIATE_TEST_SUITE_P(Ways, Loss, ::testing::Values(LossWay::kUnix, LossWay::kTls),
                          [](const auto& way) { return way.param == LossWay::kUnix ? "Unix" : "Tls"; });
 
 TEST_P(Loss, AKilledWorkerIsLostAtOnce) {
-  RecordingHandler handler;
+  testing::RecordingHandler handler;
   const ControlServer server(address(listen_target(), "supervisor"), handler);
-  TestProcess worker = peer("worker", server.target());
+  testing::TestProcess worker = peer("worker", server.target());
   const std::optional<WorkerReport> report = handler.reports.take();
   ASSERT_TRUE(report);
   EXPECT_EQ(report->pid, worker.pid());
@@ -63,10 +64,10 @@ TEST_P(Loss, AKilledWorkerIsLostAtOnce) {
 }
 
 TEST_P(Loss, AKilledSupervisorIsLostAtOnceAlthoughItsChildLives) {
-  TestProcess supervisor = peer("supervisor", listen_target());
+  testing::TestProcess supervisor = peer("supervisor", listen_target());
   const std::string target = supervisor.line();
   const pid_t child = std::stoi(supervisor.line());
-  Mailbox<bool> lost;
+  testing::Mailbox<bool> lost;
   const ControlClient client({.address = address(target, "worker"), .on_lost = [&] { lost.put(true); }});
   supervisor.kill_now();
   EXPECT_TRUE(lost.take(kAtOnce));
@@ -77,10 +78,10 @@ TEST_P(Loss, AKilledSupervisorIsLostAtOnceAlthoughItsChildLives) {
 TEST_P(Loss, AKilledSupervisorsAddressCanBeUsedAgain) {
   std::string target;
   {
-    TestProcess supervisor = peer("supervisor", listen_target());
+    testing::TestProcess supervisor = peer("supervisor", listen_target());
     target = supervisor.line();
   }
-  RecordingHandler handler;
+  testing::RecordingHandler handler;
   const ControlServer next(address(target, "supervisor"), handler);
   EXPECT_TRUE(call_supervisor(address(target, "operator"), {.name = "status"}, seconds(20)).ok);
 }
@@ -98,7 +99,7 @@ std::set<int> inherited() {
 
 TEST_P(Loss, ChildrenInheritNoDescriptor) {
   const std::set<int> before = inherited();
-  RecordingHandler handler;
+  testing::RecordingHandler handler;
   const ControlServer server(address(listen_target(), "supervisor"), handler);
   ControlClient client({.address = address(server.target(), "worker")});
   client.report({.generation = 7, .rank = 2, .state = "training"});
@@ -175,12 +176,12 @@ TEST(CutLink, IsNoticedOnBothSidesAfterTheSilence) {
   make_certificates(scratch.path(), std::chrono::days(1));
   ControlAddress listening = secure_address("127.0.0.1:0", scratch.path(), "supervisor");
   listening.silence = seconds(1);
-  RecordingHandler handler;
+  testing::RecordingHandler handler;
   const ControlServer server(listening, handler);
   Link link(server.target());
   ControlAddress connecting = secure_address(link.target(), scratch.path(), "worker");
   connecting.silence = seconds(1);
-  Mailbox<bool> lost;
+  testing::Mailbox<bool> lost;
   ControlClient client({.address = connecting, .on_lost = [&] { lost.put(true); }});
   client.report({.generation = 7, .rank = 2, .state = "training"});
   ASSERT_TRUE(handler.reports.take());

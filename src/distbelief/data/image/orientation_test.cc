@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "distbelief/data/image/decoder.h"
-#include "distbelief/data/image/written_images.h"
+#include "distbelief/testing/written_images.h"
 
 namespace distbelief::data {
 namespace {
@@ -56,7 +56,7 @@ TEST(Orientation, EveryOneIsTurnedUpright) {
 }
 
 TEST(Orientation, IsReadInBothByteOrders) {
-  const std::string jpeg = to_jpeg(draw(8, 8, [](auto, auto, auto) { return 90U; }));
+  const std::string jpeg = testing::to_jpeg(testing::draw(8, 8, [](auto, auto, auto) { return 90U; }));
   EXPECT_EQ(exif_orientation(span_of(jpeg)), Orientation::kUpright);
   for (const ByteOrder order : {ByteOrder::kLittle, ByteOrder::kBig})
     for (std::uint32_t i = 1; i <= 8; ++i)
@@ -64,7 +64,7 @@ TEST(Orientation, IsReadInBothByteOrders) {
 }
 
 TEST(Orientation, NonsenseIsUpright) {
-  const std::string jpeg = to_jpeg(draw(8, 8, [](auto, auto, auto) { return 90U; }));
+  const std::string jpeg = testing::to_jpeg(testing::draw(8, 8, [](auto, auto, auto) { return 90U; }));
   for (const std::uint32_t number : {0U, 9U, 65'535U})
     EXPECT_EQ(exif_orientation(span_of(with_segment(jpeg, exif_segment(number, ByteOrder::kBig)))),
               Orientation::kUpright);
@@ -80,7 +80,8 @@ TEST(Orientation, NonsenseIsUpright) {
 
 TEST(Orientation, DecodedPhotographsStandUpright) {
   // Dark above, bright below; stored by a camera that was held so that it must be turned right.
-  const std::string stored = to_jpeg(draw(32, 16, [](auto x, auto, auto) { return x < 16 ? 20U : 220U; }));
+  const std::string stored =
+      testing::to_jpeg(testing::draw(32, 16, [](auto x, auto, auto) { return x < 16 ? 20U : 220U; }));
   const std::string file = with_segment(stored, exif_segment(6, ByteOrder::kLittle));
   EXPECT_EQ(ImageDecoder().size(span_of(file)).width, 16U);
   EXPECT_EQ(ImageDecoder().size(span_of(file)).height, 32U);

@@ -6,15 +6,16 @@
 
 #include "distbelief/base/random.h"
 #include "distbelief/data/image/jpeg.h"
-#include "distbelief/data/image/written_images.h"
+#include "distbelief/testing/written_images.h"
 
 namespace distbelief::data {
 namespace {
 
 // Every pixel another colour, the extremes too.
-std::string noisy_jpeg(ImageSize size, JpegKind kind) {
+std::string noisy_jpeg(ImageSize size, testing::JpegKind kind) {
   SplitMix64 random(size.width * 1000 + size.height);
-  return to_jpeg(draw(size.width, size.height, [&](auto, auto, auto) { return random.below(256); }), kind);
+  return testing::to_jpeg(
+      testing::draw(size.width, size.height, [&](auto, auto, auto) { return random.below(256); }), kind);
 }
 
 std::span<const std::uint8_t> jpeg_bytes(const std::string& file) {
@@ -38,11 +39,12 @@ void expect_same_bytes(const std::string& file, ImageSize at, ImageSize part) {
                            << " of " << whole.width << " x " << whole.height;
 }
 
-constexpr JpegKind kKnownKinds[] = {JpegKind::kBaseline, JpegKind::kProgressive, JpegKind::kColourEverywhere,
-                                    JpegKind::kColourHalfAcross};
+constexpr testing::JpegKind kKnownKinds[] = {testing::JpegKind::kBaseline, testing::JpegKind::kProgressive,
+                                             testing::JpegKind::kColourEverywhere,
+                                             testing::JpegKind::kColourHalfAcross};
 
 TEST(YccMixer, HasTheBytesOfLibjpegForEverySize) {
-  for (const JpegKind kind : kKnownKinds)
+  for (const testing::JpegKind kind : kKnownKinds)
     for (std::uint32_t width = 5; width < 40; ++width) {
       const ImageSize size{width, 45 - width};
       expect_same_bytes(noisy_jpeg(size, kind), {0, 0}, size);
@@ -50,7 +52,7 @@ TEST(YccMixer, HasTheBytesOfLibjpegForEverySize) {
 }
 
 TEST(YccMixer, HasTheBytesOfLibjpegForEveryPart) {
-  for (const JpegKind kind : kKnownKinds) {
+  for (const testing::JpegKind kind : kKnownKinds) {
     const std::string file = noisy_jpeg({37, 35}, kind);
     for (std::uint32_t x = 0; x < 37; ++x)
       expect_same_bytes(file, {x, 35 - 1 - x % 35}, {37 - x, x % 35 + 1});
@@ -90,21 +92,21 @@ TEST(JpegDecoder, DecodesApartOnlyWhatNeedsNoResizingInKnownWays) {
   const auto taken = [&](const std::string& file, const DecodeRequest& request) {
     return decoder.decode_apart(jpeg_bytes(file), request, apart);
   };
-  const std::string usual = noisy_jpeg({40, 30}, JpegKind::kBaseline);
+  const std::string usual = noisy_jpeg({40, 30}, testing::JpegKind::kBaseline);
   EXPECT_TRUE(taken(usual, {}));
   EXPECT_TRUE(taken(usual, {.least_side = 30}));
   EXPECT_FALSE(taken(usual, {.least_side = 20}));
   EXPECT_FALSE(taken(usual, {.channels = 1}));
-  EXPECT_FALSE(taken(noisy_jpeg({4, 30}, JpegKind::kBaseline), {}));
-  EXPECT_FALSE(taken(noisy_jpeg({40, 30}, JpegKind::kColourHalfDown), {}));
-  EXPECT_FALSE(taken(noisy_jpeg({40, 30}, JpegKind::kCmyk), {}));
+  EXPECT_FALSE(taken(noisy_jpeg({4, 30}, testing::JpegKind::kBaseline), {}));
+  EXPECT_FALSE(taken(noisy_jpeg({40, 30}, testing::JpegKind::kColourHalfDown), {}));
+  EXPECT_FALSE(taken(noisy_jpeg({40, 30}, testing::JpegKind::kCmyk), {}));
   EXPECT_TRUE(taken(usual, {}));  // and nothing is left of those
 }
 
 TEST(JpegDecoder, DecodingApartRefusesWhatIsCutShortOrTooLarge) {
   JpegDecoder decoder;
   YccPicture apart;
-  const std::string file = noisy_jpeg({40, 30}, JpegKind::kBaseline);
+  const std::string file = noisy_jpeg({40, 30}, testing::JpegKind::kBaseline);
   EXPECT_THROW(decoder.decode_apart(jpeg_bytes(file.substr(0, file.size() / 2)), {}, apart), ImageFault);
   EXPECT_THROW(decoder.decode_apart(jpeg_bytes(file), {.most_pixels = 1199}, apart), ImageFault);
   EXPECT_TRUE(decoder.decode_apart(jpeg_bytes(file), {}, apart));

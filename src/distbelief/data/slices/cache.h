@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "distbelief/data/sampling.h"
+#include "distbelief/data/pipeline/sampling.h"
 
 namespace distbelief::data {
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "distbelief/base/error.h"
-#include "distbelief/data/http.h"
+#include "distbelief/data/io/http.h"
 
 namespace distbelief::data {
 namespace {

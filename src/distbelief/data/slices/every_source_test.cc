@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/data/image/written_images.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/slices/pack.h"
 #include "distbelief/data/slices/packed_source.h"
 #include "distbelief/data/slices/slice.h"
-#include "distbelief/data/written_tar.h"
+#include "distbelief/testing/written_images.h"
+#include "distbelief/testing/written_tar.h"
 
 // Every data set that has a name can be packed and cached, and gives the same samples from there.
 namespace distbelief::data {
@@ -34,11 +34,12 @@ std::string cifar_records(int labels_each, int images) {
 }
 
 std::string striped_png(std::uint32_t number) {
-  return to_png(draw(6, 6, [=](auto x, auto y, auto c) { return number * 9 + x * 20 + y * 3 + c; }));
+  return testing::to_png(
+      testing::draw(6, 6, [=](auto x, auto y, auto c) { return number * 9 + x * 20 + y * 3 + c; }));
 }
 
 // The files of every set that needs some, and the options that fit them.
-class EverySource : public testing::Test {
+class EverySource : public ::testing::Test {
  protected:
   EverySource() {
     for (const char* folder : {"mnist", "cifar10", "cifar100", "s_expressions"})
@@ -53,7 +54,7 @@ class EverySource : public testing::Test {
     for (const char* name : {"train.sexp", "test.sexp"})
       write_text(scratch_.path() / "s_expressions" / name,
                  "1 (and true (not false))\n0 (not true)\n1 true\n");
-    TarContents shard;
+    testing::TarContents shard;
     for (std::uint32_t i = 0; i < 10; ++i) {
       const fs::path image =
           scratch_.path() / "image_folder" / (i % 2 ? "a" : "b") / fmt::format("{}.png", i);
@@ -62,7 +63,7 @@ class EverySource : public testing::Test {
       shard.push_back({fmt::format("{}.png", i), striped_png(i)});
       shard.push_back({fmt::format("{}.cls", i), std::to_string(i % 3)});
     }
-    write_tar(scratch_.path() / "webdataset" / "s.tar", shard);
+    testing::write_tar(scratch_.path() / "webdataset" / "s.tar", shard);
     std::string table = "age,town,risk\n", text;
     for (int i = 0; i < 40; ++i) {
       table +=

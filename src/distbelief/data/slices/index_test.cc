@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <functional>
 
-#include "distbelief/base/refusal.h"
 #include "distbelief/data/learnt.h"
 #include "distbelief/data/slices/slice.h"
+#include "distbelief/testing/refusal.h"
 
 namespace distbelief::data {
 namespace {
@@ -33,7 +33,7 @@ SliceIndex small_index() {
 }
 
 std::string parse_refusal(const std::string& text) {
-  return refusal([&] { parse_slice_index(text, "DIR/index.json"); });
+  return testing::refusal([&] { parse_slice_index(text, "DIR/index.json"); });
 }
 
 std::string refusal_of(const std::function<void(SliceIndex&)>& change) {

@@ -9,15 +9,15 @@
 #include <map>
 #include <set>
 
-#include "distbelief/base/refusal.h"
 #include "distbelief/base/scratch_folder.h"
-#include "distbelief/data/loader.h"
+#include "distbelief/data/formats/tree.h"
+#include "distbelief/data/generated/synthetic.h"
+#include "distbelief/data/pipeline/loader.h"
 #include "distbelief/data/registry.h"
 #include "distbelief/data/slices/packed_source.h"
 #include "distbelief/data/slices/slice.h"
 #include "distbelief/data/slices/verify.h"
-#include "distbelief/data/synthetic.h"
-#include "distbelief/data/tree.h"
+#include "distbelief/testing/refusal.h"
 
 namespace distbelief::data {
 namespace {
@@ -110,11 +110,12 @@ TEST(Pack, LeavesNoSetWhenItIsInterruptedAndCleansUpAtTheNextTry) {
 TEST(Pack, RefusesAFolderThatHasSomethingElse) {
   const ScratchFolder scratch;
   write_text(scratch.path() / "thesis.tex", "years of work");
-  EXPECT_NE(refusal([&] { pack(small_set(), small_slices(scratch.path())); }).find("thesis.tex"),
+  EXPECT_NE(testing::refusal([&] { pack(small_set(), small_slices(scratch.path())); }).find("thesis.tex"),
             std::string::npos);
   const fs::path set = scratch.path() / "set";
   pack(small_set(), small_slices(set));
-  EXPECT_NE(refusal([&] { pack(small_set(), small_slices(set)); }).find("already"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { pack(small_set(), small_slices(set)); }).find("already"),
+            std::string::npos);
 }
 
 TEST(Verify, NamesFileAndOffsetOfDamage) {
@@ -140,7 +141,7 @@ TEST(PackedSource, ThrowsWithFileAndOffsetWhereASliceIsDamaged) {
   flip_byte(scratch.path() / index.train.files[slice.file], slice.offset + 60);
   const DataSet packed = open_packed(scratch.path().string(), kSmallCache);
   for (int i = 0; i < 2; ++i) {  // again and again
-    const std::string message = refusal([&] { sample_of(*packed.train, slice.first + 3); });
+    const std::string message = testing::refusal([&] { sample_of(*packed.train, slice.first + 3); });
     EXPECT_NE(message.find(fmt::format("byte {}:", slice.offset)), std::string::npos) << message;
   }
   EXPECT_EQ(sample_of(*packed.train, slice.first - 1), sample_of(*small_set().train, slice.first - 1));
@@ -207,7 +208,8 @@ TEST(PackedSource, RefusesTargetsThatAreNoClasses) {
                       (scratch.path() / "train-00000.slices").string(), label);
       std::vector<std::int64_t> target(3);
       std::vector<std::uint8_t> input(4);
-      const std::string message = refusal([&] { packed.train->read(0, input.data(), target.data()); });
+      const std::string message =
+          testing::refusal([&] { packed.train->read(0, input.data(), target.data()); });
       EXPECT_NE(message.find(place), std::string::npos) << message;
       packed.test->read(0, input.data(), target.data());
       EXPECT_EQ(target[0], 4);
@@ -230,7 +232,7 @@ void expect_refused(const DataSet& set, std::uint64_t at, std::int64_t number, c
                                         (scratch.path() / "train-00000.slices").string(), why);
   const DataSet packed = open_packed(scratch.path().string(), {});
   std::vector<std::int64_t> input(each.input / sizeof(std::int64_t)), target(each.target / 8);
-  const std::string message = refusal([&] { packed.train->read(0, input.data(), target.data()); });
+  const std::string message = testing::refusal([&] { packed.train->read(0, input.data(), target.data()); });
   EXPECT_NE(message.find(place), std::string::npos) << message;
   const Verified found = verify_packed(scratch.path().string(), 1, {});
   ASSERT_EQ(found.damage.size(), 1U);
@@ -258,8 +260,9 @@ TEST(PackedSource, RefusesTreesThatAreNone) {
 TEST(PackedSource, RefusesACacheThatHoldsTooFewSlices) {
   const ScratchFolder scratch;
   pack(small_set(), small_slices(scratch.path()));
-  EXPECT_NE(refusal([&] { open_packed(scratch.path().string(), {.cache_bytes = 4000}); }).find("cache_mb"),
-            std::string::npos);
+  EXPECT_NE(
+      testing::refusal([&] { open_packed(scratch.path().string(), {.cache_bytes = 4000}); }).find("cache_mb"),
+      std::string::npos);
 }
 
 std::vector<std::uint64_t> loaded(const Source& source, std::uint64_t lane, std::uint64_t lanes,

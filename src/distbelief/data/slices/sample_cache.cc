@@ -9,8 +9,8 @@
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
-#include "distbelief/data/file_list.h"
-#include "distbelief/data/file_lock.h"
+#include "distbelief/data/io/file_list.h"
+#include "distbelief/data/io/file_lock.h"
 #include "distbelief/data/slices/index.h"
 #include "distbelief/data/slices/pack.h"
 #include "distbelief/data/slices/packed_source.h"

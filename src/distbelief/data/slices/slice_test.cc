@@ -5,7 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "distbelief/base/refusal.h"
+#include "distbelief/testing/refusal.h"
 
 namespace distbelief::data {
 namespace {
@@ -21,7 +21,7 @@ Raw sample_raw() {
 const SlicePlace kPlace{"train-00000.slices", 1000};
 
 std::string decode_refusal(const Raw& bytes, std::uint64_t each = 9, std::uint64_t most = 1 << 20) {
-  return refusal([&] { decode_slice(bytes, each, most, kPlace); });
+  return testing::refusal([&] { decode_slice(bytes, each, most, kPlace); });
 }
 
 void correct_checksum(Raw& slice) {

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "distbelief/data/generated/generated_source.h"
+
+// Generated in integer arithmetic: the same bits on every machine.
+namespace distbelief::data {
+
+// Images of class index % classes: a smooth pattern that belongs to the class, and noise of the sample.
+class SyntheticImages : public GeneratedSource {
+ public:
+  struct Options {
+    std::int64_t samples = 60'000;
+    std::int64_t channels = 1;
+    std::int64_t height = 28;
+    std::int64_t width = 28;
+    std::int64_t classes = 10;
+    double noise = 0.25;  // the most a pixel is changed, as a share of the whole range
+  };
+  // Throws Error(kBadInput) for options outside their range.
+  SyntheticImages(Part part, const Options& options);
+
+ private:
+  // Where a row or column lies on the coarse grid that a pattern is drawn from: cell and 256ths beyond it.
+  struct GridPosition {
+    int cell;
+    int fraction;
+  };
+  static std::vector<GridPosition> grid_positions(std::int64_t count);
+  void draw(std::uint64_t index, void* input, void* target) const override;
+
+  int noise_amplitude_;  // in pixel values
+  std::vector<GridPosition> rows_;
+  std::vector<GridPosition> columns_;
+};
+
+// Token sequences that climb by a stride of their own and now and then jump. The target is the next token:
+// it can be told from the two before it, not from one, so a model has to look back.
+class SyntheticTokens final : public DiscreteSource {
+ public:
+  struct Options {
+    std::int64_t samples = 10'000;
+    std::int64_t length = 128;
+    std::int64_t vocabulary = 256;
+  };
+  // Throws Error(kBadInput) for options outside their range, or with which there is nothing to test on.
+  SyntheticTokens(Part part, const Options& options);
+
+ private:
+  void draw_any(SplitMix64& random, std::int64_t* input, std::int64_t* target) const override;
+
+  std::uint64_t length_;
+  std::uint64_t vocabulary_;
+};
+
+}  // namespace distbelief::data

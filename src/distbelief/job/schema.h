@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "distbelief/base/config.h"
+
+// Every key of a job file, once: where it lives in Config, what it may be and what it means. Parsing,
+// --set, writing, checking, hints and docs/reference/job_file.md are all made from this table.
+namespace distbelief::job {
+
+template <typename T>
+struct Field {
+  using Value = T;
+  T& (*write)(Config&);
+  const T& (*read)(const Config&);
+};
+
+using AnyField =
+    std::variant<Field<bool>, Field<std::int64_t>, Field<std::uint64_t>, Field<double>, Field<std::string>,
+                 Field<std::vector<std::string>>, Field<std::vector<std::int64_t>>>;
+
+// What a number must satisfy, and the words for it: "must be " + text.
+struct Limit {
+  std::string_view text;
+  bool (*holds)(double);
+};
+
+struct Key {
+  std::string section;
+  std::string name;
+  AnyField field;
+  std::optional<Limit> limit;        // numbers
+  std::vector<std::string> choices;  // strings, and the members of lists; empty: any
+  std::string help;
+
+  std::string full_name() const { return section + "." + name; }
+};
+
+const std::vector<Key>& keys();                   // section by section, in the order they are written
+const std::vector<std::string>& section_names();  // in the same order
+
+// [model] and [data] keep keys that are not in the table, for the model or data set to understand.
+bool takes_options(const std::string& section);
+const OptionMap& options_of(const Config& config, const std::string& section);  // empty for other sections
+OptionMap& options_of(Config& config, const std::string& section);  // sections that take options only
+
+const Key* find_key(const std::string& section, const std::string& name);  // null when there is none
+std::vector<std::string> key_names(const std::string& section);            // without the section
+
+// The full name of the key that was probably meant, or an empty string: the same name in another
+// section, the nearest in this one, the nearest anywhere.
+std::string suggest_key(const std::string& section, const std::string& name);
+
+std::string type_name(const AnyField& field);  // "number"; as base's type_name for options
+
+}  // namespace distbelief::job

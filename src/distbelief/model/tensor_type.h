@@ -1,0 +1,16 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <string>
+
+#include "distbelief/base/array.h"
+
+namespace distbelief::model {
+
+torch::ScalarType torch_type(ElementType type);
+
+// Throws Error(kBadInput) for a type that we do not have: "WHAT has type Half; ...".
+ElementType element_type(const torch::Tensor& tensor, const std::string& what);
+
+}  // namespace distbelief::model
