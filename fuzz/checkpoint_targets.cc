@@ -13,7 +13,7 @@
 namespace distbelief::fuzz {
 namespace {
 
-// A file of one tensor of twelve numbers, and of what its metadata say it is a piece.
+// A file with one tensor of twelve numbers, and its piece description in the metadata.
 std::string piece_file(const char* name, std::string_view described) {
   const std::vector<float> values(12, 1);
   const checkpoint::TensorView view{
@@ -25,8 +25,8 @@ std::string piece_file(const char* name, std::string_view described) {
 
 }  // namespace
 
-// Its checksum is put right first, or nothing behind it would ever be reached. The file that it tells of
-// comes after a byte 0.
+// Corrects the checksum first; otherwise no code behind it would be reached. The file that the manifest
+// describes follows after a zero byte.
 void manifest(std::span<const std::uint8_t> input) {
   const Halves parts = halves(input);
   std::string text(text_of(parts.first));
@@ -42,7 +42,7 @@ void manifest(std::span<const std::uint8_t> input) {
   });
 }
 
-// What two files say of their tensors, with a byte 0 between.
+// The tensor descriptions of two files, separated by a zero byte.
 void pieces(std::span<const std::uint8_t> input) {
   const Halves parts = halves(input);
   parse_or_refuse([&] {
@@ -50,7 +50,7 @@ void pieces(std::span<const std::uint8_t> input) {
     const MemoryFile second(bytes_of(piece_file("w[2:4]", text_of(parts.second))));
     std::vector<checkpoint::SafetensorsFile> files;
     for (const MemoryFile* file : {&first, &second}) files.emplace_back(std::filesystem::path(file->path()));
-    checkpoint::sha256_by_name(checkpoint::join_pieces("checkpoint", files));  // every element
+    checkpoint::sha256_by_name(checkpoint::join_pieces("checkpoint", files));  // reads every element
   });
 }
 

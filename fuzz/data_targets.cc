@@ -20,7 +20,7 @@
 namespace distbelief::fuzz {
 namespace {
 
-// Reads what was accepted: opening alone does not decode.
+// Reads samples of an accepted set: opening it does not decode them.
 void read_some(const data::Source& source) {
   const data::SampleSpec& spec = source.spec();
   std::vector<std::byte> input(static_cast<std::size_t>(element_count(spec.input_shape)) *
@@ -41,7 +41,7 @@ void open_and_read(const std::string& name, const std::string& path, OptionMap o
   read_some(*set.test);
 }
 
-// As distbelief init looks at a file, which it knows by how its name ends.
+// Inspects the input as `distbelief init` does; the name's ending tells its kind.
 void look_at(const std::string& name, std::span<const std::uint8_t> input) {
   static const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / name;
@@ -53,7 +53,7 @@ void decode(std::span<const std::uint8_t> input) {
   data::ImageSettings settings{
       .size = {}, .channels = input.size() % 2 == 0 ? 3U : 1U, .most_pixels = 1 << 18};
   std::vector<std::uint8_t> planes(std::size_t{3} * 16 * 16);
-  for (const std::uint32_t resize : {24, 0}) {  // 0: a JPEG is mixed from its planes
+  for (const std::uint32_t resize : {24, 0}) {  // 0: YccMixer crops the JPEG
     settings.size = {.resize = resize, .crop = 16};
     try {
       data::thread_decoder().decode(input, settings, planes.data());
@@ -88,7 +88,7 @@ void jpeg(std::span<const std::uint8_t> input) { decode(input); }
 void png(std::span<const std::uint8_t> input) { decode(input); }
 void pnm(std::span<const std::uint8_t> input) { decode(input); }
 
-// What comes after a byte 0 is the value of the options that list columns or words.
+// The bytes after a zero byte are the value of the options that list columns or words.
 void csv(std::span<const std::uint8_t> whole) {
   const Halves parts = halves(whole);
   const std::span<const std::uint8_t> input = parts.first, listed = parts.second;
@@ -111,8 +111,8 @@ void csv(std::span<const std::uint8_t> whole) {
   look_at("table.csv", input);
 }
 
-// Without the checksum around it. What is accepted comes back as the same, and reads rows, text and trees:
-// what comes after a byte 0.
+// Parses a data manifest without its checksum. An accepted one must survive a round trip, and then reads
+// rows, text and trees from the bytes after a zero byte.
 void known_set(std::span<const std::uint8_t> whole) {
   const Halves parts = halves(whole);
   const std::span<const std::uint8_t> input = parts.first, asked = parts.second;
@@ -166,7 +166,7 @@ void tar(std::span<const std::uint8_t> input) {
 void tree(std::span<const std::uint8_t> input) {
   const MemoryFile file(input);
   parse_or_refuse([&] { data::read_asked_trees(file.path()); });
-  static const ScratchFolder folder;  // the two files of a data set, with a byte 0 between
+  static const ScratchFolder folder;  // the two files of a data set, separated by a zero byte
   const Halves parts = halves(input);
   write_text(folder.path() / "train.sexp", std::string(text_of(parts.first)));
   write_text(folder.path() / "test.sexp", std::string(text_of(parts.second)));

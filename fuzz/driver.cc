@@ -1,4 +1,4 @@
-// libFuzzer's entry; the build says which target: -DFUZZ_TARGET=csv.
+// Entry point of libFuzzer; the build selects the target: -DFUZZ_TARGET=csv.
 #include "targets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -37,7 +37,7 @@ void unpack_tar(std::span<const std::uint8_t> input) {
   });
 }
 
-// A set of one's own, and what a server says that it sends.
+// A user's own set, and the range in a server's response.
 void remote_set(std::span<const std::uint8_t> input) {
   parse_or_refuse([&] {
     const data::RemoteSet set = data::parse_remote_set(text_of(input), "set.json");

@@ -14,7 +14,7 @@
 
 namespace distbelief::fuzz {
 
-// The input as a file with a path, without a disk.
+// The input as a file with a path, kept in memory.
 class MemoryFile {
  public:
   explicit MemoryFile(std::span<const std::uint8_t> content)
@@ -45,7 +45,7 @@ inline std::span<const std::uint8_t> bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-// Two files in one input: what comes before its first byte 0, and what comes after it.
+// Two files in one input: the bytes before the first zero byte and the bytes after it.
 struct Halves {
   std::span<const std::uint8_t> first;
   std::span<const std::uint8_t> second;
@@ -55,7 +55,7 @@ inline Halves halves(std::span<const std::uint8_t> input) {
   return {input.first(at), input.subspan(std::min(at + 1, input.size()))};
 }
 
-// Bad input is the one error that a damaged file may end in.
+// A damaged file may cause only this error: bad input.
 template <typename Parse>
 void parse_or_refuse(Parse parse) {
   try {

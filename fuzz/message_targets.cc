@@ -8,8 +8,8 @@
 namespace distbelief::fuzz {
 namespace {
 
-// A message of the control plane: as a plain value and back it is the same. Compared as bytes, for numbers
-// that are none.
+// Converts a control message to a plain value and back, and expects the same message. Compares bytes, because
+// NaN differs from itself.
 template <class Message>
 void through_plain_value(std::span<const std::uint8_t> input) {
   Message message;
@@ -20,7 +20,7 @@ void through_plain_value(std::span<const std::uint8_t> input) {
 
 }  // namespace
 
-// The first words of both ends of a connection; what workers, supervisor and commands say.
+// The handshake of a connection, and the messages of workers, supervisor and commands.
 void hello(std::span<const std::uint8_t> input) {
   parse_or_refuse([&] {
     const comm::Hello said = comm::decode_hello(text_of(input));

@@ -43,7 +43,7 @@ void safetensors(std::span<const std::uint8_t> input) {
   const MemoryFile file(input);
   parse_or_refuse([&] {
     const checkpoint::SafetensorsFile tensors{std::filesystem::path(file.path())};
-    checkpoint::sha256_by_name(tensors.tensors());  // every byte that a tensor claims
+    checkpoint::sha256_by_name(tensors.tensors());  // reads every byte of every tensor
   });
   parse_or_refuse([&] {
     const checkpoint::SafetensorsFile tensors(file.path(), checkpoint::HalfFloats::kWidened);
@@ -56,12 +56,12 @@ void job(std::span<const std::uint8_t> input) {
   parse_or_refuse([&] {
     const Config config = job::parse_job(text, "job.toml");
     job::validate(config);
-    // What passes must survive the way through a file.
+    // An accepted job must survive a round trip through a file.
     if (job::parse_job(job::to_toml(config), "again") != config) std::abort();
   });
 }
 
-// What fills an FBNet's layers: of a job, or as a search wrote it.
+// The layer choices of an FBNet: from a job, or as a search wrote them.
 void architecture(std::span<const std::uint8_t> input) {
   const std::vector<model::FbnetLayer> layers{{.inputs = 16, .outputs = 16},
                                               {.inputs = 16, .outputs = 24, .stride = 2},
@@ -72,8 +72,8 @@ void architecture(std::span<const std::uint8_t> input) {
   });
 }
 
-// What people write: rows of numbers for distbelief predict, --set, a rule that splits samples, hosts,
-// faults, sizes.
+// Short input that users write: rows of numbers for distbelief predict, --set, a split rule, hosts, faults,
+// sizes.
 void numbers(std::span<const std::uint8_t> input) {
   const MemoryFile file(input);
   for (const data::SampleSpec& spec :

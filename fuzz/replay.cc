@@ -1,4 +1,4 @@
-// Runs the corpora once, built by any compiler: replay CORPUS. A target each has a folder there.
+// Runs the corpora once, with any compiler: replay CORPUS. Each target has a folder in CORPUS.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -19,8 +19,8 @@
 
 namespace distbelief::fuzz {
 
-// What a run folder has, as far as it is JSON: metrics and events, from which the page is drawn, the summary
-// and the predictions in it, and the servers' logs.
+// The JSON lines of a run folder: metrics and events, from which the page is drawn, its summary and
+// predictions, and the servers' logs.
 void json_lines(std::span<const std::uint8_t> input) {
   static const ScratchFolder folder;
   const std::string lines(text_of(input));
@@ -43,7 +43,7 @@ namespace {
 
 constexpr std::uint64_t kTestSamples = 12;
 
-// By the variables of a program that `distbelief launch` started.
+// Enrols with the variables of a program that `distbelief launch` started.
 void enrol(const std::string& cohort) {
   setenv("DISTBELIEF_CONTROL", "unix:/nowhere", 1);
   setenv("DISTBELIEF_RUN_DIR", "run", 1);
@@ -53,9 +53,9 @@ void enrol(const std::string& cohort) {
 
 }  // namespace
 
-// The small JSON of a run folder and between its processes: clusters.json, launch.json, what was measured of
-// blocks and for a plan, a supervisor's orders. And what else is short and handed on: samples of the test set
-// by number, hexadecimal job files, the variables of `distbelief launch`.
+// Small JSON in a run folder and between its processes: clusters.json, launch.json, measurements of blocks
+// and plans, the supervisor's orders. Also other short inputs: indices of test samples, hexadecimal job
+// files, the variables of `distbelief launch`.
 void run_json(std::span<const std::uint8_t> input) {
   static const ScratchFolder folder;
   const std::string text(text_of(input));

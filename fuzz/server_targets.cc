@@ -27,14 +27,14 @@ using comm::StoreRequest;
 
 constexpr std::size_t kElements = 48;
 
-// What was answered, if it was already.
+// The answer, if there is one already.
 struct Reply {
   bool is_refused = false;
   std::string header{}, payload{};
   bool operator==(const Reply&) const = default;
 };
 
-// Takes answers without a connection.
+// Receives answers without a connection.
 class Asker final : public comm::RequestSource {
  public:
   Asker(const std::string& role, std::uint64_t connection) {
@@ -54,7 +54,7 @@ class Asker final : public comm::RequestSource {
       part->resize(bytes);
       reader.read(std::as_writable_bytes(std::span(*part)));
     }
-    const std::lock_guard lock(mutex_);  // what others make it wait for comes on their threads
+    const std::lock_guard lock(mutex_);  // delayed answers arrive on the threads of other requests
     reply_ = std::move(reply);
   }
   void limit_shared(std::size_t) override {}
@@ -66,11 +66,11 @@ class Asker final : public comm::RequestSource {
  private:
   comm::Peer peer_;
   mutable std::mutex mutex_;
-  Reply reply_;  // the last
+  Reply reply_;  // the last one
 };
 
-// Asynchronous, synchronous, a sub-network whose tickets wait for inputs, one with tables, one with vectors
-// (sandblaster), one with a bound of staleness, and synchronous steps that do not wait for all lanes.
+// Asynchronous; synchronous; a sub-network whose tickets wait for inputs; with tables; with vectors
+// (sandblaster); with a bound of staleness; synchronous with spare lanes.
 constexpr const char* kJobs[] = {"async", "sync", "inputs", "tables", "vectors", "bounded", "spare"};
 constexpr std::size_t kSyncJob = 1, kInputsJob = 2, kTablesJob = 3, kVectorsJob = 4, kBoundedJob = 5,
                       kSpareJob = 6;
@@ -105,7 +105,7 @@ comm::SpaceSpec spec_of(const std::string& job) {
   return spec;
 }
 
-// A server with these jobs, and peers that ask it.
+// A server with these jobs, and its peers.
 class Site {
  public:
   Site()
@@ -116,7 +116,7 @@ class Site {
     service_.set_map(server::first_map({{.id = 0, .target = "unix:/nowhere/0"}}));
     for (const char* job : kJobs) spaces_.push_back(open(job));
   }
-  // From now on another server is the primary of everything.
+  // Makes another server the primary of all parts.
   void become_backup() {
     const server::ServerMap::Part part{.primary = 1, .backup = 0};
     service_.set_map(
@@ -130,7 +130,7 @@ class Site {
   Reply ask(const std::string& role, std::string header, std::span<const std::byte> payload) {
     return ask(std::make_shared<Asker>(role, role == "server" ? 2 : 1), std::move(header), payload);
   }
-  // Values and versions of all jobs, as somebody sees them who only looks.
+  // Values and versions of all jobs, as a read-only peer sees them.
   std::vector<Reply> look() {
     std::vector<Reply> found;
     for (const std::uint64_t space : spaces_)
@@ -140,7 +140,7 @@ class Site {
           {}));
     return found;
   }
-  // Numbers of spaces cannot be guessed, names of jobs hardly.
+  // Sets a valid job number and name, which a fuzzer would hardly guess.
   std::string put_right(const std::string& header, std::size_t job) const {
     try {
       StoreRequest message = comm::decode_request(header);
@@ -167,7 +167,7 @@ class Site {
     service_.handle(comm::ExchangeServer::Request(std::move(content)));
     return source->reply();
   }
-  // By a connection of its own: another may then speak for any replica.
+  // Uses its own connection, so that another connection may speak for any replica.
   std::uint64_t open(const std::string& job) {
     const auto opener = std::make_shared<Asker>("worker", 4);
     const std::string text = comm::encode(spec_of(job));
@@ -186,7 +186,7 @@ class Site {
   server::Service service_;
 };
 
-// Ids in their order, and numbers.
+// Ids in the required order, then numbers.
 std::vector<std::byte> sound_rows() {
   std::vector<std::uint64_t> ids{1, 2, 3, 5, 8, 13};
   std::ranges::sort(ids, {}, [](std::uint64_t id) { return std::pair(compute::part_of_row(id), id); });
@@ -197,7 +197,7 @@ std::vector<std::byte> sound_rows() {
   return bytes;
 }
 
-// Reads the input from its beginning to its end.
+// Reads the input from beginning to end.
 class Bytes {
  public:
   explicit Bytes(std::span<const std::uint8_t> left) : left_(left) {}
@@ -207,7 +207,7 @@ class Bytes {
     left_ = left_.subspan(1);
     return value;
   }
-  std::span<const std::uint8_t> some() {  // as many as the next byte says, or what is left
+  std::span<const std::uint8_t> some() {  // as many as the next byte says, or the rest
     if (empty()) return {};
     const std::size_t count = one();
     const auto found = left_.first(std::min(count, left_.size()));
@@ -221,12 +221,12 @@ class Bytes {
 
 }  // namespace
 
-// What passes stays inside the message and the shared memory.
+// An accepted frame stays inside the message and the shared memory.
 void frame(std::span<const std::uint8_t> input) {
   if (input.size() < comm::kFrameBytes + sizeof(std::uint32_t)) return;
   comm::FrameHead head;
   std::memcpy(head.data(), input.data(), head.size());
-  std::uint32_t shared = 0;  // at the end; the rest is the message
+  std::uint32_t shared = 0;  // taken from the end; the rest is the message
   const std::size_t message_bytes = input.size() - sizeof shared;
   std::memcpy(&shared, input.data() + message_bytes, sizeof shared);
   const comm::Frame found = comm::decode_frame(head);
@@ -236,7 +236,7 @@ void frame(std::span<const std::uint8_t> input) {
     if (!comm::check_frame(found, limits).empty()) continue;
     const std::uint64_t inline_bytes = found.payload_shared ? 0 : found.payload_bytes;
     DISTBELIEF_INVARIANT(comm::kFrameBytes + found.header_bytes + inline_bytes == message_bytes);
-    if (sender == comm::FrameSender::kServer) continue;  // its places are the request's
+    if (sender == comm::FrameSender::kServer) continue;  // its places are those of the request
     DISTBELIEF_INVARIANT(!found.payload_shared ||
                          (found.payload_at <= shared && found.payload_bytes <= shared - found.payload_at));
     DISTBELIEF_INVARIANT(!found.room_shared ||
@@ -244,7 +244,7 @@ void frame(std::span<const std::uint8_t> input) {
   }
 }
 
-// What is said between replicas and servers comes back the same.
+// Messages between replicas and servers survive a round trip.
 void store(std::span<const std::uint8_t> input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   parse_or_refuse([&] {
@@ -263,12 +263,12 @@ void store(std::span<const std::uint8_t> input) {
   });
 }
 
-// Messages one after another: a byte of flags, the header, and a payload unless the flags say that it is a
-// sound one. What is refused leaves values and versions of all jobs alone.
+// Messages one after the other: a byte of flags, the header, and a payload unless the flags ask for a valid
+// one. A refused message must leave values and versions of all jobs unchanged.
 void service(std::span<const std::uint8_t> input) {
   enum Flags : unsigned {
     kServer = 1,
-    kSynchronous = 2,  // with kInputs: the bounded job; with kTables: the one with spare lanes
+    kSynchronous = 2,  // with kInputs: the bounded job; with kTables: the job with spare lanes
     kPutRight = 4,
     kSoundPayload = 8,
     kEvent = 16,

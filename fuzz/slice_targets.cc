@@ -13,7 +13,7 @@
 namespace distbelief::fuzz {
 namespace {
 
-// The checksum that a slice of the file should have, which is put there.
+// Computes the checksum of a slice in the file and stores it there.
 std::uint64_t corrected(std::vector<std::uint8_t>& file, const data::SliceEntry& slice) {
   if (slice.offset > file.size() || slice.bytes > file.size() - slice.offset) return 0;
   const std::span<std::uint8_t> bytes = std::span(file).subspan(slice.offset, slice.bytes);
@@ -43,7 +43,7 @@ void read_set(const std::string& folder) {
 
 }  // namespace
 
-// Its checksum is put right first, or nothing behind it would ever be reached.
+// Corrects the checksum first; otherwise no code behind it would be reached.
 void slice(std::span<const std::uint8_t> input) {
   constexpr std::size_t kSampleBytes = 13, kMostRaw = std::size_t{1} << 20;
   std::vector<std::uint8_t> bytes(input.begin(), input.end());
@@ -57,7 +57,7 @@ void slice(std::span<const std::uint8_t> input) {
   });
 }
 
-// Without the checksum around it. What is accepted comes back as the same text.
+// Parses an index without its checksum. An accepted one must give the same text again.
 void slice_index(std::span<const std::uint8_t> input) {
   parse_or_refuse([&] {
     const data::SliceIndex index =
@@ -67,7 +67,8 @@ void slice_index(std::span<const std::uint8_t> input) {
   });
 }
 
-// A whole set in a folder: "set" of the index, a byte 0, then what is in every file. Checksums are put right.
+// A whole set in a folder: "set" of the index, a zero byte, then the content of every file. Corrects the
+// checksums.
 void packed(std::span<const std::uint8_t> input) {
   constexpr std::uint64_t kMostSampleBytes = 4096, kMostSamples = 256, kMostFiles = 4;
   const Halves parts = halves(input);

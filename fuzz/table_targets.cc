@@ -9,7 +9,8 @@
 
 namespace distbelief::fuzz {
 
-// Saved tables of a run: their list, a byte 0, then the one piece of each, whose hash is put right.
+// Saved tables of a run: their list, a zero byte, then the single piece of each. Corrects the hash of the
+// piece.
 void tables(std::span<const std::uint8_t> input) {
   const Halves parts = halves(input);
   const MemoryFile file(parts.second);
@@ -25,7 +26,7 @@ void tables(std::span<const std::uint8_t> input) {
       std::vector<float> values(ids.size() * 3);
       saved.pull(0, ids, values);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUnavailable) throw;  // the list tells of a piece that is not there
+      if (error.code() != ErrorCode::kUnavailable) throw;  // the list names a missing piece
     }
   });
 }

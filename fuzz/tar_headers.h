@@ -12,10 +12,10 @@
 
 namespace distbelief::fuzz {
 
-// Puts the checksum of each header right, or few mutations would be read any further.
+// Corrects the checksum of each header; otherwise the parser would reject most mutations at once.
 inline void put_headers_right(std::vector<std::uint8_t>& tar) {
   constexpr std::size_t kTarHeader = 512, kSumAt = 148, kSumEnd = 156, kSizeAt = 124, kSizeDigits = 11;
-  constexpr std::uint64_t kMostTarBytes = (std::uint64_t{1} << 33) - 1;  // that so many digits can say
+  constexpr std::uint64_t kMostTarBytes = (std::uint64_t{1} << 33) - 1;  // the field holds no more
   for (std::size_t at = 0; at + kTarHeader <= tar.size() && tar[at] != 0;) {
     unsigned sum = 0;
     for (std::size_t i = 0; i < kTarHeader; ++i) sum += i >= kSumAt && i < kSumEnd ? ' ' : tar[at + i];

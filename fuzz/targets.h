@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-// What is fuzzed: a parser each. It may end in Error(kBadInput), as it does for damaged files; anything else
-// (another exception, a signal, a report of a sanitizer, too much memory) is a finding.
+// The fuzz targets, one parser each. A parser may throw Error(kBadInput), as it does for damaged files;
+// anything else (another exception, a signal, a sanitizer report, too much memory) is a finding.
 namespace distbelief::fuzz {
 
 using Target = void (*)(std::span<const std::uint8_t> input);

@@ -1,13 +1,13 @@
 #pragma once
 
-// Everything that a training program of one's own needs:
-//   World            the workers, from MPI                      (comm/world.h)
-//   DataParallel     a module trained by all workers            (train/data_parallel.h)
-//   GradientAverager gradients averaged, torch::optim kept
-//   EpochSampler     every sample exactly once, for torch::data
-//   PipelineParallel a list of blocks, each worker with a stage (train/pipeline_parallel.h)
+// The public interface for a training program:
+//   World            the group of workers, from MPI             (comm/world.h)
+//   DataParallel     trains one module on all workers           (train/data_parallel.h)
+//   GradientAverager averages gradients for a torch::optim optimizer
+//   EpochSampler     deals every sample out exactly once, for torch::data
+//   PipelineParallel a list of blocks; each worker runs a stage (train/pipeline_parallel.h)
 //   run::save_model, run::load_model                            (run/state_file.h)
-// A world from an MPI_Comm of yours: distbelief/comm/mpi/world.h.
+// To make a World from an existing MPI_Comm, include distbelief/comm/mpi/world.h.
 #include "distbelief/comm/world.h"
 #include "distbelief/run/state_file.h"
 #include "distbelief/train/data_parallel.h"

@@ -32,8 +32,8 @@ inline std::int64_t element_count(const Shape& shape) {
 
 std::string to_string(const Shape& shape);  // "[3, 32, 32]"
 
-// A dense array in host memory that owns its bytes: what the data layer hands to the compute layer.
-// resize() keeps the allocation when it is large enough, so a batch can be filled again and again.
+// A dense array in host memory that owns its bytes. The data layer hands it to the compute layer. resize()
+// keeps the allocation when it is large enough, so one Array can hold batch after batch.
 class Array {
  public:
   Array() = default;

@@ -15,7 +15,7 @@
 namespace distbelief {
 namespace {
 
-// Linux writes at most this much at a time.
+// Linux writes at most this many bytes per call.
 constexpr std::size_t kMaxWriteBytes = std::size_t{1} << 30;
 
 std::filesystem::path directory_of(const std::filesystem::path& file) {
@@ -49,7 +49,7 @@ DurableFile::~DurableFile() {
 }
 
 void DurableFile::fail(int error) const {
-  // What was written so far goes away, so it counts as free.
+  // Frees the space of the incomplete file, so that the message counts it as free.
   if (descriptor_ >= 0) static_cast<void>(!ftruncate(descriptor_, 0));
   throw Error(ErrorCode::kUnavailable,
               fmt::format("cannot write {}: {}{}; make room, check the permissions, or choose another folder",
@@ -79,7 +79,7 @@ FileStamp DurableFile::commit() {
   const bool to_disk = options_.survives == Survives::kPowerCuts;
   at("sync");
   if (to_disk && fsync(descriptor_) != 0) fail(errno);
-  // Network file systems report a full disk as late as here; the descriptor is gone either way.
+  // Network file systems may report a full disk only here; the descriptor is gone either way.
   if (close(std::exchange(descriptor_, -1)) != 0) fail(errno);
   at("rename");
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
@@ -106,7 +106,7 @@ void write_atomically(const std::filesystem::path& target, std::span<const std::
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   int error = descriptor < 0 ? errno : 0;
-  // EINVAL: a file system whose directories cannot be synced has nothing more to offer.
+  // EINVAL: this file system cannot sync directories, so nothing more can be done.
   if (descriptor >= 0 && fsync(descriptor) != 0 && errno != EINVAL) error = errno;
   if (descriptor >= 0) close(descriptor);
   if (error != 0) {

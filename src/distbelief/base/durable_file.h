@@ -12,27 +12,27 @@
 
 namespace distbelief {
 
-// What identifies the content of a written file.
+// Identifies the content of a written file.
 struct FileStamp {
   std::uint64_t bytes = 0;
   std::uint64_t xxh3 = 0;
 };
 
-// The seam where tests make a save fail, block or end: called with what is about to be done, such as "sync
-// state.safetensors". What it throws is a failure at that place. Empty outside tests.
+// Fault injection for tests: called with the action that comes next, such as "sync state.safetensors". It may
+// block or end the process; an exception makes that action fail. Empty outside tests.
 using AtPoint = std::function<void(const std::string& point)>;
 
-// What a file that was committed survives. Without the disk's word for it a commit takes no time.
+// Failures that a committed file survives. kKills skips the fsync, so a commit costs little time.
 enum class Survives { kPowerCuts, kKills };
 
-// A file that appears whole or not at all: written under a temporary name beside its target, moved
-// there by commit(). Without a commit the destructor removes the temporary. Every failure is an
-// Error(kUnavailable) with the target, the reason and the room that is needed. One writer per target;
-// not thread-safe; blocks on the disk.
+// A file that appears whole or not at all. It is written under a temporary name beside its target; commit()
+// renames it. Without a commit the destructor removes the temporary. Every failure is an Error(kUnavailable)
+// with the target, the reason and the space needed. One writer per target; not thread-safe; blocks on the
+// disk.
 class DurableFile {
  public:
   struct Options {
-    std::uint64_t bytes_needed = 0;  // for messages; 0: not known before
+    std::uint64_t bytes_needed = 0;  // for messages; 0: unknown
     Survives survives = Survives::kPowerCuts;
     AtPoint at{};
   };
@@ -44,7 +44,7 @@ class DurableFile {
 
   void write(const void* data, std::size_t bytes);
   std::uint64_t bytes() const { return bytes_written_; }
-  // Content and name are on the disk when this returns, unless kills are all that it shall survive.
+  // With kPowerCuts, content and name are on the disk when this returns.
   FileStamp commit();
 
  private:
@@ -60,14 +60,14 @@ class DurableFile {
 };
 
 FileStamp write_durably(const std::filesystem::path& target, std::string_view text, const AtPoint& at = {});
-// The pieces, one after the other, as a file that survives kills: for what is written often, and can be made
-// anew.
+// Writes the pieces one after the other to a file that survives kills. For files that are written often and
+// can be made again.
 void write_atomically(const std::filesystem::path& target, std::span<const std::string_view> pieces);
 
 // Makes the names in a directory durable. Throws Error(kUnavailable).
 void sync_directory(const std::filesystem::path& directory);
 
-// How the name of everything unfinished begins.
+// Prefix of the names of all unfinished files and folders.
 inline constexpr std::string_view kTemporaryPrefix = ".tmp-";
 
 }  // namespace distbelief

@@ -8,27 +8,27 @@
 namespace distbelief {
 
 enum class ErrorCode {
-  kBadInput,     // a job file, flag, data file or checkpoint that cannot be used
-  kUnavailable,  // something outside is missing: a file, a host, room on a disk
+  kBadInput,     // unusable job file, flag, data file or checkpoint
+  kUnavailable,  // something outside is missing: a file, a host, disk space
   kTimeout,      // a deadline passed
   kAborted,      // another worker failed, or the run was interrupted
   kInternal,     // a library below us failed
-  kJobFailed,    // what the job computes cannot go on, and would not if it were done again
+  kJobFailed,    // the job's own computation failed, and would fail again
 };
 
-// The exit code that stands for an error: 2 for bad input, 1 for everything else.
+// Exit code for an error: 2 for bad input, 1 for everything else.
 int exit_code(ErrorCode code);
 std::string_view to_string(ErrorCode code);
 
-// The one exception of the system. A message says what was wanted, what was found and what to do.
-// Rank, operation and step are filled in where they are known; what() holds all of it.
+// The only exception type of the system. A message says what was wanted, what was found and what to do. Rank,
+// operation and step are filled in where they are known; what() includes all of them.
 class Error : public std::runtime_error {
  public:
   struct Where {
     int rank = -1;
     std::string operation{};
     std::int64_t step = -1;
-    std::string key{};  // of a job, whose value is at fault: "train.lr"; told by its place in the job file
+    std::string key{};  // job key whose value is wrong, "train.lr"; reported by its place in the job file
   };
 
   Error(ErrorCode code, const std::string& message);
@@ -38,7 +38,8 @@ class Error : public std::runtime_error {
   const std::string& message() const { return message_; }
   const Where& where() const { return where_; }
 
-  // The same with the step, unless it has one. What only tells of another's failure has that one's.
+  // A copy with the step, unless this error has a step already or is kAborted, which reports another
+  // worker's failure.
   Error at_step(std::int64_t step) const;
 
  private:
@@ -51,6 +52,6 @@ class Error : public std::runtime_error {
 
 }  // namespace distbelief
 
-// A broken invariant is a bug in this program: it ends with the reason, it is not an Error.
+// A broken invariant is a bug in this program: it aborts with the reason instead of throwing an Error.
 #define DISTBELIEF_INVARIANT(expression) \
   ((expression) ? void(0) : ::distbelief::invariant_failed(#expression, __FILE__, __LINE__))

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-// Floating-point numbers of 16 bits, of which weights from elsewhere are often made; float32 holds each
+// 16-bit floating-point numbers, which weights from other programs often use. float32 represents each
 // exactly.
 namespace distbelief {
 
@@ -11,7 +11,7 @@ namespace distbelief {
 constexpr float float_from_float16(std::uint16_t bits) {
   const std::uint32_t sign = std::uint32_t{bits} >> 15 << 31;
   const std::uint32_t exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff;
-  if (exponent == 0)  // 0, and what is too small for an exponent
+  if (exponent == 0)  // zero and subnormal numbers
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(float(fraction) * 0x1p-24F));
   const std::uint32_t wide = exponent == 0x1f ? 0xff : exponent + 127 - 15;
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);

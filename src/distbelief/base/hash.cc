@@ -31,7 +31,7 @@ void Sha256::update(const void* data, std::size_t bytes) {
 }
 
 std::string Sha256::hex() const {
-  // Finishing ends a context, so a copy is finished.
+  // Finishing ends a context, so finish a copy.
   std::unique_ptr<evp_md_ctx_st, Free> copy(EVP_MD_CTX_new());
   if (!copy) throw std::bad_alloc();
   check_openssl(EVP_MD_CTX_copy_ex(copy.get(), context_.get()));

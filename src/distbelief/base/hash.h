@@ -10,12 +10,12 @@ struct XXH3_state_s;
 
 namespace distbelief {
 
-// SHA-256 over bytes given in pieces; what identifies weights. Not thread-safe.
+// SHA-256 over bytes given in pieces; identifies weights. Not thread-safe.
 class Sha256 {
  public:
   Sha256();
   void update(const void* data, std::size_t bytes);
-  // 64 lower-case digits for everything given so far. More may follow.
+  // 64 lower-case hex digits for the bytes so far. update() may follow.
   std::string hex() const;
 
  private:
@@ -25,7 +25,7 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
-// XXH3, 64 bits: notices damage at the speed of memory. No protection against intent.
+// 64-bit XXH3: detects damage at memory speed. No protection against tampering.
 std::uint64_t xxh3(const void* data, std::size_t bytes);
 
 // The same value over bytes given in pieces. Not thread-safe.
@@ -33,7 +33,7 @@ class Xxh3 {
  public:
   Xxh3();
   void update(const void* data, std::size_t bytes);
-  std::uint64_t value() const;  // of everything given so far; more may follow
+  std::uint64_t value() const;  // for the bytes so far; update() may follow
 
  private:
   struct Free {

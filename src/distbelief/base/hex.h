@@ -4,8 +4,8 @@
 
 namespace distbelief {
 
-// Bytes as letters and digits, which pass every shell and environment on the way.
+// Encodes bytes as letters and digits, which pass every shell and environment unchanged.
 std::string to_hex(const std::string& bytes);
-std::string from_hex(const std::string& hex);  // throws Error(kBadInput) when it is none
+std::string from_hex(const std::string& hex);  // throws Error(kBadInput) for other text
 
 }  // namespace distbelief

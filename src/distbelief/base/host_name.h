@@ -4,6 +4,6 @@
 
 namespace distbelief {
 
-std::string host_name();  // of this machine
+std::string host_name();  // name of this machine
 
 }  // namespace distbelief

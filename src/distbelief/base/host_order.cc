@@ -7,7 +7,7 @@
 namespace distbelief {
 namespace {
 
-// Groups that would fit on their hosts but lie on two.
+// Groups that would fit on one host but span two.
 struct Torn {
   int tensor = 0;
   int replicas = 0;
@@ -37,7 +37,7 @@ Torn torn(const std::vector<int>& workers, const std::vector<std::size_t>& order
   return sum;
 }
 
-// The largest host that tears least, one after another.
+// Repeatedly takes the largest host among those that split the fewest groups.
 std::vector<std::size_t> greedy_order(const std::vector<int>& workers, std::vector<std::size_t> left,
                                       const RankGroups& groups) {
   std::ranges::stable_sort(left, [&](std::size_t a, std::size_t b) { return workers[a] > workers[b]; });

@@ -12,7 +12,7 @@
 
 namespace distbelief {
 
-// Up to the first byte that is no JSON, where the parser stops, brackets are counted as it counts them.
+// Counts brackets as the parser does, up to the first byte that is not JSON, where the parser stops.
 std::optional<std::size_t> nests_deeper(std::string_view text, int most) {
   std::int64_t depth = 0;
   bool quoted = false;
@@ -39,9 +39,9 @@ nlohmann::json parse_json(std::string_view text, std::string_view name) {
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
-    const std::size_t at = error.byte > 0 ? error.byte - 1 : 0;  // it counts from 1
+    const std::size_t at = error.byte > 0 ? error.byte - 1 : 0;  // nlohmann counts from 1
     throw Error(ErrorCode::kBadInput, fmt::format("{}, byte {}: no JSON", name, at));
-  } catch (const nlohmann::json::exception& error) {  // a number that no double holds
+  } catch (const nlohmann::json::exception& error) {  // a number beyond double
     throw Error(ErrorCode::kBadInput, fmt::format("{}: no JSON: {}", name, error.what()));
   }
 }

@@ -8,25 +8,26 @@
 #include <optional>
 #include <string_view>
 
-// JSON that a file, another process or the network gave. nlohmann's values are copied, compared and dumped by
-// functions that call themselves: brackets alone, enough of them, would end the process.
+// Parses JSON from files, other processes and the network. nlohmann's copy, comparison and dump are
+// recursive, so deeply nested brackets would overflow the stack; these functions limit the depth.
 namespace distbelief {
 
-inline constexpr int kMostJsonDepth = 64;  // nothing of ours comes near it
+inline constexpr int kMostJsonDepth = 64;  // far above every file of ours
 inline constexpr std::uint64_t kMostJsonFileBytes = 64 << 20;
 
-// The byte at which it nests deeper than `most` arrays and objects. Text that is no JSON may have one too.
+// Offset of the first byte nested deeper than `most` arrays and objects. Text that is not JSON may have one
+// too.
 std::optional<std::size_t> nests_deeper(std::string_view text, int most);
 
-// A discarded value when it is no JSON or nests deeper than kMostJsonDepth.
+// A discarded value when the text is not JSON or nests deeper than kMostJsonDepth.
 nlohmann::json json_or_discarded(std::string_view text);
-// Throws Error(kBadInput) with `name` and the byte.
+// Throws Error(kBadInput) with `name` and the byte offset.
 nlohmann::json parse_json(std::string_view text, std::string_view name);
-// Of a whole file, as json_or_discarded(): one that is not there, or too long, has none either.
+// The same as json_or_discarded() for a whole file; also discarded when the file is missing or too long.
 nlohmann::json read_json(const std::filesystem::path& path);
 
-// A whole number in [least, most]; nlohmann would cut off what it has behind the point, or too many bits.
-// Throws Error(kBadInput).
+// An integer in [least, most]. Throws Error(kBadInput) for fractions and overflow, which nlohmann would
+// truncate.
 std::int64_t whole_number(const nlohmann::json& value,
                           std::int64_t least = std::numeric_limits<std::int64_t>::min(),
                           std::int64_t most = std::numeric_limits<std::int64_t>::max());

@@ -5,7 +5,7 @@
 
 namespace distbelief {
 
-// The middle one of an odd number of values, the upper of the two in the middle of an even number.
+// The middle value; of an even number of values the upper of the two middle ones.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

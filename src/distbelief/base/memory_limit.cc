@@ -13,14 +13,14 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-// "max" is no number, and no limit.
+// "max" does not parse as a number and means no limit.
 std::uint64_t number_in(const fs::path& path) {
   std::ifstream file(path);
   std::uint64_t bytes = 0;
   return file >> bytes ? bytes : kNoLimit;
 }
 
-// The tightest limit of a group and those that it is in.
+// The tightest limit of a group and its ancestors.
 std::uint64_t limit_of(const fs::path& mount, const std::string& group, const char* name) {
   std::uint64_t limit = number_in(mount / name);
   fs::path folder = mount;
@@ -32,7 +32,7 @@ std::uint64_t limit_of(const fs::path& mount, const std::string& group, const ch
 }
 
 struct GroupLine {
-  std::string controllers;  // empty: of version 2, which has them all
+  std::string controllers;  // empty for version 2, which has all controllers
   std::string group;
 };
 

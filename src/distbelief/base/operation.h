@@ -4,15 +4,15 @@
 
 namespace distbelief {
 
-// A small thing to do with long vectors where they are kept: each holder of a slice of them does it on its
-// slice, and only numbers go back. Vectors are called by number.
+// An operation on long vectors that runs where they are stored: each holder of a slice applies it to its
+// slice and returns only numbers. Vectors are named by index.
 struct Operation {
   enum class Kind : int {
     kCopy = 1,     // target = source
     kScale = 2,    // target = factor * target
     kAxpy = 3,     // target = target + factor * source
-    kDot = 4,      // gives the sum of target[i] * source[i]
-    kCollect = 5,  // target = the sum of the gradients of a whole evaluation; gives its loss
+    kDot = 4,      // returns the sum of target[i] * source[i]
+    kCollect = 5,  // target = the sum of all gradients of one evaluation; returns its loss
   };
   Kind kind = Kind::kCopy;
   std::int32_t target = 0;

@@ -39,7 +39,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-// A number always shows that it is one: 4.0 is not the integer 4.
+// Keeps doubles apart from integers: writes 4.0, not 4.
 std::string number_text(double value) {
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
@@ -73,7 +73,7 @@ OptionValue converted(const std::string& owner, const OptionSpec& spec, const Op
                           to_string(given), type_name(given)));
 }
 
-// The one candidate that begins with the word; empty when there is none, several, or hardly a word.
+// The one candidate that starts with the word; empty when there is none or several, or the word is too short.
 std::string only_completion(const std::string& word, const std::vector<std::string>& candidates) {
   constexpr std::size_t kShortest = 3;
   std::string found;
@@ -85,8 +85,8 @@ std::string only_completion(const std::string& word, const std::vector<std::stri
   return found;
 }
 
-// The one candidate that is a word of it ("num_epochs": epochs), or made of its first letters
-// ("learning_rate": lr); empty when there is none, or several.
+// The one candidate that is part of the word ("num_epochs": epochs) or consists of the initials of its parts
+// ("learning_rate": lr); empty when there is none or several.
 std::string only_part(const std::string& word, const std::vector<std::string>& candidates) {
   constexpr std::size_t kShortest = 3;
   std::vector<std::string> parts;
@@ -152,7 +152,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
   for (const std::string& candidate : candidates) {
     const std::size_t longer = std::max(word.size(), candidate.size());
     const std::size_t distance = edit_distance(wanted, lower_case(candidate));
-    // Near: a third of the letters at most, but one slip is always allowed in a word of two or more.
+    // Near: the distance is at most a third of the letters, but at least one edit is allowed from two letters
+    // on.
     const bool near = distance < longer && distance <= std::max<std::size_t>(1, longer / 3);
     const bool is_longer_form =
         lower_case(candidate).starts_with(wanted) && !lower_case(best).starts_with(wanted);

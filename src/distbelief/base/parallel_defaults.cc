@@ -5,7 +5,7 @@
 namespace distbelief {
 namespace {
 
-constexpr std::int64_t kLanesPerStage = 4;  // a pipeline of p stages is then idle for p - 1 of 5 p - 1 turns
+constexpr std::int64_t kLanesPerStage = 4;  // a pipeline of p stages then idles in p - 1 of 5 p - 1 turns
 
 }  // namespace
 

@@ -5,27 +5,26 @@
 #include "distbelief/base/config.h"
 #include "distbelief/base/host_order.h"
 
-// What [parallel] leaves open and the number of workers decides. Pure.
+// Values that [parallel] leaves open and that follow from the number of workers. Pure.
 namespace distbelief {
 
-constexpr int kInterleavedStages =
-    2;  // of each worker, where the schedule is interleaved and nobody says more
+constexpr int kInterleavedStages = 2;  // default stages per worker of an interleaved schedule
 
-// Stages of each worker of a pipeline.
+// Pipeline stages per worker.
 int stages_per_worker(const ParallelConfig& parallel);
-// Parameters live on servers. Each replica, a world of its own, then takes part in every step (mode sync) or
-// takes steps of its own.
+// Whether parameters live on servers. Each replica is then a world of its own and joins every step (mode
+// sync) or takes its own steps, which takes_own_steps() tells.
 bool has_servers(const ParallelConfig& parallel);
 bool takes_own_steps(const ParallelConfig& parallel);
 // Each replica trains one sub-network of the model.
 bool is_decomposed(const ParallelConfig& parallel);
-// Workers of such a replica: its mesh.
+// Workers of one replica: the size of its mesh.
 std::int64_t workers_per_replica(const ParallelConfig& parallel);
 // Ranks that should share a host.
 RankGroups rank_groups(const ParallelConfig& parallel);
-// Of a wait of a worker for another, or for its data.
+// Deadline of a worker's wait for another worker or for its data.
 std::chrono::milliseconds deadline_of(const ParallelConfig& parallel);
-// Lanes of a job that names none, before train.accumulate multiplies them.
+// Lanes of a job that sets none, before train.accumulate multiplies them.
 std::int64_t default_lanes(const ParallelConfig& parallel);
 
 }  // namespace distbelief

@@ -2,19 +2,18 @@
 
 #include <cstddef>
 
-// Fetching memory ahead of its use. Other cores' fresh data is slow to reach, and hardware prefetching ends
-// at every page, so loops over pages that somebody else has written fetch the next one while they work on
-// this.
+// Fetches memory ahead of its use. Fresh data of other cores is slow to reach, and hardware prefetching stops
+// at every page. Loops over pages that another core has written therefore fetch the next page while they work
+// on this one.
 namespace distbelief {
 
 inline constexpr std::size_t kCacheLine = 64;
 
 inline void prefetch_line(const void* place) { __builtin_prefetch(place, 0, 3); }
 
-// Makes this core the owner of the line. Written out, because compilers turn the builtin into a fetch for
-// reading when they build for every x86-64, and a line that is shared has to be asked for a second time when
-// it is written: a fused update of 100,000 parameters took four times as long. Where a processor does not
-// know the instruction, it does nothing.
+// Makes this core the owner of the line. Inline assembly, because for generic x86-64 compilers turn the
+// builtin into a fetch for reading; a shared line must then be requested a second time for the write, and a
+// fused update of 100,000 parameters took four times as long. Processors without the instruction ignore it.
 inline void prefetch_line_for_write(const void* place) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(place)));

@@ -5,11 +5,11 @@
 
 namespace distbelief {
 
-// A 64-bit value that depends on every word given, in order; the root of all randomness here:
+// A 64-bit value that depends on every given word, in order. All randomness derives from it:
 // derive_seed({seed, epoch, sample}) and the like. Stable across machines and versions.
 std::uint64_t derive_seed(std::initializer_list<std::uint64_t> words);
 
-// SplitMix64: tiny, statistically sound, no state beyond one word. Not for secrets.
+// SplitMix64: one word of state, statistically sound. Not for secrets.
 class SplitMix64 {
  public:
   using result_type = std::uint64_t;

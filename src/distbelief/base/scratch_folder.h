@@ -14,7 +14,7 @@
 
 namespace distbelief {
 
-// A folder for temporary files that goes with its owner. Throws Error(kUnavailable) when it cannot be made.
+// A temporary folder that its owner removes. Throws Error(kUnavailable) when it cannot be made.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -23,7 +23,7 @@ class ScratchFolder {
       throw Error(ErrorCode::kUnavailable, "cannot make a folder like " + name + ": is there room?");
     path_ = name;
   }
-  // A launcher's daemon may just be removing what it had there, and then some of it is gone meanwhile.
+  // Retries, because a launcher's daemon may be removing files of its own here at the same time.
   ~ScratchFolder() {
     constexpr int kTries = 20;
     std::error_code error;

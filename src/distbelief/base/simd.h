@@ -1,8 +1,8 @@
 #pragma once
 
-// A function marked DISTBELIEF_MULTIVERSION is compiled for several instruction sets; the best one that
-// the machine has is chosen when the program loads. The loops so marked are element by element with
-// explicit fma, so every version gives the same bits. Sanitizers cannot run the load-time choice.
+// A function marked DISTBELIEF_MULTIVERSION is compiled for several instruction sets; the loader chooses the
+// best one that the machine has. The marked loops work element by element with explicit fma, so every version
+// gives the same bits. Sanitizers do not support the choice at load time.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define DISTBELIEF_SANITIZED 1
 #elif defined(__has_feature)
@@ -19,7 +19,7 @@
 #define DISTBELIEF_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
 
-// Before a loop whose iterations do not depend on each other although the pointers may be equal.
+// Marks a loop whose iterations are independent although the pointers may be equal.
 #if defined(__clang__)
 #define DISTBELIEF_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else

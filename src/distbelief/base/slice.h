@@ -4,12 +4,12 @@
 
 #include "distbelief/base/array.h"
 
-// A part of a tensor: what a worker of a tensor group holds of it, what a file of a checkpoint has of it.
-// Pure.
+// A part of a tensor: a tensor group's share of it, or the share that one checkpoint file has. Pure.
 namespace distbelief {
 
-// Of a tensor seen as [outer, whole, inner], the elements [begin, begin + count) of the middle. So a slice of
-// any dimension has one form, and so has a tensor that is several stacked ones (queries, keys and values).
+// The elements [begin, begin + count) of the middle dimension of a tensor seen as [outer, whole, inner]. A
+// slice of any dimension has this form, and so has the same slice of several stacked tensors (queries, keys
+// and values).
 struct Slice {
   std::int64_t outer = 1;
   std::int64_t whole = 1;
@@ -38,16 +38,16 @@ void for_each_run(const Slice& slice, const Visit& visit) {
                    slice.count * slice.inner});
 }
 
-// The share of `whole` that part `part` of `parts` has: as even as can be.
+// Share of `part` out of `parts` in `whole`; shares are as even as possible.
 struct SliceRange {
   std::int64_t begin = 0;
   std::int64_t count = 0;
 };
 SliceRange share_of(std::int64_t whole, int part, int parts);
 
-// A part's slice of one dimension of a tensor.
+// The slice of a tensor that a range of one dimension selects.
 Slice slice_of(const Shape& shape, int dimension, SliceRange range);
-// All of it.
+// The slice that is the whole tensor.
 Slice whole_of(const Shape& shape);
 
 }  // namespace distbelief

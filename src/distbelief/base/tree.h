@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-// The one order in which numbers of several lanes (or ranks) are added: a binary tree over [0, lanes),
-// each node [b, e) split at b + the largest power of two below its size. Because the tree is fixed,
-// the sum has the same bits however the lanes are spread over workers. Everything here is pure.
+// The order in which values of several lanes (or ranks) are added: a binary tree over [0, lanes), each node
+// [b, e) split at b + the largest power of two below its size. The tree is fixed, so the sum has the same
+// bits for any distribution of the lanes over workers. Everything here is pure.
 namespace distbelief {
 
 struct TreeNode {
@@ -19,8 +19,8 @@ struct TreeNode {
 // The largest nodes of the tree over [0, lanes) that together cover [begin, end), in order.
 std::vector<TreeNode> tree_cover(std::int64_t lanes, std::int64_t begin, std::int64_t end);
 
-// How a sequence of adjoining nodes is added up: after input i is pushed on a stack, the two topmost
-// entries are merged merges[i] times. What remains on the stack is the cover of the inputs' range.
+// How to sum a sequence of adjoining nodes: after input i is pushed on a stack, its two topmost entries are
+// merged merges[i] times. The stack ends with the cover of the inputs' range.
 struct TreeProgram {
   std::vector<int> merges;
   int depth = 0;                    // most entries on the stack at once
@@ -28,15 +28,14 @@ struct TreeProgram {
 };
 TreeProgram tree_program(std::int64_t lanes, std::span<const TreeNode> inputs);
 
-// Runs `merges` on inputs[i][0, count): the stack must end with one entry. The result is in `scratch`
-// or, for a single input, that input itself. `scratch` has room for max(1, inputs - 1) * count.
-// For float, double and std::int64_t.
+// Runs `merges` on inputs[i][0, count); the stack must end with one entry. The result is in `scratch` or, for
+// a single input, that input itself. `scratch` has room for max(1, inputs - 1) * count. For float, double and
+// std::int64_t.
 template <typename T>
 const T* tree_sum(std::span<const T* const> inputs, std::span<const int> merges, std::size_t count,
                   T* scratch);
 
-// Elements added at a time where a sum runs over large memory: small enough to stay in the first-level
-// cache with its scratch.
+// Elements per block of a sum over large memory: a block and its scratch fit the first-level cache.
 inline constexpr std::size_t kSumBlock = 1024;
 
 }  // namespace distbelief

@@ -16,7 +16,7 @@ std::vector<std::vector<float>> random_leaves(int lanes, std::size_t count) {
   return leaves;
 }
 
-// A worker's share of the lanes, summed to its cover as a worker does it.
+// Sums a worker's share of the lanes to its cover, as a worker does.
 void sum_share(int lanes, TreeNode share, const std::vector<std::vector<float>>& leaves,
                std::vector<TreeNode>& nodes, std::vector<std::vector<float>>& values) {
   for (const TreeNode& node : tree_cover(lanes, share.begin, share.end)) {

@@ -15,10 +15,10 @@
 namespace distbelief {
 namespace {
 
-// How lines that will be written are fetched, and how far ahead: far enough to cover a fetch from the other
-// core. On AMD as their owner; on Intel sums of 25 MiB and more took 5 to 8 % longer so, and smaller ones no
-// less. On a Zen 5 sums of 4 MiB and more take 5 to 15 % less with 4 KiB ahead than with 1; on a Zen 3 from
-// 25 MiB up a seventh longer already with 2.
+// How to prefetch lines that will be written, and how far ahead: far enough to cover a fetch from another
+// core. AMD: as owner. Intel: for reading, because with ownership sums of 25 MiB and more took 5 to 8 %
+// longer and smaller ones gained nothing. On a Zen 5, sums of 4 MiB and more take 5 to 15 % less time with 4
+// KiB ahead than with 1; on a Zen 3, 2 KiB already cost a seventh more from 25 MiB on.
 enum class Fetching { kToRead, kToOwn, kToOwnFar };
 
 Fetching fetching_here() {
@@ -35,13 +35,13 @@ Fetching fetching_here() {
 template <Fetching fetching, typename T>
 [[gnu::always_inline]] inline void add_to_both_ahead(T* left, T* right, std::size_t count) {
   constexpr auto fetch = fetching == Fetching::kToRead ? prefetch_line : prefetch_line_for_write;
-  // A vector that is wider than the instruction set's goes through the stack: half a line is AVX2's.
+  // Vectors wider than the instruction set's go through the stack; half a line is AVX2's width.
   typedef T Half __attribute__((vector_size(kCacheLine / 2), aligned(alignof(T)), may_alias));
   constexpr std::size_t kLine = kCacheLine / sizeof(T);
   constexpr std::size_t kAhead = (fetching == Fetching::kToOwnFar ? 4096 : 1024) / sizeof(T);
   std::size_t at = 0;
   for (; at + kLine <= count; at += kLine) {
-    // Past the end it fetches what follows, which is allowed: a prefetch never faults.
+    // Prefetches beyond the end are harmless: a prefetch never faults.
     fetch(left + at + kAhead);
     fetch(right + at + kAhead);
     auto* a = reinterpret_cast<Half*>(left + at);
@@ -64,7 +64,7 @@ template <typename T>
 
 constexpr std::size_t kLineFloats = kCacheLine / sizeof(float);
 
-// Whole lines, out aligned to them.
+// Whole lines; `out` is aligned to them.
 void write_lines_past_caches(float* out, const float* values, std::size_t count) {
 #if defined(__x86_64__)
   constexpr std::size_t kVector = sizeof(__m128) / sizeof(float);
@@ -76,7 +76,7 @@ void write_lines_past_caches(float* out, const float* values, std::size_t count)
 
 }  // namespace
 
-// `out` may alias an input at the same index, which is harmless to element-wise vector code.
+// `out` may equal an input, which is harmless to element-wise vector code.
 DISTBELIEF_MULTIVERSION void add(float* out, const float* left, const float* right, std::size_t count) {
   DISTBELIEF_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
@@ -128,7 +128,7 @@ DISTBELIEF_MULTIVERSION void normalize_bytes(float* __restrict out, const std::u
   }
 }
 
-// In pieces that stay in the first-level cache until they are lines to write.
+// Works in pieces that stay in the first-level cache until they are written as whole lines.
 void normalize_bytes_past_caches(float* out, const std::uint8_t* bytes, float mean, Divisor deviation,
                                  std::size_t count) {
   alignas(kCacheLine) std::array<float, 64 * kLineFloats> piece;

@@ -1,4 +1,4 @@
-// What may happen to checkpoints on a disk: damage, and the end of the process at any moment of a save.
+// Faults of checkpoints on a disk: damage, and the end of the process at any moment of a save.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ class DamageTest : public testing::DamageFixture {
   DamageTest() {
     for (std::int64_t step : {1, 2}) save_with(folder_, step, {});
   }
-  // The name of the tensor that a byte of the state belongs to, or the header's.
+  // The name of the tensor, or of the header, that contains a byte of the state.
   static std::string part_at(const SafetensorsFile& state, std::uint64_t offset, std::uint64_t file_bytes) {
     std::uint64_t data_bytes = 0;
     for (const TensorView& view : state.tensors()) data_bytes += view.byte_count();
@@ -142,7 +142,7 @@ TEST_F(DamageTest, ReadsARecordOfTheBestWithoutAChecksum) {
   EXPECT_EQ(store_.best()->step, 1);
 }
 
-// A process that is killed at the point of a save that has this index.
+// A process that is killed at the save point with this index.
 class KilledSave {
  public:
   KilledSave(const fs::path& folder, std::int64_t step, std::size_t index) {
@@ -165,7 +165,7 @@ class KilledSave {
     }
     _exit(0);
   }
-  // In the middle of removing a folder is after one of its files.
+  // To die in the middle of removing a folder, first removes one of its files.
   static void die(const fs::path& folder, const std::string& point) {
     constexpr std::string_view kRemove = "remove ";
     if (point.starts_with(kRemove)) fs::remove(folder / point.substr(kRemove.size()) / kManifestName);
@@ -176,7 +176,7 @@ class KilledSave {
 
 class KillTest : public ::testing::Test {
  protected:
-  // Checkpoints 1, 2, 3 and what a killed save left; the next save has all kinds of work.
+  // Checkpoints 1, 2, 3 and leftovers of a killed save, so that the next save has all kinds of work.
   KillTest() {
     for (std::int64_t step : {1, 2, 3}) Store(before_).save(testing::SampleState(step).snapshot(step));
     fs::create_directories(before_ / ".tmp-step-00000004-1");

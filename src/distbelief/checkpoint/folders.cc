@@ -65,13 +65,13 @@ void create_durably(const fs::path& folder) {
 
 TemporaryFolder::TemporaryFolder(fs::path path) : path_(std::move(path)) {
   std::error_code error;
-  fs::remove_all(path_, error);  // left by a process with the same id
+  fs::remove_all(path_, error);  // left by an earlier process with the same id
   if (!error) fs::create_directory(path_, error);
   if (error) fail(path_, error);
 }
 
 TemporaryFolder::~TemporaryFolder() {
-  // Under another name first: nobody who writes to it by its name can then fill it again meanwhile.
+  // Renames the folder first, so that a process that writes to it by name cannot refill it meanwhile.
   const fs::path doomed = path_.string() + "-gone";
   std::error_code error;
   fs::rename(path_, doomed, error);
@@ -82,13 +82,13 @@ void TemporaryFolder::move_to(const fs::path& target) {
   if (std::rename(path_.c_str(), target.c_str()) == 0) return;
   if (errno != ENOTEMPTY && errno != EEXIST) fail(target, last_error());
   if (renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;
-  // Not every file system can exchange two names.
+  // Some file systems cannot exchange two names.
   if (errno != EINVAL && errno != ENOSYS) fail(target, last_error());
   const fs::path old = path_.string() + "-old";
   if (std::rename(target.c_str(), old.c_str()) != 0) fail(target, last_error());
   const bool moved = std::rename(path_.c_str(), target.c_str()) == 0;
   const std::error_code error = last_error();
-  std::rename(old.c_str(), (moved ? path_ : target).c_str());  // else it stays for prune() to find
+  std::rename(old.c_str(), (moved ? path_ : target).c_str());  // if this fails, prune() removes it
   if (!moved) fail(target, error);
 }
 

@@ -31,7 +31,7 @@ constexpr const char* kSealed = "sealed";
 constexpr const char* kFailed = "failed";
 constexpr const char* kLeft = "left";
 
-// False when the deadline came first.
+// Returns false when the deadline passes first.
 template <typename Condition>
 bool wait_until(milliseconds deadline, const Condition& is_so) {
   const auto end = std::chrono::steady_clock::now() + deadline;
@@ -52,7 +52,7 @@ bool is_names(const Json& value) {
          std::all_of(value.begin(), value.end(), [](const Json& name) { return name.is_string(); });
 }
 
-// Whole or not at all for those who look, but not synced: it is of use only while its writer lives.
+// Readers see the whole file or none. Not synced: it matters only while its writer lives.
 void put(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.parent_path() / (std::string(kTemporaryPrefix) + path.filename().string());
   errno = 0;
@@ -72,7 +72,7 @@ std::string weights_sha256(const fs::path& folder, const std::vector<SealedPart>
   for (std::size_t i = 0; i < parts.size(); ++i)
     files.emplace_back(folder / state_name(static_cast<int>(i), static_cast<int>(parts.size())));
   const TensorIndex tensors = index_of(folder, files);
-  std::set<std::string> names;  // of pieces in several parts one
+  std::set<std::string> names;  // pieces of one tensor in several parts count once
   for (const SealedPart& part : parts) names.insert(part.weights.begin(), part.weights.end());
   std::vector<TensorView> weights;
   for (const std::string& name : names) weights.push_back(tensors.tensor(name));
@@ -93,7 +93,7 @@ bool Gathering::is_gone() const {
 }
 
 std::vector<int> Gathering::parts_with(const char* kind) const {
-  std::set<std::string> names;  // from one look, however many parts there are
+  std::set<std::string> names;  // one directory listing for any number of parts
   for (const fs::path& path : children(options_.folder)) names.insert(path.filename().string());
   std::vector<int> parts;
   for (int part = 0; part < options_.parts; ++part)
@@ -143,9 +143,9 @@ void Gathering::leave(const std::string& reason) const noexcept {
     try {
       put(file(kFailed, options_.part), reason);
     } catch (const Error&) {
-      std::ofstream(file(kFailed, options_.part));  // a name often fits where no byte does
+      std::ofstream(file(kFailed, options_.part));  // creating an empty file often works on a full disk
     }
-  } catch (const std::exception&) {  // the others have their deadline
+  } catch (const std::exception&) {  // the other parts end at their deadline
   }
 }
 
@@ -200,7 +200,7 @@ void Gathering::wait_until_others_left() const noexcept {
   };
   try {
     wait_until(std::min(options_.deadline, kLongestLeave), have_left);
-  } catch (const std::exception&) {  // then it is removed while they write
+  } catch (const std::exception&) {  // the folder is then removed while others write
   }
 }
 
@@ -229,8 +229,8 @@ bool Gathering::has_name(const fs::path& target) const {
 void Gathering::wait_for_name(const fs::path& target) const {
   int failed = -1;
   wait_until(options_.deadline, [&] { return is_gone() || (failed = failed_part()) >= 0; });
-  // Whatever was seen: the folder also goes when it becomes the checkpoint, and the one before takes its
-  // place.
+  // Check the name first: the folder is also gone once it has become the checkpoint, and the replaced
+  // checkpoint then takes the temporary name.
   if (has_name(target)) return;
   if (failed >= 0) throw failure_of(failed);
   if (is_gone()) throw gone();

@@ -12,64 +12,63 @@
 
 namespace distbelief::checkpoint {
 
-// What a part tells of its file once that is on the disk.
+// A part's report about its file once the file is on the disk.
 struct SealedPart {
   nlohmann::json file;               // as in the manifest
-  std::vector<std::string> weights;  // names of the tensors, whole or not, that weights_sha256 is over
+  std::vector<std::string> weights;  // tensors, whole or in pieces, that weights_sha256 covers
 };
 
-// SHA-256 over the weights of all parts in name order. Reads them through mappings: the memory is the page
-// cache's. Throws Error(kBadInput) when two parts have a tensor of the same name.
+// SHA-256 over the weights of all parts in name order. Reads them through mappings, so the memory is page
+// cache. Throws Error(kBadInput) when two parts have a tensor of the same name.
 std::string weights_sha256(const std::filesystem::path& folder, const std::vector<SealedPart>& parts);
 
-// One part's place among those of a save that several processes write into one temporary folder, on a file
-// system that all of them see. Part 0 makes the folder, waits for the others and gives the checkpoint its
-// name. They tell each other through small files in it: sealed-* when a part's file is on the disk, failed-*
-// with the reason when a part fails, left-* when one stops because another has failed.
+// One part of a save that several processes write into one temporary folder, on a file system that all of
+// them see. Part 0 makes the folder, waits for the others and gives the checkpoint its name. The parts
+// communicate through small files in the folder: sealed-* when a part's file is on the disk, failed-* with
+// the reason when a part fails, left-* when a part stops because another failed.
 //
-// Waits look every few milliseconds and end at the deadline with Error(kTimeout), or with Error(kAborted) as
-// soon as another part has failed. Not thread-safe.
+// Waits poll every few milliseconds. They end with Error(kTimeout) at the deadline, or with Error(kAborted)
+// as soon as another part fails. Not thread-safe.
 class Gathering {
  public:
   struct Options {
-    std::filesystem::path folder;  // the temporary one
+    std::filesystem::path folder;  // the temporary folder
     int part = 0;
     int parts = 1;
     std::string attempt;
-    std::chrono::milliseconds deadline{};  // of each wait
+    std::chrono::milliseconds deadline{};  // for each wait
     AtPoint at;
   };
   explicit Gathering(Options options) : options_(std::move(options)) {}
 
-  // Throws Error(kAborted), with the reason if it is known, when another part has failed or the folder is
-  // gone.
+  // Throws Error(kAborted), with the reason if known, when another part has failed or the folder is gone.
   void check() const;
-  // The options' `at`, then check(): so a part stops between two tensors.
+  // Calls the options' `at`, then check(), so a part can stop between two tensors.
   AtPoint watched() const;
-  // Tells the others why this part ends, if they can still be told. Never throws.
+  // Tells the others, if possible, why this part ends. Never throws.
   void leave(const std::string& reason) const noexcept;
   bool is_gone() const;
   Error gone() const;
 
-  // Part 0's.
-  std::vector<SealedPart> wait_for_others() const;  // part 1, 2, ...; the error names those that are missing
+  // For part 0 only.
+  std::vector<SealedPart> wait_for_others() const;  // parts 1, 2, ...; the error names missing ones
   void remove_seals() const;
-  // After leave(), so that nobody writes to the folder when it is removed, and all know the reason. Waits a
-  // few seconds at most, and never throws.
+  // Call after leave(): the other parts then stop writing before the folder is removed, and learn the reason.
+  // Waits a few seconds at most; never throws.
   void wait_until_others_left() const noexcept;
 
-  // The others'.
+  // For the other parts.
   void wait_for_folder() const;
-  // The last thing a part does before it waits: from here on the checkpoint may get its name at any moment.
+  // The last action of a part before it waits: the checkpoint may get its name at any time afterwards.
   void seal(const SealedPart& own) const;
-  // Until the folder is the checkpoint `target`.
+  // Returns when the folder has become the checkpoint `target`.
   void wait_for_name(const std::filesystem::path& target) const;
 
  private:
   std::filesystem::path file(const char* kind, int part) const;
   bool has_name(const std::filesystem::path& target) const;
-  std::vector<int> parts_with(const char* kind) const;  // other parts, ascending
-  int failed_part() const;                              // -1: none
+  std::vector<int> parts_with(const char* kind) const;  // parts other than this one, ascending
+  int failed_part() const;                              // lowest failed part; -1: none
   Error failure_of(int part) const;
   Error missing_but(const std::vector<int>& sealed) const;
   SealedPart read_seal(int part) const;

@@ -16,11 +16,11 @@ struct Entry {
   std::filesystem::path folder;
 };
 
-// The tensors of all files of a folder, put together where they are in pieces; of one file alone, its own
-// index. Throws Error(kBadInput) when two files have a tensor of the same name, or pieces do not fit.
+// Index of the tensors in all files of a folder, with pieces joined; for a single file, its own index. Throws
+// Error(kBadInput) when two files have a tensor of the same name or pieces do not fit.
 TensorIndex index_of(const std::filesystem::path& folder, const std::vector<SafetensorsFile>& files);
 
-// A checkpoint that was read and verified. Owns the mappings behind the tensors; what was not read lies on
+// A checkpoint that was read and verified. Owns the mappings behind the tensors; data that was not read is on
 // the disk, not in memory. Immutable, so any thread may read.
 struct Loaded {
   Entry entry;
@@ -34,9 +34,9 @@ struct Loaded {
   const TensorView& tensor(const std::string& name) const { return tensors.tensor(name); }
 };
 
-// Writes one safetensors file of the tensors whose names begin with `prefix`, without it. They go from the
-// mappings to the disk: no copy is held but of one that is in pieces. Throws Error(kBadInput) when there are
-// none, Error(kUnavailable) when the disk will not take them; then nothing is left behind.
+// Writes the tensors whose names begin with `prefix` to one safetensors file, with the prefix removed.
+// Streams them from the mappings to the disk; only a tensor in pieces is copied. Throws Error(kBadInput) when
+// no tensor matches, Error(kUnavailable) when the disk refuses the file; then nothing is left behind.
 void export_weights(const Loaded& loaded, const std::string& prefix, const std::filesystem::path& path,
                     const Metadata& metadata);
 

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kOldestFormat = 1;  // without checksums of header and tensors
+constexpr int kOldestFormat = 1;  // has no checksums of header and tensors
 constexpr int kFormatOfOneFile = 2;
 constexpr int kFormatOfSeveralFiles = 3;
 
@@ -29,7 +29,7 @@ constexpr std::string_view kStateEnding = ".safetensors";
 
 std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
-// Over the canonical text (sorted keys, no spaces).
+// Checksum of the canonical text (sorted keys, no spaces).
 std::string own_checksum(Json object) {
   object.erase("xxh3");
   const std::string text = object.dump();
@@ -52,7 +52,7 @@ bool is_stamp(const Json& stamp) {
          stamp.value("xxh3", Json()).is_string();
 }
 
-// Each file that there has to be, and no other.
+// Whether `files` has exactly the expected files.
 bool are_files(const Json& files, int format) {
   if (!files.is_object() || files.empty()) return false;
   const int parts = static_cast<int>(files.size());
@@ -66,8 +66,7 @@ bool are_files(const Json& files, int format) {
   return true;
 }
 
-// A manifest that carries its own checksum was written by make_manifest, but its types are still checked:
-// the checksum is no seal against intent.
+// Types are checked even though make_manifest wrote the checksum: it does not protect against tampering.
 void check_keys(const std::filesystem::path& path, const Json& manifest) {
   const int format = manifest.at("format").get<int>();
   const bool complete = manifest.value("progress", Json()).is_object() &&
@@ -78,9 +77,9 @@ void check_keys(const std::filesystem::path& path, const Json& manifest) {
   if (!complete) damaged(path, "a key is missing or of the wrong type");
 }
 
-// A part of the file as the manifest has it.
+// A part of the file as the manifest describes it.
 struct Part {
-  std::string text;  // what it is called in a message
+  std::string text;  // name in messages
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::string xxh3;
@@ -207,7 +206,7 @@ Json read_manifest(const std::filesystem::path& path) {
   if (!manifest.is_object()) damaged(path, "it is not a JSON object");
   check_format(path, manifest);
   if (!is_sealed(manifest)) damaged(path, "its checksum does not match");
-  // What is left to notice are bytes between the values.
+  // Detects changes between the values, which the checksum does not cover.
   if (text != manifest_text(manifest)) damaged(path, "it was changed after it was written");
   check_keys(path, manifest);
   return manifest;

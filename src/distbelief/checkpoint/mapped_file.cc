@@ -27,7 +27,7 @@ Mapping map_descriptor(int descriptor) {
   if (S_ISDIR(status.st_mode)) return {.error = EISDIR};
   if (!S_ISREG(status.st_mode)) return {.error = EINVAL};
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) return {};  // an empty mapping does not exist
+  if (size == 0) return {};  // an empty file cannot be mapped
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (data == MAP_FAILED) return {.error = errno};
   return {.data = static_cast<const std::byte*>(data), .size = size};

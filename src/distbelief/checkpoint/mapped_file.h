@@ -6,8 +6,8 @@
 
 namespace distbelief::checkpoint {
 
-// A whole file mapped for reading; owns the mapping. Reading is safe from any thread, provided nobody
-// truncates the file meanwhile: files of this folder are replaced by renaming, never written in place.
+// A whole file mapped for reading; owns the mapping. Any thread may read, provided that no process truncates
+// the file meanwhile: checkpoint files are replaced by renaming, never written in place.
 class MappedFile {
  public:
   explicit MappedFile(std::filesystem::path path);  // throws Error(kUnavailable)

@@ -1,4 +1,4 @@
-// What may happen to checkpoints in parts: damage, and the end of a process at any moment of a save.
+// Faults of checkpoints in parts: damage, and the end of a process at any moment of a save.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,13 +99,13 @@ TEST_F(PartDamageTest, RefusesAManifestThatDoesNotNameAllParts) {
 
 class PartKillTest : public ::testing::Test {
  protected:
-  // Checkpoints 1, 2, 3 and what a killed save left; the next save has all kinds of work.
+  // Checkpoints 1, 2, 3 and leftovers of a killed save, so that the next save has all kinds of work.
   PartKillTest() {
     for (std::int64_t step : {1, 2, 3}) Store(before_).save(testing::SampleState(step).snapshot(step));
     fs::create_directories(before_ / ".tmp-step-00000004-1");
     write_text(before_ / ".tmp-step-00000004-1" / "state-00001-of-00002.safetensors", "half");
   }
-  // Part 0 with all that it does after the save.
+  // Part 0, including all its work after the save.
   static void save_first(const fs::path& folder, std::int64_t step, const std::string& attempt, AtPoint at) {
     const testing::SampleState state(step);
     Writer writer({.folder = folder,
@@ -149,7 +149,7 @@ class PartKillTest : public ::testing::Test {
     while (!fs::exists(seal) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     return fs::exists(seal);
   }
-  // Part 0 is killed at the point of this index; part 1 goes on, and the next save tells it.
+  // Kills part 0 at the point with this index; part 1 goes on until the next save ends it.
   void kill_at(const std::vector<std::string>& points, std::size_t index, std::int64_t step) {
     const auto place = [&](const std::string& point) {
       return static_cast<std::size_t>(std::find(points.begin(), points.end(), point) - points.begin());

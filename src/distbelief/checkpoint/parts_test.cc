@@ -1,4 +1,4 @@
-// Checkpoints that several processes write a part of each.
+// Checkpoints of which several processes write a part each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class PartsTest : public ::testing::Test {
     EXPECT_EQ(names_in(folder_), std::set<std::string>{"step-00000001"});
     EXPECT_TRUE(testing::SampleState(1).is_in(load(1)));
   }
-  // The points of one part's save in two parts.
+  // The save points of one of two parts.
   std::vector<std::string> points_of(int part) {
     std::vector<std::string> points;
     const AtPoint note = [&](const std::string& point) { points.push_back(point); };
@@ -115,7 +115,7 @@ TEST_F(PartsTest, ReplaceACheckpointOfTheSameStepWhateverItsParts) {
     EXPECT_TRUE(testing::SampleState(value).is_in(load(2)));
     EXPECT_EQ(names_in(folder_), std::set<std::string>{"step-00000002"});
   }
-  // The one that is there is not taken for the one that was to be.
+  // The existing checkpoint must not pass for the new one.
   for (const testing::PartOutcome& outcome : save_throwing_at(0, "rename step-00000002"))
     EXPECT_TRUE(outcome.code);
   EXPECT_TRUE(testing::SampleState(12).is_in(load(2)));
@@ -140,7 +140,7 @@ TEST_F(PartsTest, AreExportedToTheFileThatOnePartGives) {
 TEST_F(PartsTest, AFailureOfAnotherPartAtAnyPointEndsAll) {
   store_.save(testing::SampleState(1).snapshot(1));
   for (const std::string& point : points_of(1)) {
-    if (point.starts_with("begin")) continue;  // it has not come: the deadline's matter
+    if (point.starts_with("begin")) continue;  // it has not come: a matter for the deadline
     const std::vector<testing::PartOutcome> outcomes = save_throwing_at(1, point);
     EXPECT_EQ(outcomes[0].code, ErrorCode::kAborted) << point;
     EXPECT_NE(outcomes[0].message.find("part 2 of 2 failed: thrown at " + point), std::string::npos)
@@ -173,7 +173,7 @@ TEST_F(PartsTest, AFailureOfPart0AfterTheCheckpointHasItsNameConcernsItAlone) {
 TEST_F(PartsTest, AFullDiskOfOneEndsAllAtOnce) {
   store_.save(testing::SampleState(1).snapshot(1));
   const testing::PartsToSave save{.step = 2, .value = 2, .parts = 3};
-  // Room for the reason, then for nothing.
+  // First space for the reason, then for nothing.
   for (const auto& [room, reason] :
        {std::pair<rlim_t, const char*>{500, "File too large"}, {0, "not even room to say why"}}) {
     testing::ChildProcess second([&] {

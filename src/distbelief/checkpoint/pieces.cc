@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of the metadata: each name in the file with [tensor, shape, slice, first].
+// Metadata key: maps each name in the file to [tensor, shape, slice, first].
 constexpr const char* kPiecesKey = "pieces";
 
 Json description(const PieceOf& piece) {
@@ -41,7 +41,7 @@ PieceOf piece_from(const Json& text) {
           .first = whole_number(text.at(3))};
 }
 
-// Numbers come from a file: each is bounded by those before it, and so is every product.
+// The numbers come from a file: each is bounded by the previous ones, and so is every product.
 bool makes_sense(const PieceOf& piece, ElementType type, std::int64_t count) {
   const auto bytes = checked_byte_count(type, piece.shape);
   if (!bytes || count < 1) return false;
@@ -56,11 +56,10 @@ bool makes_sense(const PieceOf& piece, ElementType type, std::int64_t count) {
   return piece.first >= 0 && piece.first <= slice.elements() - count;
 }
 
-// What is wrong with the pieces of a tensor, which are in the order of their slices and in these of their
-// elements; empty: nothing.
+// The flaw in the pieces of a tensor, which are sorted by slice and then by first element; empty: none.
 std::string flaw_of(const std::vector<TensorView>& pieces) {
   const PieceOf& front = *pieces.front().piece;
-  std::int64_t begun = 0, covered = 0;  // of the dimension that is cut; of the elements of the slice
+  std::int64_t begun = 0, covered = 0;  // end of the current slice; its elements so far
   Slice slice{.whole = front.slice.whole, .count = 0};
   for (const TensorView& view : pieces) {
     const PieceOf& piece = *view.piece;
@@ -121,7 +120,7 @@ class Joining {
     PieceOf piece;
     try {
       piece = piece_from(text);
-    } catch (const std::exception&) {  // a wrong type, no whole number
+    } catch (const std::exception&) {  // a wrong type or not an integer
       fail(view.name, "what it is a piece of is not described");
     }
     if (!makes_sense(piece, view.type, element_count(view.shape)))

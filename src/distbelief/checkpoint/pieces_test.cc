@@ -18,7 +18,7 @@ const std::byte* bytes_at(const std::vector<float>& values) {
   return reinterpret_cast<const std::byte*>(values.data());
 }
 
-// Tensor "w" of this shape counts from 0.
+// Tensor "w" of a given shape; its elements count from 0.
 class PiecesTest : public ::testing::Test {
  protected:
   std::vector<float> whole(const Shape& shape) const {
@@ -26,7 +26,7 @@ class PiecesTest : public ::testing::Test {
     std::iota(values.begin(), values.end(), 0.0F);
     return values;
   }
-  // What a process has of w: a slice, and of it some elements.
+  // A process's piece of w: some elements of a slice.
   TensorView piece(const Shape& shape, const Slice& slice, ElementRange range) {
     std::vector<float> local(std::size_t(slice.elements()));
     const std::vector<float> values = whole(shape);
@@ -39,7 +39,7 @@ class PiecesTest : public ::testing::Test {
   TensorView piece(const Shape& shape, const Slice& slice) {
     return piece(shape, slice, {0, slice.elements()});
   }
-  // One file for each piece.
+  // Saves each piece to a file of its own.
   std::vector<TensorView> saved(const std::vector<TensorView>& pieces, const Metadata& more = {}) {
     files_.clear();
     for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -149,7 +149,7 @@ TEST_F(PiecesTest, ThatLieAboutTheirPlaceAreRefused) {
   expect_refused("not described", {half}, {{"pieces", std::string(200'000, '[')}});
 }
 
-// Two writers have half of each tensor: the checkpoint is the one that a process with all of them writes.
+// Two writers with half of each tensor save the same checkpoint as one process with all of them.
 TEST_F(PiecesTest, OfTwoWritersMakeTheCheckpointOfOne) {
   const testing::SampleState state(3);
   std::vector<std::unique_ptr<Writer>> writers;

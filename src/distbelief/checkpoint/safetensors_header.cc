@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kMetadataKey = "__metadata__";
-// header > tensor > shape > number: nothing deeper has a meaning.
+// header > tensor > shape > number: deeper values have no meaning.
 constexpr int kMaxDepth = 3;
 constexpr std::size_t kMaxDimensions = 64;
 
@@ -67,7 +67,7 @@ std::string padded_with_length(std::string json) {
   return bytes + json;
 }
 
-// Reads one header; carries the file's name for the errors.
+// Decodes one header; keeps the file's name for errors.
 class Decoder {
  public:
   Decoder(std::string_view origin, std::span<const std::byte> file, HalfFloats halves)
@@ -115,7 +115,8 @@ class Decoder {
     return length;
   }
 
-  // Deep nesting costs memory far beyond the file's size; the last of two equal keys would win in silence.
+  // Refuses deep nesting, which costs memory far beyond the file's size, and equal keys, of which nlohmann
+  // silently keeps the last.
   Json parse(std::span<const std::byte> text) const {
     const char* begin = reinterpret_cast<const char*>(text.data());
     if (const auto at = nests_deeper({begin, text.size()}, kMaxDepth))
@@ -152,7 +153,7 @@ class Decoder {
     return *found;
   }
 
-  // The type, and how its elements lie in the file.
+  // The type, and how the file stores the elements.
   std::pair<ElementType, Stored> type(const std::string& name, const Json& entry) const {
     const Json& value = field(name, entry, "dtype");
     for (const auto& [type, type_name] : kTypeNames)
@@ -229,7 +230,7 @@ class Decoder {
 }  // namespace
 
 std::optional<std::uint64_t> checked_byte_count(ElementType type, const Shape& shape) {
-  auto bytes = static_cast<std::int64_t>(element_size(type));  // signed: element_count() has to hold it too
+  auto bytes = static_cast<std::int64_t>(element_size(type));  // signed: element_count() must hold it too
   for (const std::int64_t size : shape)
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
   return static_cast<std::uint64_t>(bytes);

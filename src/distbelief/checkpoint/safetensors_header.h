@@ -10,19 +10,20 @@
 
 #include "distbelief/checkpoint/safetensors.h"
 
-// Both directions of the safetensors header, free of files.
+// Encodes and decodes the safetensors header without touching files.
 namespace distbelief::checkpoint {
 
-// Some 300,000 tensors. Other readers take 100 MB; parsed, JSON has up to twenty times its length.
+// Enough for some 300,000 tensors. Other readers accept 100 MB, but parsed JSON takes up to twenty times its
+// length.
 inline constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{32} << 20;
 inline constexpr std::size_t kLengthBytes = 8;
 
-// The bytes of a tensor, or nothing for a negative or overflowing shape.
+// Size of a tensor in bytes; nothing for a negative or overflowing shape.
 std::optional<std::uint64_t> checked_byte_count(ElementType type, const Shape& shape);
 
 struct EncodedHeader {
-  std::string bytes;                     // length and padded JSON: all that stands before the data
-  std::vector<const TensorView*> order;  // how the data follows
+  std::string bytes;                     // length and padded JSON: everything before the data
+  std::vector<const TensorView*> order;  // order of the data
   std::uint64_t data_bytes = 0;
 };
 // Throws Error(kBadInput).
@@ -32,7 +33,7 @@ struct DecodedHeader {
   std::vector<TensorView> tensors;  // by name; views into the given bytes
   Metadata metadata;
 };
-// Checks a whole file; `origin` is its name in errors. Throws Error(kBadInput).
+// Checks a whole file; `origin` names it in errors. Throws Error(kBadInput).
 DecodedHeader decode_header(std::string_view origin, std::span<const std::byte> file,
                             HalfFloats halves = HalfFloats::kRefused);
 

@@ -16,7 +16,7 @@ std::string file_bytes(const std::string& header, const std::string& data) {
   return bytes + header + data;
 }
 
-// The message for a file with this content; fails when it is accepted.
+// The error message for a file with this content; fails when it is accepted.
 std::string refusal(const std::string& content) {
   try {
     decode_header("some/file", std::as_bytes(std::span(content)));

@@ -32,7 +32,7 @@ std::string path_of(const std::string& name) { return "/" + name; }
   throw Error(ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(error)));
 }
 
-// A sparse file would end a worker with SIGBUS when the memory runs out later: take it now.
+// Allocates the memory now: with a sparse file, a later shortage would end a worker with SIGBUS.
 void make_room(int file, const std::string& name, std::size_t bytes) {
   if (ftruncate(file, 0) == 0 && posix_fallocate(file, 0, off_t(bytes)) == 0) return;
   close(file);
@@ -50,7 +50,7 @@ struct SnapshotMemory::Header {
   Shape shape;
 };
 
-// What one worker wrote of a slot. `step` is set last and made void first.
+// A worker's record of its part of a slot. `step` is invalidated first and set last.
 struct SnapshotMemory::Part {
   std::atomic<std::int64_t> step;
   std::int32_t generation;
@@ -82,7 +82,7 @@ SnapshotMemory SnapshotMemory::open(const std::string& name, const Shape& shape)
     close(file);
     fail("cannot map the snapshots", error);
   }
-  flock(file, LOCK_SH | LOCK_NB);  // says that somebody uses it; nobody waits for it
+  flock(file, LOCK_SH | LOCK_NB);  // marks the memory as in use; nothing blocks on this lock
   memory.file_ = file;
   memory.data_ = static_cast<std::byte*>(place);
   Header& header = memory.header();
@@ -153,7 +153,7 @@ std::byte* SnapshotMemory::text(int slot) const {
 bool SnapshotMemory::fits(const Place& place) const {
   const std::uint64_t most = shape_.state_bytes;
   if (place.runs == 0 || place.at > most || place.bytes > most - place.at) return false;
-  const std::uint64_t room = most - place.at - place.bytes;  // for how far the last run is from the first
+  const std::uint64_t room = most - place.at - place.bytes;  // largest distance of the last run
   return place.runs == 1 || (place.stride >= place.bytes && place.stride <= room / (place.runs - 1));
 }
 

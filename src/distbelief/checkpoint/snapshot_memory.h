@@ -9,13 +9,13 @@
 
 namespace distbelief::checkpoint {
 
-// Training state in the shared memory of a host, under a name, so that it outlives the processes that wrote
-// it. Two slots take turns: while one is written the other stays whole. The workers of a host each write a
-// part, with its checksum; a slot counts only when all parts of one step are there and their checksums hold,
-// so a worker may die at any moment. docs/reference/snapshots.md describes the bytes.
+// Training state in a host's shared memory under a name, so that it outlives the processes that wrote it.
+// Writes alternate between two slots: one stays whole while the other is written. Each worker of a host
+// writes one part with its checksum. A slot is valid only when all parts have the same step and matching
+// checksums, so a worker may die at any moment. docs/reference/snapshots.md describes the bytes.
 //
-// The workers need no lock: a worker writes its part of the next slot only after all have written theirs of
-// this one, because a step lies between and no step ends without everybody.
+// The workers need no lock: a worker writes to the next slot only after all parts of this slot are complete,
+// because a step lies between them and no step ends without all workers.
 class SnapshotMemory {
  public:
   static constexpr int kSlots = 2;
@@ -24,30 +24,30 @@ class SnapshotMemory {
   struct Shape {
     std::size_t state_bytes = 0;
     std::size_t text_bytes = 0;     // room for the text
-    std::size_t pieces = 4096;      // that a snapshot may have, shared out evenly over its parts
-    std::uint64_t fingerprint = 0;  // of what the bytes mean; another one's snapshot is not taken for ours
+    std::size_t pieces = 4096;      // most pieces of a snapshot, divided evenly among its parts
+    std::uint64_t fingerprint = 0;  // identifies the meaning of the bytes; other fingerprints do not match
     friend bool operator==(const Shape&, const Shape&) = default;
   };
   static std::size_t bytes_needed(const Shape& shape);
 
-  // Maps the memory of that name, made anew when it is missing or has another shape. `name` is one word.
-  // Throws Error(kUnavailable) when there is no room.
+  // Maps the memory with that name; creates it when it is missing or has another shape. `name` is one word.
+  // Throws Error(kUnavailable) when there is no space.
   static SnapshotMemory open(const std::string& name, const Shape& shape);
-  // That of that name with the shape that it has; nothing when there is none.
+  // Maps existing memory with its own shape; nothing when there is none.
   static std::optional<SnapshotMemory> find(const std::string& name);
-  static void remove(const std::string& name);  // nothing to do when it is not there
+  static void remove(const std::string& name);  // no error when it is missing
 
   SnapshotMemory(SnapshotMemory&& other) noexcept;
   ~SnapshotMemory();
 
   const Shape& shape() const { return shape_; }
-  // Gets the name of another one, which goes: from one moment to the next the name stands for this memory.
+  // Renames this memory to `name` atomically, replacing the memory that had the name.
   void take_name(const std::string& name);
 
-  // Runs of bytes that lie one after another where they come from, and `stride` apart in the state.
+  // Runs of bytes that are consecutive in the source and `stride` apart in the state.
   struct Place {
     std::uint64_t at = 0;
-    std::uint64_t bytes = 0;  // of one run
+    std::uint64_t bytes = 0;  // length of one run
     std::uint64_t runs = 1;
     std::uint64_t stride = 0;
   };
@@ -59,8 +59,8 @@ class SnapshotMemory {
     int generation = 0;
     int parts = 1;
   };
-  // Writes part `part` of a snapshot; part 0 brings the text. Whoever comes back to a slot makes what was in
-  // it void first.
+  // Writes part `part` of a snapshot; part 0 also writes the text. Invalidates the slot's previous content
+  // first.
   void write_part(int slot, int part, const Stamp& stamp, std::span<const Piece> pieces,
                   const std::string& text);
 
@@ -71,13 +71,13 @@ class SnapshotMemory {
     std::string text;
     const std::byte* state = nullptr;
   };
-  // The newest slot that is whole, all checksums verified.
+  // The newest complete slot, with all checksums verified.
   std::optional<Whole> newest() const;
 
-  // Nothing that was written counts any more. No part may be written meanwhile.
+  // Invalidates all snapshots. No part may be written meanwhile.
   void make_void();
 
-  // For fault injection and tests: the state of a slot.
+  // The state of a slot, for fault injection and tests.
   std::byte* state(int slot) const;
 
  private:

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kBestName = "best.json";
 
-// A part that is missing is for load() to name.
+// Ignores missing parts; load() names them.
 bool is_whole(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::exists(folder / kManifestName, ignored)) return false;
@@ -46,7 +46,7 @@ std::vector<SafetensorsFile> open_files(const fs::path& folder, const Json& mani
 
 std::string best_text(const Json& record) { return record.dump() + "\n"; }
 
-// {"step": N} with its checksum; older versions wrote it without.
+// {"step": N} with its checksum; older versions wrote no checksum.
 bool is_best_record(const Json& record, std::string_view text) {
   return record.is_object() && record.value("step", Json()).is_number_unsigned() &&
          (record.size() == 1 || is_sealed(record)) && text == best_text(record);
@@ -142,7 +142,7 @@ void Store::prune(std::size_t keep) {
   entries.resize(entries.size() - std::min(keep, entries.size()));
   for (const Entry& entry : entries) {
     if (spared && spared->step == entry.step) continue;
-    // Renamed first: a half removed checkpoint never bears the name of a whole one.
+    // Rename first, so that a half removed checkpoint never has the name of a whole one.
     const fs::path doomed = folder_ / fmt::format("{}pruned-{}", kTemporaryPrefix, folder_name(entry.step));
     at("retire", entry.folder);
     std::error_code error;

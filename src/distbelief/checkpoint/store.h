@@ -21,68 +21,68 @@ namespace distbelief::checkpoint {
 class Gathering;
 class TemporaryFolder;
 
-// What to save. Names carry prefixes of the caller's choice that tell parameters, buffers and optimizer
-// state apart. The tensors are borrowed and must keep still during save().
+// Input of a save. Name prefixes, chosen by the caller, tell parameters, buffers and optimizer state apart.
+// The tensors are borrowed and must not change during save().
 struct Snapshot {
   std::int64_t step = 0;
-  nlohmann::json progress = nlohmann::json::object();  // counters to resume from; ours to keep, not to read
+  nlohmann::json progress = nlohmann::json::object();  // counters for resuming; opaque to the store
   std::span<const TensorView> tensors;
   Metadata metadata;
-  std::size_t weights = 0;  // weights_sha256 is over the first so many tensors, of all parts together
+  std::size_t weights = 0;  // weights_sha256 covers this many tensors from the front, over all parts
 
-  // When several processes hold the tensors each saves its part of them. Progress is part 0's.
+  // When several processes hold the tensors, each saves its own part. Progress is taken from part 0.
   int part = 0;
   int parts = 1;
-  // Letters, digits, '-', '_' and '.': the same in all parts of a save, another in each save. One part alone
-  // needs none.
+  // Letters, digits, '-', '_' and '.': the same in all parts of a save, different for each save. A single
+  // part needs none.
   std::string attempt = {};
 };
 
 // The checkpoints of a run: folders step-00000123 with state.safetensors (or a file for each part) and
-// manifest.json, and best.json beside them. A checkpoint appears whole or not at all, and a process may be
-// killed at any moment of a save. One process writes, or one for each part, of which that of part 0 alone
-// marks and prunes; any number may read, and a reader keeps what it loaded even when it is pruned. Not
-// thread-safe; blocks on the disk, and save() of a part on the other parts.
+// manifest.json, and best.json beside them. A checkpoint appears whole or not at all; a process may be killed
+// at any moment of a save. One process writes, or one per part; then only part 0 marks and prunes. Any number
+// may read, and a reader keeps a loaded checkpoint even after it is pruned. Not thread-safe; blocks on the
+// disk, and save() of a part blocks on the other parts.
 class Store {
  public:
   struct Options {
-    // Asked before anything of the folder is changed, and once more right before a new checkpoint gets its
-    // name: false when others write this folder now. Then the save ends with Error(kAborted). May be empty.
+    // Called before the first change of the folder and again right before a new checkpoint gets its name. It
+    // returns false when other workers have taken over the folder; the save then ends with Error(kAborted).
+    // May be empty.
     std::function<bool()> may_commit;
     AtPoint at;  // for tests
-    // Of each wait of a part for the others. It has to cover the time in which the slowest writes its file.
+    // For each wait of a part for the others. Must cover the time in which the slowest part writes its file.
     std::chrono::milliseconds deadline{120'000};
   };
   explicit Store(std::filesystem::path folder);  // created by the first save
   Store(std::filesystem::path folder, Options options);
 
-  // Durable when it returns; replaces a checkpoint of the same step. Begins by removing what interrupted
-  // saves left, which may be the room it needs. Throws Error(kUnavailable) when the disk will not take it,
-  // Error(kAborted) when it may not be committed; then nothing is left behind and what was there before
-  // still is.
+  // The checkpoint is durable when save() returns; it replaces one of the same step. Starts by removing
+  // leftovers of interrupted saves, which may free the space it needs. Throws Error(kUnavailable) when the
+  // disk refuses it, Error(kAborted) when `may_commit` forbids it; then nothing is left behind and earlier
+  // checkpoints remain.
   //
-  // Of several parts each is saved by a Store of its own, on a file system that all of them see; all return
-  // when the checkpoint has its name, or all throw: Error(kAborted) with the reason when another part failed,
-  // Error(kTimeout) when one did not come before the deadline. What part 0 throws after the checkpoint has
-  // its name, and a deadline that passes in that very moment, concern one part alone.
+  // With several parts, each part is saved by its own Store, on a file system that all of them see. All
+  // return when the checkpoint has its name, or all throw: Error(kAborted) with the reason when another part
+  // failed, Error(kTimeout) when one misses the deadline. Exceptions: an error of part 0 after the checkpoint
+  // has its name, and a deadline that passes at that very moment, affect one part only.
   void save(const Snapshot& snapshot);
 
-  std::vector<Entry> list() const;  // whole ones, ascending by step
+  std::vector<Entry> list() const;  // complete ones, ascending by step
 
-  // Verifies sizes and checksums. Throws Error(kBadInput) with the file that is damaged, and which of its
-  // tensors.
+  // Verifies sizes and checksums. Throws Error(kBadInput) with the damaged file and its damaged tensors.
   Loaded load(const Entry& entry) const;
 
-  // Called for each checkpoint that had to be passed over.
+  // Called for each damaged checkpoint that is skipped.
   using DamageReport = std::function<void(const Entry&, const Error&)>;
-  // The newest one that is whole; nothing when there is none.
+  // The newest undamaged checkpoint; nothing when there is none.
   std::optional<Loaded> load_latest(const DamageReport& report) const;
 
-  // Records the best one; replaces the one before it.
+  // Records the best checkpoint; replaces the previous record.
   void mark_best(const Entry& entry);
   std::optional<Entry> best() const;  // nothing when none was marked, or it is gone
 
-  // Keeps the last `keep` and the best; removes the others and what interrupted saves left.
+  // Keeps the last `keep` and the best; removes all others and leftovers of interrupted saves.
   void prune(std::size_t keep);
 
  private:
@@ -95,7 +95,7 @@ class Store {
   void write_with_others(const Snapshot& snapshot, TemporaryFolder& temporary);
   void write_for_part_0(const Snapshot& snapshot);
   void commit(const Snapshot& snapshot, TemporaryFolder& temporary);
-  std::optional<Error> remove_unfinished();  // the first failure; goes on after it
+  std::optional<Error> remove_unfinished();  // returns the first failure but tries all folders
 
   std::filesystem::path folder_;
   Options options_;

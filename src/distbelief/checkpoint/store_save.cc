@@ -1,4 +1,4 @@
-// How a Store saves: one process alone, or several processes a part each.
+// Store::save(): one process alone, or several processes with a part each.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ bool is_word(const std::string& text) {
   });
 }
 
-// What is wrong with a snapshot; empty: nothing.
+// The requirement that a snapshot misses; empty: none.
 std::string flaw_of(const Snapshot& snapshot) {
   if (snapshot.step < 0 || !snapshot.progress.is_object())
     return "a step from 0 on and a JSON object of progress counters";
@@ -84,7 +84,7 @@ void Store::write(const Snapshot& snapshot) {
   check_turn();
   if (snapshot.part != 0) return write_for_part_0(snapshot);
   create_durably(folder_);
-  remove_unfinished();  // what will not go is no reason not to save; prune() reports it
+  remove_unfinished();  // a failure does not stop the save; prune() reports it
   TemporaryFolder temporary(temporary_path(snapshot));
   snapshot.parts == 1 ? write_alone(snapshot, temporary) : write_with_others(snapshot, temporary);
 }
@@ -127,14 +127,14 @@ void Store::write_for_part_0(const Snapshot& snapshot) {
     others.wait_for_name(folder_ / folder_name(snapshot.step));
   } catch (const Error& error) {
     others.leave(error.what());
-    // Where the folder is gone no file can be written, but that is not the reason.
+    // The folder is gone, so no file could be written; report the reason for that instead.
     if (error.code() == ErrorCode::kUnavailable && others.is_gone()) throw others.gone();
     throw;
   } catch (const std::exception& error) {
     others.leave(error.what());
     throw;
   }
-  sync_directory(folder_);  // part 0 may not have come to it yet
+  sync_directory(folder_);  // part 0 may not have synced it yet
 }
 
 void Store::commit(const Snapshot& snapshot, TemporaryFolder& temporary) {

@@ -13,7 +13,7 @@ namespace {
 
 class StoreTest : public ::testing::Test {
  protected:
-  // A checkpoint whose weights all have the value of its step.
+  // Saves a checkpoint whose weights all have the value of its step.
   void save(std::int64_t step) { save(step, static_cast<float>(step)); }
   void save(std::int64_t step, float value) {
     const std::vector<float> weights(256, value);
@@ -221,7 +221,7 @@ TEST_F(StoreTest, AReaderKeepsWhatItLoadedWhenItIsPruned) {
 
 TEST_F(StoreTest, AFullDiskLeavesTheOldCheckpointsAndNothingElse) {
   save(1);
-  // Room for a part of the state, then for nothing.
+  // First space for a part of the state, then for nothing.
   for (rlim_t room : {rlim_t{500}, rlim_t{0}}) {
     std::string message;
     {

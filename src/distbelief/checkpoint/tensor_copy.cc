@@ -21,7 +21,7 @@ std::size_t room_for(const TensorView& tensor) {
 
 void TensorCopy::reserve(std::size_t bytes) {
   if (bytes <= capacity_bytes_) return;
-  memory_.reset();  // first, or both would be held at once
+  memory_.reset();  // first, so that both are never held at once
   capacity_bytes_ = 0;
   try {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);

@@ -9,11 +9,11 @@
 
 namespace distbelief::checkpoint {
 
-// A copy of tensors in memory of its own, which is kept from one copy to the next. Not thread-safe.
+// A copy of tensors in its own memory, which is reused from copy to copy. Not thread-safe.
 class TensorCopy {
  public:
-  // The views are of the copy, in the same order, and hold until the next call. Throws Error(kUnavailable)
-  // when there is no memory for it.
+  // Copies the tensors; returns views of the copy in the same order, valid until the next call. Throws
+  // Error(kUnavailable) when there is not enough memory.
   std::span<const TensorView> assign(std::span<const TensorView> tensors);
 
   std::size_t capacity_bytes() const { return capacity_bytes_; }

@@ -9,12 +9,12 @@
 
 namespace distbelief::checkpoint {
 
-// Tensors that are found by name, of one file or of several. Holds views only: whoever owns the memory must
-// outlive it. Immutable, so any thread may read.
+// Finds tensors of one or several files by name. Holds views only: the owner of the memory must outlive it.
+// Immutable, so any thread may read.
 class TensorIndex {
  public:
   TensorIndex() = default;
-  // `origin` is where they are from, for messages. Throws Error(kBadInput) when two have the same name.
+  // `origin` is their source, for messages. Throws Error(kBadInput) when two have the same name.
   TensorIndex(std::filesystem::path origin, std::vector<TensorView> tensors);
 
   const std::filesystem::path& origin() const { return origin_; }

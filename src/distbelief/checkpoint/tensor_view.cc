@@ -8,7 +8,7 @@
 namespace distbelief::checkpoint {
 namespace {
 
-// What a piece has of the elements [begin, end) of its tensor.
+// Copies the elements of [begin, end) of the tensor that the piece has.
 void read_from_piece(const TensorView& view, std::int64_t begin, std::int64_t end, std::byte* into) {
   const Slice& slice = view.piece->slice;
   const std::int64_t period = slice.whole * slice.inner, run = slice.count * slice.inner;
@@ -16,7 +16,7 @@ void read_from_piece(const TensorView& view, std::int64_t begin, std::int64_t en
   const std::size_t bytes = element_size(view.type);
   for (std::int64_t i = begin / period; i * period < end; ++i) {
     const std::int64_t run_begin = i * period + slice.begin * slice.inner;  // in the tensor
-    const std::int64_t to_slice = i * run - run_begin;  // from a place there to one in the slice
+    const std::int64_t to_slice = i * run - run_begin;  // from an index in the tensor to one in the slice
     const std::int64_t from = std::max({begin, run_begin, first - to_slice});
     const std::int64_t to = std::min({end, run_begin + run, last - to_slice});
     if (from < to)

@@ -16,7 +16,7 @@ struct ElementRange {
   std::int64_t count = 0;
 };
 
-// Which elements of a larger tensor a piece has: of those of a slice of it, some from `first` on.
+// The elements of a larger tensor that a piece has: consecutive elements of `slice`, starting at `first`.
 struct PieceOf {
   std::string tensor;
   Shape shape;
@@ -24,20 +24,19 @@ struct PieceOf {
   std::int64_t first = 0;
 };
 
-// How elements lie in memory: as their type says, or in 16 bits, which read_elements() widens to float32.
+// How elements are stored: as `type` says, or in 16 bits that read_elements() widens to float32.
 enum class Stored { kAsTyped, kFloat16, kBfloat16 };
 
-// A named tensor in memory that somebody else owns.
+// A named tensor in borrowed memory.
 struct TensorView {
   std::string name;
   ElementType type = ElementType::kFloat32;
   Shape shape;
-  const std::byte* data = nullptr;  // null: its elements are in `pieces`
-  // Called by whoever reads all tensors one after another, when it is done with this one; may be null.
+  const std::byte* data = nullptr;  // null: the elements are in `pieces`
+  // A reader that visits all tensors in turn calls this after each; may be null.
   void (*done)(const TensorView& view) = nullptr;
-  std::shared_ptr<const PieceOf> piece = {};  // null: it is a tensor of its own
-  std::shared_ptr<const std::vector<TensorView>> pieces =
-      {};  // which together are all of it, each element once
+  std::shared_ptr<const PieceOf> piece = {};                   // null: a tensor of its own
+  std::shared_ptr<const std::vector<TensorView>> pieces = {};  // together the whole tensor, each element once
   Stored stored = Stored::kAsTyped;
 
   std::size_t byte_count() const {
@@ -46,11 +45,11 @@ struct TensorView {
   std::size_t stored_bytes() const { return stored == Stored::kAsTyped ? byte_count() : byte_count() / 2; }
 };
 
-// Copies elements of a tensor, wherever they lie.
+// Copies elements of a tensor, from its memory or its pieces.
 void read_elements(const TensorView& tensor, ElementRange range, std::byte* into);
-// Copies some of the elements of a slice of a tensor.
+// Copies some elements of a slice of a tensor.
 void read_slice(const TensorView& tensor, const Slice& slice, ElementRange range, std::byte* into);
-// All of a tensor: where it lies, or put together in `buffer`.
+// All bytes of a tensor: a pointer to them in place, or to a copy in `buffer`.
 const std::byte* bytes_of(const TensorView& tensor, std::vector<std::byte>& buffer);
 
 }  // namespace distbelief::checkpoint

@@ -16,13 +16,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kNiceness = 10;
 
-// The cores belong to training. Failing to step back is no reason not to save.
+// The cores belong to training. A failure to lower the priority does not stop the save.
 void step_back() {
   const auto thread = static_cast<id_t>(gettid());
   setpriority(PRIO_PROCESS, thread, std::max(getpriority(PRIO_PROCESS, thread), kNiceness));
 }
 
-// They are for the main thread, and would interrupt the system calls here.
+// Signals are for the main thread and would interrupt the system calls here.
 void leave_signals_to_others() {
   sigset_t all;
   sigfillset(&all);
@@ -84,7 +84,7 @@ void Writer::run(std::stop_token stop) {
   step_back();
   leave_signals_to_others();
   std::unique_lock lock(mutex_);
-  // Asked to stop it still does what was handed over before.
+  // Finishes a save that was handed over before the stop request.
   while (changed_.wait(lock, stop, [this] { return busy_; })) {
     lock.unlock();
     Outcome outcome = perform();

@@ -18,42 +18,42 @@
 
 namespace distbelief::checkpoint {
 
-// Saves checkpoints from a thread of its own, db-checkpoint, so that training goes on while hashes are
-// computed and the disk is written. Holds a copy of all that it saves: that much memory more, from the first
-// save on. The thread has a low priority. Used by one thread.
+// Saves checkpoints on its own thread, db-checkpoint, so that training continues while hashes are computed
+// and the disk is written. Holds a copy of the saved tensors, so it needs that much extra memory from the
+// first save on. The thread has a low priority. Used by one thread.
 //
-// Waits for the thread have no deadline: nothing can end a write that the kernel has begun, and a checkpoint
-// that is given up because the disk is slow helps nobody. Other workers who wait for this one have theirs,
-// and so have the parts of a checkpoint that wait for each other (Store::Options).
+// Waits for the thread have no deadline: nothing can stop a write that the kernel has begun, and giving up a
+// checkpoint because the disk is slow helps nobody. Other workers that wait for this one have deadlines of
+// their own, and so have the parts of a checkpoint that wait for each other (Store::Options).
 class Writer {
  public:
   struct Options {
     std::filesystem::path folder;
     std::size_t keep = 1;  // as in Store::prune
-    Store::Options store;  // its functions are called on the writer's thread
+    Store::Options store;  // its functions run on the writer's thread
   };
   explicit Writer(Options options);
   ~Writer();  // waits for the save in flight
 
   enum class Kind { kRegular, kBest };
-  // Copies the snapshot and returns; the rest happens on the writer's thread: the save and, unless it is of
-  // another part than 0, the mark as the best and pruning. One save is in flight: when the one before is
-  // still being written, this waits for it. Throws only when there is no memory for the copy.
+  // Copies the snapshot and returns. The writer's thread then saves it and, for part 0, marks it as the best
+  // and prunes. One save is in flight: blocks while the previous one is being written. Throws only when there
+  // is not enough memory for the copy.
   void save(const Snapshot& snapshot, Kind kind);
-  // The same without a copy, where there is no memory for one: on the caller's thread.
+  // The same on the caller's thread without a copy, for when memory is short.
   void save_in_place(const Snapshot& snapshot, Kind kind);
 
-  // How a save ended.
+  // The result of a save.
   struct Outcome {
     std::int64_t step = 0;
     std::chrono::duration<double> seconds{};  // on the writer's thread
-    bool on_disk = false;                     // a failure may also come after that, from pruning
+    bool on_disk = false;                     // pruning may still fail after that
     std::optional<Error> failure;
   };
-  // The oldest outcome that was not yet taken. Never waits; a load of one flag when there is none.
+  // The oldest outcome not yet taken. Never blocks; costs one atomic load when there is none.
   std::optional<Outcome> take_outcome();
 
-  // Returns when no save is in flight; all outcomes are then there to be taken.
+  // Blocks until no save is in flight; take_outcome() then has all outcomes.
   void wait();
 
  private:
@@ -64,7 +64,7 @@ class Writer {
   Store store_;
   std::size_t keep_;
 
-  // The save in flight: the caller's while busy_ is false, the thread's while it is true.
+  // The save in flight: owned by the caller while busy_ is false, by the thread while it is true.
   TensorCopy copy_;
   Snapshot snapshot_;
   Kind kind_ = Kind::kRegular;
@@ -74,7 +74,7 @@ class Writer {
   bool busy_ = false;
   std::deque<Outcome> outcomes_;
   std::atomic<bool> has_outcome_{false};
-  std::jthread thread_;  // last: it uses all of the above
+  std::jthread thread_;  // last: it uses all members above
 };
 
 }  // namespace distbelief::checkpoint

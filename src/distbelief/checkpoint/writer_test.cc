@@ -17,7 +17,7 @@ namespace {
 using Kind = Writer::Kind;
 constexpr std::chrono::seconds kLong{30};
 
-// Holds the writer's thread at its next save until it is let go.
+// Blocks the writer's thread at its next save until it is opened.
 class Gate {
  public:
   ~Gate() { open(); }
@@ -194,7 +194,7 @@ TEST_F(WriterTest, DiscardsACheckpointThatMayNotBeCommitted) {
   Writer writer(options({.may_commit = [&] { return ++asked <= allowed; }, .at = {}}));
   writer.save(state.snapshot(1), Kind::kBest);
   ASSERT_TRUE(finish(writer).on_disk);
-  // Refused at once, and when all is written.
+  // Refused at once, and after everything is written.
   for (int before : {0, 1}) {
     asked = 0;
     allowed = before;
@@ -212,7 +212,7 @@ TEST_F(WriterTest, DiscardsACheckpointThatMayNotBeCommitted) {
 }
 
 TEST_F(WriterTest, LeavesTheFolderOfAnotherGenerationAlone) {
-  std::filesystem::create_directories(folder() / ".tmp-step-00000009-1");  // theirs, being written
+  std::filesystem::create_directories(folder() / ".tmp-step-00000009-1");  // another generation's save
   const testing::SampleState state(1);
   Writer writer(options({.may_commit = [] { return false; }, .at = {}}));
   writer.save(state.snapshot(1), Kind::kRegular);

@@ -8,7 +8,7 @@
 namespace distbelief::comm {
 namespace {
 
-// Tags keep the messages of different operations apart should a rank fall out of step.
+// Tags keep the messages of different operations apart if a rank falls out of step.
 enum Tag : int {
   kRingReduceTag = 1,
   kRingGatherTag,
@@ -58,7 +58,7 @@ void gather_and_add(Link& link, const View& part, const char* operation, Request
     std::byte* place = scratch.data() + std::size_t(rank) * part.bytes();
     contributions.push_back({place, part.count, part.type});
     if (rank == link.rank())
-      std::copy_n(bytes_of(part), part.bytes(), place);  // unlike memcpy right for no bytes at no address
+      std::copy_n(bytes_of(part), part.bytes(), place);  // also right for no bytes at null
     else
       requests.push_back(link.start_receive(place, part.bytes(), rank, tag));
   }

@@ -35,7 +35,7 @@ void AsyncCommunicator::run(const std::stop_token& stop) {
       queue_.pop_front();
     }
     lock.unlock();
-    // A rank may come to this operation only after it has got what is under way from here.
+    // Another rank may reach this operation only after it has received the transfers in flight from here.
     std::optional<IdleWork> meanwhile;
     if (task && !transfers_.empty()) meanwhile.emplace([this] { return test_transfers(); });
     if (task) task();

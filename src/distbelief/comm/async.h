@@ -14,7 +14,7 @@
 
 namespace distbelief::comm {
 
-// An operation under way. wait() blocks until it is done and throws what it threw.
+// An operation in flight. wait() blocks until it is done and rethrows its error.
 class [[nodiscard]] Handle {
  public:
   explicit Handle(std::shared_future<void> done) : done_(std::move(done)) {}
@@ -25,11 +25,10 @@ class [[nodiscard]] Handle {
   std::shared_future<void> done_;
 };
 
-// The same operations as handles: one thread of its own carries them out in the order given, so it is
-// the only one that uses the communicator meanwhile. Messages are begun in that order and go on beside what
-// follows, so that all ranks may send first. Memory stays borrowed until the handle is done.
-// After a failure every later operation fails in the same way. The destructor lets what was started
-// finish (each operation has its deadline).
+// Communicator operations as handles. One thread carries them out in the order given and is the only user of
+// the communicator meanwhile. Messages start in that order and overlap the operations that follow, so all
+// ranks may send first. Memory stays borrowed until the handle is done. After a failure every later operation
+// fails with the same error. The destructor lets started operations finish (each has its deadline).
 class AsyncCommunicator {
  public:
   explicit AsyncCommunicator(Communicator& communicator);
@@ -62,7 +61,7 @@ class AsyncCommunicator {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::deque<std::function<void()>> queue_;
-  std::list<Transfer> transfers_;  // under way; the thread's alone, like the next
+  std::list<Transfer> transfers_;  // in flight; only the thread uses it and failure_
   std::exception_ptr failure_;
   std::jthread thread_;
 };

@@ -65,7 +65,7 @@ void accumulate(const View& out, const void* in) {
 
 namespace {
 
-constexpr int kFirstUserTag = 1024;  // those below are the algorithms'
+constexpr int kFirstUserTag = 1024;  // lower tags belong to the algorithms
 
 }  // namespace
 

@@ -41,10 +41,10 @@ struct Part {
 };
 Part part_of(std::size_t count, int size, int rank);
 
-// A group of ranks that talk. Every call blocks until its effect is there, works in place, and is
-// collective: all ranks call it in the same order with equal counts and types (send and receive
-// pair up). A call that waits past the deadline throws Error(kTimeout) naming rank and operation;
-// after an error the communicator is of no more use. One thread at a time.
+// A group of ranks that talk. Every call blocks until it has taken effect, works in place, and is collective:
+// all ranks call it in the same order with equal counts and types (send and receive pair up). A call that
+// waits past the deadline throws Error(kTimeout) naming rank and operation; after an error the communicator
+// is unusable. One thread at a time.
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -58,16 +58,17 @@ class Communicator {
   virtual void allreduce(View values, ReduceOp op) = 0;
   // Afterwards part_of(count, size, rank) holds the result; the rest is unspecified.
   virtual void reduce_scatter(View values, ReduceOp op) = 0;
-  // Each rank contributes part_of(count, size, rank); afterwards all have all.
+  // Each rank contributes part_of(count, size, rank); afterwards every rank has all parts.
   virtual void allgather(View values) = 0;
   virtual void broadcast(View values, int root) = 0;
   virtual void barrier() = 0;
-  // What messages between two ranks go over.
+  // The link that carries messages between two ranks.
   virtual Link& messages() = 0;
 
   void send(View values, int to, int tag);
   void receive(View values, int from, int tag);
-  // The same, begun: messages() tells when they are done, and their memory stays borrowed until then.
+  // Non-blocking send and receive: messages() waits for or tests them, and their memory stays borrowed until
+  // then.
   [[nodiscard]] Link::Request start_send(View values, int to, int tag);
   [[nodiscard]] Link::Request start_receive(View values, int from, int tag);
 
@@ -80,7 +81,7 @@ class Communicator {
 void require_rank(const Communicator& communicator, int rank);
 // Throws Error(kBadInput) when the operation makes no sense for the type.
 void require_reducible(const View& values, ReduceOp op);
-// values = sum / size where op asks for it.
+// Divides the sum in `values` by `size` for kMean.
 void finish_mean(const View& values, ReduceOp op, int size);
 // out += in, element by element.
 void accumulate(const View& out, const void* in);

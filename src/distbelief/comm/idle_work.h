@@ -5,19 +5,19 @@
 
 namespace distbelief::comm {
 
-// What a thread does while it waits for others, who may themselves wait for just that. The waits of this
-// layer (Waiter, Link) call it again and again. It belongs to the thread that made it; whoever ends it is
-// that thread, or sees to it that the thread waits no more.
+// Work that a thread does while it waits for other threads or ranks, which may themselves wait for that work.
+// The waits of this layer (Waiter, Link) call it again and again. It belongs to the thread that made it. That
+// thread destroys it; another thread may do so only when it has made sure that the first one no longer waits.
 class IdleWork {
  public:
-  // Whether it did something. Must not wait itself.
+  // Returns whether it did something. Must not wait itself.
   using Work = std::function<bool()>;
   explicit IdleWork(Work work);
   ~IdleWork();
   IdleWork(const IdleWork&) = delete;
   IdleWork& operator=(const IdleWork&) = delete;
 
-  // All that this thread has to do. Whether any did something; false when called from such work.
+  // Runs all work of this thread and returns whether any did something; false when called from such work.
   static bool do_some();
   static bool is_there();
 

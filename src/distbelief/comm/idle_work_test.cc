@@ -13,7 +13,7 @@ TEST(IdleWork, IsDoneWhileItsThreadWaits) {
   AbortRecord abort;
   Signal answer, asked;
   const Waiter waiter(abort, std::chrono::seconds(20), std::chrono::nanoseconds(0));
-  std::jthread other([&] {  // answers only when it was asked
+  std::jthread other([&] {  // answers only when asked
     waiter.wait(asked, 1, {.rank = 0, .operation = "ask"});
     answer.raise(1);
   });

@@ -7,8 +7,8 @@
 
 namespace distbelief::comm {
 
-// Point-to-point messages between the ranks of a group: what the algorithms below are written on.
-// Messages between two ranks with one tag arrive in the order sent. One thread at a time.
+// Point-to-point messages between the ranks of a group; the algorithms below are written on it. Messages
+// between two ranks with one tag arrive in the order sent. One thread at a time.
 class Link {
  public:
   struct Request {
@@ -31,8 +31,8 @@ class Link {
   [[nodiscard]] virtual Request start_receive(std::byte* data, std::size_t bytes, int from, int tag) = 0;
   // Blocks until all are done. Throws Error(kTimeout) naming `operation` and the silent rank.
   virtual void wait(std::span<Request> requests, const char* operation) = 0;
-  // Whether it is done; does not block. Once it is, the request is over. Throws as wait() does when the time
-  // since its start is up.
+  // Returns whether the transfer is done, without blocking; a request that is done is over. Throws as wait()
+  // does once the deadline since its start has passed.
   [[nodiscard]] virtual bool test(Request& request, const char* operation) = 0;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace distbelief::comm {
 
-// A communicator whose collectives run one named algorithm over a link: the way between hosts.
+// A communicator whose collectives run one named algorithm over a link. Used between hosts.
 class LinkCommunicator final : public Communicator {
  public:
   LinkCommunicator(std::unique_ptr<Link> link, Algorithm algorithm);

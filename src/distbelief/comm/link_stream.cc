@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostDimensions = 8;
 
-// What goes ahead of an array's bytes.
+// The header sent before an array's bytes.
 struct Announcement {
   std::int64_t tag = 0;
   std::int64_t type = 0;
@@ -39,7 +39,7 @@ void LinkSender::send(const ArrayHead& head, const void* data) {
   std::memcpy(message.data(), &announcement, sizeof(announcement));
   std::memcpy(message.data() + sizeof(announcement), data, head.bytes());
   std::unique_lock lock(mutex_);
-  // Not for ever: the thread's own sends have a deadline.
+  // No deadline needed here: the thread's own sends have one.
   changed_.wait(lock, [&] { return failure_ || waiting_.size() < options_.most_waiting; });
   if (failure_) std::rethrow_exception(failure_);
   waiting_.push_back(std::move(message));

@@ -14,18 +14,18 @@
 namespace distbelief::comm {
 
 // A stream between workers of different hosts: messages over a link, with a tag that no other messages
-// between the two have. A thread of its own, db-stream, sends, so that a large array travels while the next
-// is computed. The link is borrowed and is to be one that several threads may use.
+// between the two have. The thread db-stream sends, so that a large array travels while the next is computed.
+// The link is borrowed and must allow several threads.
 class LinkSender final : public StreamSender {
  public:
   struct Options {
     Link* link = nullptr;
     int receiver = 0;  // rank of the link
     int tag = 0;
-    std::size_t most_waiting = 4;  // arrays that are not yet on their way
+    std::size_t most_waiting = 4;  // arrays queued; then send() blocks
   };
   explicit LinkSender(const Options& options);
-  ~LinkSender() override;  // what was not yet sent is dropped
+  ~LinkSender() override;  // drops arrays not yet sent
   void send(const ArrayHead& head, const void* data) override;
 
  private:

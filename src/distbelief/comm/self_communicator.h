@@ -4,7 +4,7 @@
 
 namespace distbelief::comm {
 
-// A world of one: everything is done before it begins. For programs that need no MPI.
+// A world of one: every operation is done at once. For programs that need no MPI.
 class SelfCommunicator final : public Communicator {
  public:
   SelfCommunicator() : Communicator(0, 1) {}

@@ -6,9 +6,9 @@
 
 namespace distbelief::comm {
 
-// What an array that travels is.
+// Describes an array on a stream.
 struct ArrayHead {
-  std::int64_t tag = 0;  // the sender's word for it
+  std::int64_t tag = 0;  // the sender's label for it
   ElementType type = ElementType::kFloat32;
   Shape shape{};
 
@@ -16,21 +16,21 @@ struct ArrayHead {
 };
 
 // The two ends of a one-way stream of arrays between two workers. Arrays arrive in the order sent, and a few
-// may be under way. Each end is used by one thread. Waits have the world's deadline and throw Error(kTimeout)
-// naming the other end, Error(kAborted) when another worker failed.
+// may be in flight. One thread uses each end. Waits have the world's deadline; they throw Error(kTimeout)
+// naming the other end, and Error(kAborted) when another worker failed.
 class StreamSender {
  public:
   virtual ~StreamSender() = default;
-  // Returns when the array was copied away; waits only while too many are not yet received.
+  // Returns when the array has been copied away; blocks only while too many arrays are in flight.
   virtual void send(const ArrayHead& head, const void* data) = 0;
 };
 
 class StreamReceiver {
  public:
   virtual ~StreamReceiver() = default;
-  // Waits for the next array and says what it is.
+  // Waits for the next array and describes it.
   virtual ArrayHead next() = 0;
-  // Copies the array that next() told of.
+  // Copies the array that next() described.
   virtual void receive(void* data) = 0;
 };
 

@@ -7,7 +7,7 @@
 
 namespace distbelief::comm {
 
-// Every rank's text on all ranks. Collective.
+// Returns the texts of all ranks, on every rank. Collective.
 std::vector<std::string> exchange_texts(Communicator& workers, const std::string& own);
 std::string broadcast_text(Communicator& workers, std::string text, int root);
 

@@ -7,9 +7,9 @@
 
 namespace distbelief::comm {
 
-// Ranks on several hosts: shared memory inside a host, one leader per host (its first rank) between
-// hosts. Ranks of one host are consecutive. An allreduce of V bytes over h hosts moves 2 V (h-1)/h over
-// each host's wire, whatever the number of ranks on it.
+// Ranks on several hosts: shared memory inside a host; between hosts one leader per host (its first rank).
+// Ranks of one host are consecutive. An allreduce of V bytes over h hosts moves 2 V (h-1)/h over each host's
+// wire, whatever the number of its ranks.
 class TwoLevelCommunicator final : public Communicator {
  public:
   struct Options {

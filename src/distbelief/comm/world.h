@@ -13,13 +13,13 @@
 
 namespace distbelief {
 
-// The workers of a run: who is there, on which host, and how they talk. Ranks are ordered so that the
-// workers of a host are consecutive, and hosts so that groups of ranks share one where they can. Made once,
-// by one thread; outlives everything built on it.
+// The workers of a run: their ranks, their hosts, and how they talk. Ranks are ordered so that the workers of
+// a host are consecutive, and hosts so that groups of ranks share one where they can. One thread makes it
+// once; it outlives everything built on it.
 class World {
  public:
-  // When not all processes have come within the deadline, a minute at least: MPI's own start, and its end in
-  // close(), cannot be left, so it is said, and the process ends with 1, or waits for as long as MPI does.
+  // When a process is still missing after the deadline (at least a minute), MPI's start, or its end in
+  // close(), cannot be interrupted: the process logs that and exits with 1, or waits as long as MPI does.
   enum class StuckStart { kEndsProcess, kWaits };
   struct Options {
     comm::Algorithm algorithm = comm::Algorithm::kDirect;  // between hosts
@@ -28,19 +28,19 @@ class World {
     StuckStart stuck_start = StuckStart::kEndsProcess;
   };
 
-  // All processes of this MPI job, or this process alone where no launcher started it. Initialises MPI
-  // when nobody has, and then ends it in close(). comm/mpi/world.h makes one from an MPI_Comm of yours.
-  // Throws Error(kBadInput) when MPI has been ended already.
+  // Joins all processes of this MPI job, or makes a world of this process alone when no launcher started it.
+  // Initialises MPI unless that is done already, and then finalizes it in close(). comm/mpi/world.h makes a
+  // world from the caller's MPI_Comm. Throws Error(kBadInput) when MPI has already been finalized.
   static World create(Options options);
   static World create() { return create(Options{}); }
 
   World(World&&) noexcept;
-  ~World();  // without close(): leaves MPI as it is
+  ~World();  // without close() MPI stays as it is
 
   int rank() const;
   int size() const;
-  // What messages call a rank: itself, or its rank in the world that this one was split from, in which the
-  // ranks of a part are equally far from each other.
+  // The number of a rank in messages: the rank itself or, in a part, its rank in the world that was split.
+  // The ranks of a part are evenly spaced there, name_stride() apart.
   int name(int rank) const;
   int name_stride() const;
   int host() const;  // index of this worker's host
@@ -51,25 +51,26 @@ class World {
   const Options& options() const;
   std::string mpi_version() const;
 
-  comm::Communicator& communicator();    // everyone: shared memory inside a host, MPI between hosts
+  comm::Communicator& communicator();    // all workers: shared memory inside a host, MPI between hosts
   comm::HostCommunicator& host_group();  // the workers of this host
   comm::LinkCommunicator* leaders();     // one worker per host; null on all others
-  // The leaders once more, over a link that is the borrower's alone until it gives it back: it may then talk
-  // beside communicator(), from a thread of its own. All borrow and give back in the same order.
+  // The leaders again, over a link that the borrower has to itself until it gives it back: it may be used
+  // beside communicator(), on its own thread. All leaders borrow and give back in the same order.
   using Leaders = std::unique_ptr<comm::LinkCommunicator, std::function<void(comm::LinkCommunicator*)>>;
   Leaders borrow_leaders();
 
-  // Collective: the world of those who gave the same color, in the same order. Ends with this one.
+  // Collective: the world of the ranks that gave the same color, in the same order. It ends with this one.
   World split(int color);
   // Point-to-point messages between any two workers, also of different hosts.
   comm::Link& link();
 
-  // Tells the other workers that this one failed: whoever waits for it on this host stops at once.
-  // Whether it was the first of its host.
+  // Tells the other workers that this one failed: workers of this host that wait for it stop at once. Returns
+  // whether this was the first failure of its host.
   bool abort(const std::string& message);
-  // Ends every process of the MPI job with this exit code; for a worker that cannot go on.
+  // Ends every process of the MPI job with this exit code; for a worker that cannot continue.
   [[noreturn]] void abort_job(int exit_code);
-  // Collective: meets all others, then ends MPI if create() began it, or else gives MPI back what it took.
+  // Collective: meets all others, then finalizes MPI if create() initialised it, and otherwise frees the MPI
+  // objects that this world made.
   void close();
 
   struct State;  // for comm/mpi

@@ -12,7 +12,7 @@ namespace distbelief::compute {
 namespace {
 
 constexpr std::int64_t kLow = std::int64_t{1} << 20;
-constexpr std::int64_t kMostCount = std::int64_t{1} << 44;  // a float holds 24 bits of what is above kLow
+constexpr std::int64_t kMostCount = std::int64_t{1} << 44;  // a float holds the 24 bits above kLow
 
 void require_averages(const std::string& name, const torch::Tensor& buffer) {
   const bool has_type = buffer.scalar_type() == torch::kInt64 || buffer.scalar_type() == torch::kFloat32;
@@ -25,7 +25,8 @@ void require_averages(const std::string& name, const torch::Tensor& buffer) {
                              name, torch::toString(buffer.scalar_type())));
 }
 
-// From the means of its words. Where all agree on the upper word their mean is it, but for rounding.
+// The counter from the means of its words. When all lanes agree on the upper word, its mean equals it up to
+// rounding.
 std::int64_t joined(float low, float high) {
   constexpr double kAgreed = 1e-3;
   const auto upper = std::llround(high);

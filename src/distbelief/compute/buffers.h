@@ -9,10 +9,10 @@
 
 namespace distbelief::compute {
 
-// The buffers of a module (running statistics) as one run of floats, so that lanes can start from the
-// same ones and their results be averaged. In the order of registration, so those of a run of blocks are a
-// run of the whole network's. Floating buffers are taken as they are; integer counters as two floats each,
-// up to 2^44, exact as long as the lanes agree on them, else the mean rounded.
+// The buffers of a module (running statistics) as one run of floats, so that lanes start from the same values
+// and their results can be averaged. Buffers are in registration order, so those of consecutive blocks are
+// consecutive in the whole network's. Floating buffers are copied as they are. An integer counter takes two
+// floats and is exact up to 2^44 when the lanes agree on it; otherwise the rounded mean.
 class BufferSet {
  public:
   explicit BufferSet(const torch::nn::Module& module);
@@ -23,7 +23,7 @@ class BufferSet {
 
  private:
   std::vector<torch::Tensor> buffers_;
-  std::vector<std::int64_t> counts_;  // of one buffer, on their way there
+  std::vector<std::int64_t> counts_;  // scratch for write(), sized for one buffer
   std::size_t size_ = 0;
 };
 

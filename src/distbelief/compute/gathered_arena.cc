@@ -33,7 +33,7 @@ GatheredArena::~GatheredArena() {
   munmap(data_, bytes_);
 }
 
-// Under the lock: counts one more holder, and gives what nobody held.
+// Requires the lock. Adds a holder to the block's spans and returns the spans that had none.
 std::vector<Span> GatheredArena::claim(int block) {
   std::vector<Span> missing;
   held_[std::size_t(block)] = true;

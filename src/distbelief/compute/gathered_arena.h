@@ -12,15 +12,15 @@
 
 namespace distbelief::compute {
 
-// Parameters that are here only while they are used (ZeRO-3): an arena of this process alone, with an address
-// for every element and memory for those of the blocks that are held. A block is a set of spans; several may
-// share some. Fetching may begin ahead, on a thread. What is not held reads as zero. Used by one thread.
+// Parameters that are in memory only while they are used (ZeRO-3): a private arena with an address for every
+// element but memory only for the held blocks. A block is a set of spans; several blocks may share a span. A
+// thread may prefetch. Elements that are not held read as zero. Used by one thread.
 class GatheredArena {
  public:
   struct Options {
     std::size_t elements = 0;
     std::vector<std::vector<Span>> blocks;  // each span on block boundaries
-    // Copies elements from where they live; called from two threads, throws when it cannot.
+    // Copies elements from their owners; called from two threads, throws on failure.
     std::function<void(Span from, float* to)> fetch;
   };
   explicit GatheredArena(Options options);
@@ -29,14 +29,14 @@ class GatheredArena {
   GatheredArena& operator=(const GatheredArena&) = delete;
 
   float* data() const { return data_; }
-  // Returns when the block's elements are here. Nothing to do for one that is held.
+  // Returns when the block's elements are in memory; at once for a held block.
   void hold(int block);
-  // Begins to fetch a block that is held soon.
+  // Starts to fetch a block that hold() will need soon.
   void prefetch(int block);
   void release(int block);
   void release_all();
 
-  // The most that neighbouring blocks take, which is what is here at a time.
+  // The most elements that neighbouring blocks take together: the arena's peak memory.
   static std::size_t most_held(const std::vector<std::vector<Span>>& blocks);
 
  private:
@@ -51,9 +51,9 @@ class GatheredArena {
   std::size_t bytes_ = 0;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::map<std::size_t, int> holders_;  // of the span that begins there
+  std::map<std::size_t, int> holders_;  // by the begin of a span
   std::vector<bool> held_;
-  std::optional<std::vector<Span>> wanted_;  // by the prefetch that runs or is about to
+  std::optional<std::vector<Span>> wanted_;  // by the running or pending prefetch
   std::exception_ptr failure_;
   std::jthread thread_;  // last: it uses all of the above
 };

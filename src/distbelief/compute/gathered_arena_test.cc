@@ -9,7 +9,7 @@
 namespace distbelief::compute {
 namespace {
 
-// Three blocks, of which the first and the last share a span.
+// Three blocks; the first and the last share a span.
 class GatheredArenaTest : public ::testing::Test {
  protected:
   GatheredArenaTest() : source_(4 * kBlock) { std::iota(source_.begin(), source_.end(), 1.0F); }

@@ -49,8 +49,8 @@ DISTBELIEF_MULTIVERSION void sgd_nesterov(float* __restrict parameters, const fl
   }
 }
 
-// Rounded as torch's addcmul_ and addcdiv_ are, for a last bit does not stay one: where a gradient is all
-// rounding error, Adam moves the weight by the whole rate, one way or the other.
+// Rounds like torch's addcmul_ and addcdiv_, because differences in the last bit grow: where a gradient is
+// pure rounding error, Adam moves the weight by the whole rate in either direction.
 DISTBELIEF_MULTIVERSION void adam(float* __restrict parameters, const float* __restrict gradients,
                                   float* __restrict mean, float* __restrict square, const AdamTerms& terms,
                                   std::size_t count) {

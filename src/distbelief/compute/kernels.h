@@ -2,9 +2,9 @@
 
 #include <cstddef>
 
-// The arithmetic of the optimizers on plain memory, one pass each, vectorised. Roundings are explicit
-// (std::fma where torch's kernels fuse, separate operations where they do not), so that the results do
-// not depend on the compiler or the instruction set. Inputs and outputs must not overlap.
+// The arithmetic of the optimizers on plain memory, one vectorised pass each. Roundings are explicit
+// (std::fma where torch's kernels fuse, separate operations where they do not), so results do not depend on
+// the compiler or the instruction set. Inputs and outputs must not overlap.
 namespace distbelief::compute {
 
 struct SgdTerms {
@@ -27,7 +27,7 @@ struct AdamTerms {
   float root_correction = 1;  // sqrt(1 - beta2^t)
   float eps = 0;
   float coupled_decay = 0;  // Adam: added to the gradient
-  float shrink = 1;         // AdamW: parameters are scaled by it first
+  float shrink = 1;         // AdamW: scales the parameters first
 };
 void adam(float* parameters, const float* gradients, float* mean, float* square, const AdamTerms& terms,
           std::size_t count);
@@ -35,7 +35,8 @@ void adam(float* parameters, const float* gradients, float* mean, float* square,
 void adagrad(float* parameters, const float* gradients, float* square, float lr, float eps,
              float weight_decay, std::size_t count);
 
-// LAMB in two passes: moments and the direction's squares first, the parameters when the trust is known.
+// LAMB in two passes: first the moments and the squares of the direction, then the parameters once the trust
+// ratio is known.
 struct LambTerms {
   float beta1 = 0;
   float beta2 = 0;

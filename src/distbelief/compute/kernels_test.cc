@@ -19,7 +19,7 @@ Floats random_floats(std::uint64_t seed, std::size_t count) {
   return values;
 }
 
-// Sizes around every vector width, and one with many rounds.
+// Sizes around every vector width, and one of many iterations.
 const std::size_t kCounts[] = {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 64, 1000};
 
 TEST(Kernels, SumOfSquaresAddsInSixteenTracksWhateverTheMachine) {

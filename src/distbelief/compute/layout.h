@@ -7,11 +7,11 @@
 
 #include "distbelief/base/array.h"
 
-// Where every parameter lies in the arena, and how the arena is cut for exchange and update. Pure.
+// Places every parameter in the arena and cuts the arena for exchange and update. Pure.
 namespace distbelief::compute {
 
-// Every parameter begins on a block of this many elements, norms are sums over blocks, and slices begin and
-// end on block boundaries: a norm has the same bits however the arena is cut into buckets or shared out.
+// Parameters begin on blocks of this many elements, norms are sums over blocks, and slices begin and end on
+// block boundaries. A norm therefore has the same bits for any cut of the arena into buckets or slices.
 inline constexpr std::size_t kBlock = 1024;
 
 struct Span {
@@ -27,13 +27,14 @@ struct Entry {
   std::size_t count = 0;
 };
 
-// Part of one parameter inside one block.
+// The part of one parameter inside one block.
 struct Segment {
   int parameter = 0;
   Span span;
 };
 
-// A run of gradients exchanged together: whole parameters, in the order backward finishes them.
+// A run of gradients that are exchanged together: whole parameters, in the order in which backward finishes
+// them.
 struct Bucket {
   Span span;  // begins and ends on block boundaries
   std::vector<int> parameters;
@@ -46,9 +47,9 @@ class Layout {
     Shape shape;
   };
 
-  // Parameters in registration (forward) order. They are laid out backwards, so that buckets fill in
-  // the order in which backward runs; a bucket is closed once it has `bucket_bytes`. A run of the parameters
-  // is laid out as it lies in the whole, less what comes before it.
+  // Takes parameters in registration (forward) order. They are laid out in reverse, so that buckets fill in
+  // the order of backward; a bucket closes once it has `bucket_bytes`. A run of consecutive parameters has
+  // the same layout as in the whole network, shifted to the front.
   Layout(const std::vector<Parameter>& parameters, std::size_t bucket_bytes);
 
   std::size_t size() const { return size_; }                      // elements, padding included
@@ -56,7 +57,7 @@ class Layout {
   const std::vector<Entry>& entries() const { return entries_; }  // in registration order
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int bucket_of(int parameter) const { return bucket_of_[std::size_t(parameter)]; }
-  // All segments in arena order; those of block i are [first_segment(i), first_segment(i + 1)).
+  // All segments in arena order; block i has [first_segment(i), first_segment(i + 1)).
   const std::vector<Segment>& segments() const { return segments_; }
   std::size_t first_segment(std::size_t block) const { return first_segment_[block]; }
 
@@ -73,7 +74,7 @@ class Layout {
   std::vector<std::size_t> first_segment_;
 };
 
-// Slice `index` of `whole` shared out over `slices`: on block boundaries, sizes differing by at most a block.
+// Slice `index` of `slices` of `whole`: on block boundaries, sizes differ by at most one block.
 Span slice_of(Span whole, int slices, int index);
 
 }  // namespace distbelief::compute

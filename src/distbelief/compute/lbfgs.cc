@@ -13,9 +13,9 @@ namespace {
 using Does = Operation::Kind;
 using Verdict = LineSearch::Verdict;
 
-constexpr std::size_t kScalars = 9;        // of a state, before the search and the dots
-constexpr double kWholeStep = 1;           // along a direction that pairs have given
-constexpr double kLeastCurvature = 1e-10;  // of a pair that is kept, against its gradients' difference
+constexpr std::size_t kScalars = 9;        // in a state, before the search and the dots
+constexpr double kWholeStep = 1;           // along a direction computed from pairs
+constexpr double kLeastCurvature = 1e-10;  // least for a pair to keep, relative to its gradients' difference
 
 Operation copy(std::int32_t target, std::int32_t source) { return {Does::kCopy, target, source, 0}; }
 Operation scaled(std::int32_t target, double factor) { return {Does::kScale, target, target, factor}; }
@@ -24,7 +24,7 @@ Operation axpy(std::int32_t target, double factor, std::int32_t source) {
 }
 Operation dot(std::int32_t left, std::int32_t right) { return {Does::kDot, left, right, 0}; }
 
-// One advance: a state on its way, and the commands that it takes.
+// One call of advance(): the state in progress and its commands.
 class Advance {
  public:
   Advance(LbfgsState state, const LbfgsOptions& options, VectorStore& store)
@@ -40,7 +40,7 @@ class Advance {
   }
   std::size_t width() const { return std::size_t(2 * options_.history + 1); }
   double& dot_at(std::size_t row, std::size_t column) { return state_.dots[row * width() + column]; }
-  // Row of a pair's differences, and of the gradient, among the dots; and the vector.
+  // Row of a pair's point and gradient differences among the dots, and the vector of a row.
   static std::size_t points(std::int64_t place) { return std::size_t(2 * place); }
   static std::size_t gradients(std::int64_t place) { return std::size_t(2 * place + 1); }
   static std::int32_t vector_of(std::size_t row) { return kFirstPair + std::int32_t(row); }
@@ -61,7 +61,7 @@ class Advance {
   double new_loss_ = 0, new_slope_ = 0, new_norm_ = 0;  // at the point
 };
 
-// Pairs that are in use, oldest first.
+// Places of the pairs in use, oldest first.
 std::vector<std::int64_t> Advance::order() const {
   std::vector<std::int64_t> places;
   for (std::int64_t age = state_.pairs - 1; age >= 0; --age)
@@ -95,7 +95,8 @@ void Advance::accept_first() {
   command({copy(kBase, kPoint), copy(kGradient, kNewGradient)});
 }
 
-// The point is the new base; how it and its gradient differ from the old ones is remembered in `place`.
+// Stores the differences of the point and its gradient from the old base in `place`, then makes the point the
+// base.
 void Advance::take_pair(std::int64_t place) {
   const std::int32_t s = vector_of(points(place)), y = vector_of(gradients(place));
   std::vector<Operation> operations{copy(s, kPoint),       axpy(s, -1, kBase),
@@ -120,7 +121,7 @@ void Advance::take_pair(std::int64_t place) {
 
 void Advance::accept() {
   const std::int64_t place = (state_.newest + 1) % options_.history;
-  // The oldest makes room before it is known whether the new one is kept.
+  // Drops the oldest pair before it is known whether the new one is kept.
   state_.pairs = std::min(state_.pairs, options_.history - 1);
   take_pair(place);
   const double sy = dot_at(points(place), gradients(place));
@@ -132,7 +133,7 @@ void Advance::accept() {
   ++state_.iterations;
 }
 
-// Gives the slope along the direction.
+// Returns the slope along the direction.
 double Advance::go_downhill() {
   state_.pairs = 0;
   return command({copy(kDirection, kGradient), scaled(kDirection, -1), dot(kGradient, kDirection)})[0];
@@ -192,7 +193,7 @@ LbfgsState Advance::run() {
   else if (next.verdict == Verdict::kTry)
     try_step(next.step);
   else {
-    if (next.verdict == Verdict::kFail) state_.pairs = 0;  // once more, straight downhill
+    if (next.verdict == Verdict::kFail) state_.pairs = 0;  // retry straight downhill
     choose_direction();
   }
   return std::move(state_);

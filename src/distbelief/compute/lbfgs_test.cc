@@ -82,7 +82,7 @@ double rosenbrock(const std::vector<float>& x, std::vector<float>& gradient) {
   return loss;
 }
 
-// A badly scaled bowl with its least value 1 at i / 10.
+// A badly scaled bowl with its minimum 1 at i / 10.
 double bowl(const std::vector<float>& x, std::vector<float>& gradient) {
   double loss = 1;
   for (std::size_t i = 0; i < x.size(); ++i) {

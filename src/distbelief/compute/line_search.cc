@@ -6,15 +6,15 @@
 namespace distbelief::compute {
 namespace {
 
-constexpr double kDecrease = 1e-4;  // of what the slope promises
-constexpr double kCurvature = 0.9;  // of the slope that may be left
-constexpr double kRounding = 1e-6;  // of the loss
-constexpr double kGrowth = 4;       // of a step, before there is a bracket
-constexpr double kMargin = 0.1;     // of a bracket that a step keeps from its ends
-constexpr double kNarrow = 1e-10;   // a bracket that is not worth another try
+constexpr double kDecrease = 1e-4;  // share of the decrease that the slope predicts
+constexpr double kCurvature = 0.9;  // share of the slope that may remain
+constexpr double kRounding = 1e-6;  // relative to the loss
+constexpr double kGrowth = 4;       // factor per step while there is no bracket
+constexpr double kMargin = 0.1;     // share of the bracket that a step keeps from its ends
+constexpr double kNarrow = 1e-10;   // relative width of a bracket below which the search ends
 constexpr std::int64_t kTries = 25;
 
-// Where a cubic through two points with these slopes is least; no number where it is nowhere.
+// Minimum of the cubic through two points with these slopes; NaN when there is none.
 double cubic_minimum(double a, double fa, double ga, double b, double fb, double gb) {
   const double d1 = ga + gb - 3 * (fa - fb) / (a - b);
   const double square = d1 * d1 - ga * gb;
@@ -33,7 +33,7 @@ bool LineSearch::decreases(const Tried& tried) const {
 }
 
 LineSearch::Next LineSearch::end() const {
-  // It was tried and found good; told of it again, after() takes it.
+  // This step was tried and found good; after() accepts it when it is reported again.
   if (low_.step > 0) return {.verdict = Verdict::kTry, .step = low_.step};
   return {.verdict = Verdict::kFail};
 }

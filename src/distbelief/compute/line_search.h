@@ -7,29 +7,29 @@
 
 namespace distbelief::compute {
 
-// How far to go along a direction: looks for a step with the strong Wolfe conditions (Nocedal and Wright,
-// Numerical Optimization, algorithms 3.5 and 3.6; cubic steps that keep away from the ends of the bracket).
-// Where the decrease is lost in the rounding of the loss it goes by slopes alone (Hager and Zhang, 2005). A
-// value: it is told what came of a step, and says what to do next.
+// Searches a step along a direction that meets the strong Wolfe conditions (Nocedal and Wright, Numerical
+// Optimization, algorithms 3.5 and 3.6; cubic steps that keep away from the ends of the bracket). Where
+// rounding of the loss hides the decrease, it uses slopes alone (Hager and Zhang, 2005). A value type:
+// after() takes the result of a step and returns what to do next.
 class LineSearch {
  public:
   LineSearch() = default;
-  // The loss and its slope along the direction, which is negative, at the start.
+  // The loss and its slope along the direction at the start; the slope is negative.
   LineSearch(double loss, double slope) : start_{0, loss, slope}, low_{start_} {}
 
   enum class Verdict {
-    kAccept,  // the step that was tried
-    kTry,     // another one
-    kFail,    // no step does
+    kAccept,  // take the step that was tried
+    kTry,     // try another step
+    kFail,    // no step meets the conditions
   };
   struct Next {
     Verdict verdict = Verdict::kAccept;
     double step = 0;  // to try
   };
-  // What came of a step; neither number need be finite.
+  // Takes the result of a step; loss and slope may be infinite or NaN.
   Next after(double step, double loss, double slope);
 
-  // As numbers, and back.
+  // Conversion to and from numbers.
   static constexpr std::size_t kNumbers = 11;
   std::vector<double> numbers() const;
   static LineSearch from(std::span<const double> numbers);
@@ -45,7 +45,7 @@ class LineSearch {
   Next end() const;
 
   Tried start_{};
-  Tried low_{};   // the best so far that decreases enough; the start at first
+  Tried low_{};   // best step so far with enough decrease; the start at first
   Tried high_{};  // the other end of the bracket
   bool bracketed_ = false;
   std::int64_t tries_ = 0;

@@ -17,7 +17,7 @@ struct Found {
   int tries = 0;
 };
 
-// Through numbers and back after every try: nothing else is remembered.
+// Converts to numbers and back after every try: the search has no other state.
 Found search(const Function& function, double first) {
   const auto [loss, slope] = function(0);
   std::vector<double> numbers = LineSearch(loss, slope).numbers();
@@ -77,7 +77,7 @@ TEST(LineSearch, ComesBackFromWhereThereIsNoLoss) {
 }
 
 TEST(LineSearch, GoesBySlopesWhereTheDecreaseIsLostInRounding) {
-  // A loss in float, whose decrease along the direction is a thousandth of its last place.
+  // A float loss whose decrease along the direction is a thousandth of its last place.
   const Function rounded = [](double t) {
     return std::pair{double(float(1 + 1e-10 * (t - 1) * (t - 1))) + (t > 0 ? 1e-7 : 0), 2e-10 * (t - 1)};
   };
@@ -87,7 +87,7 @@ TEST(LineSearch, GoesBySlopesWhereTheDecreaseIsLostInRounding) {
 }
 
 TEST(LineSearch, GivesUpWhereNothingDecreases) {
-  // It was told a slope that is not there.
+  // The reported slope is wrong.
   const Found found = search(
       [](double t) {
         return std::pair{t == 0 ? 0.0 : 1.0 + t, t == 0 ? -1.0 : 1.0};
@@ -98,7 +98,7 @@ TEST(LineSearch, GivesUpWhereNothingDecreases) {
 }
 
 TEST(LineSearch, TakesTheBestWhenSlopesNeverFit) {
-  // Decreases everywhere, but its slope stays as steep as at the start: there is no Wolfe step.
+  // Decreases everywhere, but the slope stays as steep as at the start: no step meets the Wolfe conditions.
   const Found found = search([](double t) { return std::pair{-t, -1.0}; }, 1);
   EXPECT_EQ(found.verdict, Verdict::kAccept);
   EXPECT_GT(found.step, 1);

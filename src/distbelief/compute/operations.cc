@@ -18,7 +18,7 @@ namespace {
 using Does = Operation::Kind;
 
 constexpr std::size_t kAtATime = 1024;  // elements
-constexpr std::size_t kSums = 8;        // of a dot, side by side
+constexpr std::size_t kSums = 8;        // partial sums of a dot
 
 DISTBELIEF_MULTIVERSION void add_scaled(float* target, float factor, const float* source, std::size_t count) {
   DISTBELIEF_INDEPENDENT
@@ -59,7 +59,7 @@ void require_sound(std::span<const Operation> operations, std::size_t vectors) {
   if (operations.empty() || operations.size() > kMaxOperations)
     throw Error(ErrorCode::kBadInput,
                 fmt::format("a command has 1 to {} operations, found {}", kMaxOperations, operations.size()));
-  // Vectors are scaled by floats: a factor beyond those would be infinite there.
+  // Vectors are scaled in float, where a larger factor would be infinite.
   constexpr double kMostFactor = std::numeric_limits<float>::max();
   for (const Operation& operation : operations) {
     const auto is_known = [&](std::int32_t vector) { return vector >= 0 && std::size_t(vector) < vectors; };

@@ -13,7 +13,7 @@ namespace {
 using Does = Operation::Kind;
 
 TEST(Operations, DoWhatTheyAreCalled) {
-  // More than a block, and no multiple of eight.
+  // More than a block, and not a multiple of eight.
   const std::size_t count = 2 * 1024 + 5;
   std::vector<float> a(count), b(count, 2.0F), sum(count, 7.0F);
   std::iota(a.begin(), a.end(), 0.0F);

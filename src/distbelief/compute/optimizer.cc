@@ -125,7 +125,7 @@ class Lamb final : public LayerwiseOptimizer {
   OptimizerConfig config_;
 };
 
-// Leaves the gradient where the parameters are: for those who average gradients and update themselves.
+// Leaves the gradient in place of the parameters, for callers that average gradients and update themselves.
 class KeepGradient final : public Optimizer {
  public:
   std::vector<std::string> state_names() const override { return {}; }
@@ -134,7 +134,7 @@ class KeepGradient final : public Optimizer {
   }
 };
 
-// Parameters stay as they are; a parameter server has the rule.
+// Leaves the parameters unchanged; a parameter server has the update rule.
 class CollectGradient final : public Optimizer {
  public:
   std::vector<std::string> state_names() const override { return {"gradient"}; }

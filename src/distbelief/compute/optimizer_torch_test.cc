@@ -46,7 +46,7 @@ struct Flat {
   }
 };
 
-// Largest difference after each of 100 steps between our optimizer and torch's.
+// Largest difference between our optimizer and torch's after each of 100 steps.
 template <typename TorchOptimizer, typename TorchOptions>
 double worst_difference(const OptimizerConfig& config, const TorchOptions& options) {
   torch::manual_seed(11);
@@ -151,7 +151,7 @@ void lamb_reference(Reference& r, const float* gradient, const OptimizerConfig& 
   for (std::size_t i = 0; i < direction.size(); ++i) r.values[i] -= kRate * trust * direction[i];
 }
 
-// Our rule on a parameter cut in two ranges, as carriers have it, against plain double arithmetic.
+// Compares our rule, on a parameter cut in two ranges as carriers have it, with plain double arithmetic.
 double worst_against_reference(const OptimizerConfig& config, const std::vector<std::int64_t>& shape) {
   torch::manual_seed(12);
   const auto made = make_optimizer(config);

@@ -14,7 +14,7 @@
 namespace distbelief::compute {
 namespace {
 
-// A tensor that is registered under several names counts once, under the first.
+// A tensor registered under several names counts once, under the first name.
 using Named = std::vector<std::pair<std::string, torch::Tensor>>;
 
 Named trainable(const torch::nn::Module& module) {
@@ -26,7 +26,7 @@ Named trainable(const torch::nn::Module& module) {
   return found;
 }
 
-// Those that a layout names, in its order.
+// The trainable parameters that a layout names, in its order.
 Named laid_out(const torch::nn::Module& module, const Layout& layout) {
   Named found;
   for (auto& [name, tensor] : trainable(module))
@@ -82,8 +82,8 @@ void move_parameters(const torch::nn::Module& part, const torch::nn::Module& who
   }
 }
 
-// Called when autograd has put the final gradient of this backward into parameter.grad. A graph that is
-// still alive keeps the accumulators, and so the hooks, beyond the replica: they share what they need.
+// Called when autograd has put this backward's final gradient into parameter.grad. A graph that is still
+// alive keeps the accumulators and their hooks beyond the replica, so they share what they need.
 class Replica::Hook final : public torch::autograd::FunctionPostHook {
  public:
   Hook(std::shared_ptr<const Route> route, torch::Tensor tensor, int parameter)
@@ -102,7 +102,7 @@ class Replica::Hook final : public torch::autograd::FunctionPostHook {
       const torch::Tensor values = gradient.contiguous();
       (*route_->sink)(parameter_, values.data_ptr<float>());
     }
-    gradient.reset();  // its memory serves the next layer's gradient while it is still in the cache
+    gradient.reset();  // frees the memory for the next layer's gradient while it is in the cache
     return outputs;
   }
 
@@ -143,7 +143,7 @@ int Replica::moved_away() const {
   return -1;
 }
 
-// Those of the backward that runs now.
+// The gradient places of the running backward.
 class Replica::Places final : public model::GradientPlaces {
  public:
   Places(Replica& replica, const GradientPlace& place) : replica_(replica), place_(place) {}
@@ -152,7 +152,7 @@ class Replica::Places final : public model::GradientPlaces {
     const auto found = replica_.numbers_.find(parameter.unsafeGetTensorImpl());
     if (!place_ || found == replica_.numbers_.end()) return nullptr;
     float*& placed = replica_.route_->placed[std::size_t(found->second)];
-    if (placed != nullptr) return nullptr;  // a second use, which autograd adds to the first
+    if (placed != nullptr) return nullptr;  // a second use: autograd adds it to the first
     return placed = place_(found->second);
   }
 
@@ -163,7 +163,7 @@ class Replica::Places final : public model::GradientPlaces {
 
 void Replica::backward(const torch::Tensor& output, const torch::Tensor& gradient, const GradientSink& sink,
                        const GradientPlace& place) {
-  // What another backward has left there, of a network that this one is a part of, is not this one's.
+  // Drops gradients that another backward left, for example that of a network that contains this one.
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   route_->sink = &sink;
   route_->placed.assign(parameters_.size(), nullptr);

@@ -27,7 +27,7 @@ struct NetImpl : torch::nn::Module {
   torch::Tensor unused;
 };
 
-// A weight used twice in forward, and registered under two names.
+// A weight that forward uses twice and that is registered under two names.
 struct TiedImpl : torch::nn::Module {
   TiedImpl() : weight(register_parameter("weight", torch::randn({4, 4}))) {
     register_parameter("again", weight);
@@ -38,7 +38,7 @@ struct TiedImpl : torch::nn::Module {
   torch::Tensor weight;
 };
 
-// A layer that computes its gradient in its place, used once or twice.
+// A layer that computes its gradient in place, used once or twice.
 struct PlacedImpl : torch::nn::Module {
   explicit PlacedImpl(int uses) : uses_(uses), fc(register_module("fc", torch::nn::Linear(4, 4))) {}
   torch::Tensor forward(torch::Tensor x) {
@@ -72,7 +72,7 @@ struct InArena {
     return arena;
   }
 
-  // Gradients by name, and how often each was given.
+  // Gradients by name; each is passed on once.
   std::map<std::string, torch::Tensor> gradients(const torch::Tensor& x) {
     std::map<std::string, torch::Tensor> found;
     replica.backward(net->forward(x), 1.0F, [&](int parameter, const float* values) {
@@ -130,7 +130,7 @@ TEST(Replica, LeavesOutWhatAnotherBackwardHasLeftThere) {
   InArena<NetImpl> arena(std::make_shared<NetImpl>());
   const torch::Tensor x = torch::randn({6, 5});
   const auto wanted = arena.gradients(x);
-  (7 * arena.net->forward(torch::randn({6, 5}))).backward();  // of a generator through its discriminator, say
+  (7 * arena.net->forward(torch::randn({6, 5}))).backward();  // e.g. a generator through its discriminator
   EXPECT_TRUE(arena.net->first->weight.grad().defined());
   const auto found = arena.gradients(x);
   for (const auto& [name, gradient] : wanted) EXPECT_TRUE(torch::equal(found.at(name), gradient)) << name;

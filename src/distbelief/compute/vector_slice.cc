@@ -9,10 +9,10 @@
 namespace distbelief::compute {
 namespace {
 
-// A coordinator repeats no more than what follows one evaluation.
+// A coordinator repeats at most the commands that follow one evaluation.
 constexpr std::size_t kAnswers = 8;
 
-// Takes words one by one, and refuses to run out of them.
+// Reads words one by one; throws when none are left.
 class WordReader {
  public:
   explicit WordReader(const std::vector<std::int64_t>& words) : words_(words) {}

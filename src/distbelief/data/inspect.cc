@@ -25,10 +25,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kImagesLookedAt = 50;
-constexpr std::int64_t kStarterResize = 72;  // what a few cores train on with patience; 256 and 224 are usual
+constexpr std::int64_t kStarterResize = 72;  // affordable on a few cores; the usual values are 256 and 224
 constexpr std::int64_t kStarterCrop = 64;
 constexpr std::int64_t kStarterLength = 128;
-constexpr std::uint64_t kRowsThatTell = 20;  // of fewer, values may differ by chance
+constexpr std::uint64_t kRowsThatTell = 20;  // with fewer rows, distinct values may be chance
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -46,7 +46,7 @@ bool has_shards(const fs::path& folder) {
   return false;
 }
 
-// Sizes for a model from the shortest side seen.
+// Chooses resize and crop from the shortest side seen.
 void choose_sizes(std::int64_t shortest, Finding& finding) {
   finding.side = shortest >= kStarterResize ? kStarterCrop : shortest;
   finding.options["resize"] = shortest >= kStarterResize ? kStarterResize : shortest;
@@ -73,7 +73,7 @@ Finding inspect_cifar(const std::string& name) {
   return finding;
 }
 
-// The shortest side among `count` images. `read` puts image i into the bytes and gives its place for
+// The shortest side among `count` images. `read` stores the bytes of image i and returns its place for
 // messages.
 template <typename Read>
 std::int64_t shortest_side(std::uint64_t count, Read read) {
@@ -138,7 +138,7 @@ Finding inspect_shards(const fs::path& path) {
   return finding;
 }
 
-// A name people give to what is to be predicted, or the last column.
+// A column with a common target name, otherwise the last column.
 std::size_t likely_target(const TableSurvey& survey) {
   for (const char* name : {"target", "label", "class", "y"})
     for (std::size_t i = 0; i < survey.columns.size(); ++i)
@@ -153,14 +153,14 @@ std::string csv_quoted(const std::string& name) {
   return quoted + "\"";
 }
 
-// Text that is no category: each value tells of a row or two, which is nothing to learn from.
+// Text with nearly one value per row: it cannot serve as a category.
 bool is_free_text(const ColumnSurvey& column, std::uint64_t rows) {
   if (column.numeric) return false;
   const std::uint64_t there = rows - column.missing;
   return column.many || (there >= kRowsThatTell && column.values.size() * 4 >= there * 3);
 }
 
-// Free text, and numbers that only name the row.
+// Lists free text and id columns.
 std::string useless_columns(const TableSurvey& survey, std::size_t target) {
   std::string list;
   for (std::size_t i = 0; i < survey.columns.size(); ++i) {
@@ -183,8 +183,8 @@ std::vector<std::string> row_of(CsvReader& reader) {
   return fields;
 }
 
-// Whether the first row cannot be names: all are numbers, or one is there twice and does not stand over
-// numbers.
+// Whether the first row cannot be column names: all fields are numbers, or a field occurs twice and does not
+// head a column of numbers.
 bool begins_with_a_sample(const fs::path& path, char decimal) {
   const auto is_a_number = [decimal](const std::string& field) { return is_number(field, decimal); };
   CsvReader reader(path, guess_delimiter(path));
@@ -197,7 +197,7 @@ bool begins_with_a_sample(const fs::path& path, char decimal) {
   return false;
 }
 
-// Whether each of the names is a number over numbers, or a value that its column has once more.
+// Whether every column name looks like a value: a number above numbers, or a text that occurs again below it.
 bool names_are_a_sample(const TableSurvey& survey, char decimal) {
   return std::all_of(survey.columns.begin(), survey.columns.end(), [decimal](const ColumnSurvey& column) {
     return column.numeric ? is_number(column.name, decimal)
@@ -205,7 +205,7 @@ bool names_are_a_sample(const TableSurvey& survey, char decimal) {
   });
 }
 
-// Says in `options` whether there is a line of names.
+// Sets option "header": whether the table begins with column names.
 TableSurvey survey_with_header(const fs::path& path, OptionMap& options) {
   const char decimal = option<std::string>(options, "decimal")[0];
   options["header"] = !begins_with_a_sample(path, decimal);
@@ -215,7 +215,7 @@ TableSurvey survey_with_header(const fs::path& path, OptionMap& options) {
   return survey_table(path, options);
 }
 
-// ... and what stands before decimals.
+// Also sets option "decimal".
 TableSurvey survey_as_written(const fs::path& path, OptionMap& options) {
   TableSurvey survey = survey_with_header(path, options);
   for (const ColumnSurvey& column : survey.columns)
@@ -226,7 +226,7 @@ TableSurvey survey_as_written(const fs::path& path, OptionMap& options) {
   return survey;
 }
 
-// A job file is UTF-8, and names these columns.
+// The job file, which is UTF-8, will contain these column names.
 void require_utf8(const fs::path& path, const std::string& names) {
   try {
     for (std::size_t at = 0; at < names.size();) next_character(names, at, "", 0);
@@ -276,15 +276,15 @@ Finding inspect_text(const fs::path& path) {
   Finding finding{.data_set = "text", .kind = FindingKind::kTokens};
   const std::string text = read_text_file(path.string(), kMostTextBytes);
   std::uint32_t vocabulary = 256;
-  try {  // all of it: what is only tested on must be UTF-8 too
+  try {  // the whole text: the held-out part must be UTF-8 too
     vocabulary = Vocabulary(TextLevel::kCharacters, text, path.string(), 0).size();
     finding.options["level"] = std::string("characters");
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kBadInput) throw;
-    finding.options["level"] = std::string("bytes");  // no UTF-8
+    finding.options["level"] = std::string("bytes");  // not UTF-8
   }
   const std::uint64_t bytes = text.size();
-  // The tenth that is held out must have a window and the token after it; a character has at most 4 bytes.
+  // The held-out tenth must contain a window and the token after it; a character has at most 4 bytes.
   const auto most = static_cast<std::int64_t>(bytes / 40) - 1;
   if (most < 2)
     throw Error(ErrorCode::kBadInput,
@@ -312,7 +312,7 @@ Finding inspect_trees(const fs::path& folder) {
   return finding;
 }
 
-// What samples of a packed set are, by their shape and targets.
+// The kind of a packed set, inferred from the shape and the targets of its samples.
 FindingKind kind_of(const SampleSpec& spec, const fs::path& path) {
   const std::size_t sides = spec.input_shape.size();
   const bool one_class = spec.classes > 0 && spec.target_shape.empty();
@@ -338,9 +338,9 @@ Finding inspect_packed(const fs::path& path) {
   return finding;
 }
 
-// Of a folder without folders for classes, which has files that are taken one by one or not at all.
+// Refuses a folder without class folders that holds files to be given one by one, or compressed files.
 void refuse_loose_files(const fs::path& folder) {
-  fs::path table, compressed;  // the last by name: of train.csv and test.csv the first
+  fs::path table, compressed;  // the last one by name: train.csv rather than test.csv
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().filename().string().starts_with('.')) continue;
     if (entry.is_directory()) return;

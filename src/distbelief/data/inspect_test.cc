@@ -23,7 +23,7 @@ class Inspect : public ::testing::Test {
     write_text(path, content);
     return path;
   }
-  // Opens what was found: the options must fit.
+  // Opens the set that was found: the options must fit.
   static DataSet opened(const Finding& finding, const std::filesystem::path& path) {
     DataConfig config;
     config.name = finding.data_set;

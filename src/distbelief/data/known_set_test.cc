@@ -30,7 +30,7 @@ class KnownData : public ::testing::Test {
     config.options = std::move(options);
     return config;
   }
-  // Input and target of each.
+  // The input and target of each sample.
   static std::vector<Bytes> samples_of(const Source& source) {
     const SampleSpec& spec = source.spec();
     std::vector<Bytes> all;
@@ -46,7 +46,7 @@ class KnownData : public ::testing::Test {
     const KnownSet known = describe_data(data, open_data_set(data));
     return parse_known_set(to_text(known), "data.json");
   }
-  // Every file is read as it was: the same samples, of both parts.
+  // Reopens the set with its manifest and expects the same samples in both parts.
   static void expect_the_same(const DataConfig& data) {
     const DataSet once = open_data_set(data);
     const KnownSet known = kept(data);
@@ -131,7 +131,7 @@ TEST_F(KnownData, RefusesToTestOnWhatWasTrainedOn) {
   EXPECT_PRED_FORMAT2(IsSubstring, "has 3 samples now and had 4", goes_on(photos, known[0]));
   EXPECT_PRED_FORMAT2(IsSubstring, "has 5 samples now and had 4", goes_on(table, known[1]));
   EXPECT_PRED_FORMAT2(IsSubstring, "has 2 samples now and had 3", goes_on(lines, known[2]));
-  // A part of its own is tested on, however many there are.
+  // A test part in its own folder does not depend on the number of samples.
   file("photos/test/cat/1.png", testing::to_png(drawing));
   std::filesystem::create_directories(folder_.path() / "own/train");
   for (const char* name : {"cat", "dog"})

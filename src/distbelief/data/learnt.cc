@@ -27,7 +27,7 @@ void require_sound(bool sound, const std::string& otherwise) {
   if (!sound) throw Error(ErrorCode::kBadInput, otherwise);
 }
 
-// JSON has UTF-8 alone; other bytes are {"hex": "c3"}.
+// JSON holds only UTF-8; other bytes become {"hex": "c3"}.
 json text_json(const std::string& text) {
   std::size_t at = 0;
   try {
@@ -53,7 +53,7 @@ std::vector<std::string> texts_from(const json& from) {
   return texts;
 }
 
-// Searched by halves.
+// Binary search needs this order.
 bool is_strictly_sorted(const std::vector<std::string>& words) {
   return std::adjacent_find(words.begin(), words.end(), std::greater_equal()) == words.end();
 }
@@ -82,7 +82,7 @@ Shape shape_from(const json& from) {
 }
 
 void require_tokens_and_shares(const SampleSpec& spec) {
-  // Only who predicts a token for each token looks for targets that are none.
+  // Only models that predict a token per input token handle kNoTarget.
   const bool tokens = spec.input_type == ElementType::kInt64 && spec.target_type == ElementType::kInt64 &&
                       spec.input_shape == spec.target_shape;
   const bool sound = spec.input_tokens >= 0 && spec.input_tokens <= kMostClasses && spec.target_share >= 0 &&
@@ -132,7 +132,7 @@ TableColumn column_from(const json& from) {
   column.has_missing = from.value("has_missing", false);
   require_sound(std::isfinite(column.mean) && std::isfinite(column.deviation) && column.deviation > 0,
                 "a mean or deviation of a column is none");
-  // Classes may be in the order of their numbers.
+  // Numeric classes are sorted by number, so this compares them as a set.
   const std::set<std::string> different(column.categories.begin(), column.categories.end());
   const bool may_have = column.role == ColumnRole::kCategory || column.role == ColumnRole::kTarget;
   require_sound(different.size() == column.categories.size() && (may_have || different.empty()) &&
@@ -153,7 +153,7 @@ json table_json(const TableSchema& schema) {
           {"columns", columns}};
 }
 
-// Features and inputs follow from the columns.
+// Derives features and inputs from the columns.
 TableSchema table_from(const json& from, const SampleSpec& spec) {
   TableSchema schema;
   const std::string delimiter = text_from(from.at("delimiter"));
@@ -213,7 +213,7 @@ Vocabulary vocabulary_from(const json& from, const SampleSpec& spec) {
   return found;
 }
 
-// Names by their numbers, from 1 on.
+// The names in the order of their numbers, which begin at 1.
 json trees_json(const TreeTokens& tokens) {
   std::vector<std::string> names(tokens.size());
   for (const auto& [name, number] : tokens) names[std::size_t(number) - 1] = name;

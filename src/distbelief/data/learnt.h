@@ -10,8 +10,8 @@
 
 namespace distbelief::data {
 
-// How what stands in files becomes the numbers of samples, and back, as far as the files that were trained on
-// decide it, or options of their data set. Immutable once filled; any thread may read it.
+// The fitted preprocessing: how file contents become sample values and back, as far as the training files or
+// the options of the data set decide it. Immutable once filled; any thread may read it.
 struct Learnt {
   std::optional<TableSchema> table{};
   std::optional<Vocabulary> vocabulary{};
@@ -19,17 +19,17 @@ struct Learnt {
   std::optional<ImageSettings> images{};
 };
 
-// Both as JSON, in data.json of a run (known_set.h) and the index of packed slices (slices/index.h). Numbers
-// come back with the same bits, text with the same bytes, whatever they are. Reading throws Error(kBadInput)
-// with the reason alone, and nlohmann's exceptions where something is missing or of another kind. Memory
-// follows the text's length.
+// Both as JSON, in data.json of a run (known_set.h) and in the index of packed slices (slices/index.h).
+// Numbers return with the same bits and text with the same bytes. Reading throws Error(kBadInput) with only
+// the reason, and nlohmann's exceptions for missing or wrongly typed values. Memory follows the length of the
+// text.
 nlohmann::json to_json(const SampleSpec& spec);
 SampleSpec spec_from_json(const nlohmann::json& from);
 nlohmann::json to_json(const Learnt& learnt);
-// Throws Error(kBadInput), with what differs, unless a network that takes the one takes the other and answers
-// with the same classes.
+// Throws Error(kBadInput) with the difference unless a network for samples of `known` also takes samples of
+// `found` and predicts the same classes.
 void require_same_samples(const SampleSpec& known, const SampleSpec& found);
-// Refuses what does not make samples of that kind.
+// Throws Error(kBadInput) when the preprocessing does not produce samples of `spec`.
 Learnt learnt_from_json(const nlohmann::json& from, const SampleSpec& spec);
 
 }  // namespace distbelief::data

@@ -29,13 +29,14 @@
 namespace distbelief::data {
 namespace {
 
-constexpr std::size_t kMostFilesLookedAt = 10'000;  // looking at each takes its time on a file server
+constexpr std::size_t kMostFilesLookedAt = 10'000;  // inspecting each takes time on a file server
 constexpr std::size_t kDigits = 24;
 
-constexpr std::uint64_t kPlaces = 64;  // of slices, that a limit reads at least
+constexpr std::uint64_t kPlaces = 64;  // a limit reads from at least so many slices
 
-// `limit` samples of another source: the first, or, where samples of a class may follow each other, runs from
-// all over it: of one sample, or where reading a sample reads a slice, so many that few slices are read.
+// A subset of `limit` samples of another source. It takes the first ones; if samples of one class may be
+// consecutive, it takes evenly spaced runs: of one sample, or longer ones where reading a sample loads a
+// whole slice, so that few slices are read.
 class LimitedSource : public Source {
  public:
   LimitedSource(std::unique_ptr<Source> whole, std::uint64_t limit, SampleOrder order)
@@ -60,7 +61,7 @@ class LimitedSource : public Source {
   Locality locality() const override {
     const Locality whole = whole_->locality();
     if (whole.slice == 0 || runs_ == 1) return whole;
-    // A run lies in two slices at most.
+    // A run spans at most two slices.
     return {.slice = run_, .run = 1, .window = std::max(run_, whole.window / whole.slice / 2 * run_)};
   }
   void announce(Range samples) const override {
@@ -76,14 +77,14 @@ class LimitedSource : public Source {
   static std::uint64_t run_of(const Locality& locality, std::uint64_t limit) {
     return std::clamp<std::uint64_t>(limit / kPlaces, 1, std::max<std::uint64_t>(1, locality.slice));
   }
-  // What is left out lies between the runs, shared out evenly.
+  // The omitted samples lie between the runs, distributed evenly.
   std::uint64_t place(std::uint64_t index) const {
     return index + index / run_ * (whole_->size() - size_) / runs_;
   }
 
   std::unique_ptr<Source> whole_;
   std::uint64_t size_;
-  std::uint64_t run_;  // samples that follow each other
+  std::uint64_t run_;  // samples per run
   std::uint64_t runs_;
 };
 
@@ -97,9 +98,10 @@ std::unique_ptr<Source> limited(std::unique_ptr<Source> source, const char* key,
   return std::make_unique<LimitedSource>(std::move(source), static_cast<std::uint64_t>(limit), order);
 }
 
-// Of a set with a public home: where Debian's package has it, else where `distbelief data get` puts it.
+// The folder of a set that can be downloaded: that of Debian's package if it exists, otherwise that of
+// `distbelief data get`.
 std::string usual_folder(const std::string& name) {
-  std::error_code ignored;  // whatever the reason, it is not to be had there
+  std::error_code ignored;  // whatever the reason, the folder is unavailable
   for (const RemoteSet& set : remote_sets())
     if (set.name == name)
       return !std::filesystem::exists(set.installed, ignored) && std::filesystem::exists(set.folder, ignored)
@@ -192,7 +194,7 @@ std::vector<std::string> places_of(const DataConfig& config, const OptionMap& op
   return places;
 }
 
-// A network whose data changed may meet what it cannot take; which file it is in, nobody can tell.
+// Changed data may have samples that the network cannot take; the error cannot name the file.
 void require_known_samples(const KnownSet& known, const DataSet& set, const DataConfig& config) {
   try {
     require_same_samples(known.spec, set.train->spec());
@@ -215,13 +217,14 @@ DataSet open_as(const DataConfig& given, const KnownSet* known, const AroundPack
   });
   if (known != nullptr) require_known_samples(*known, set, config);
   if (!config.augment.empty()) require_augmentable(set.train->spec());
-  // A text, packed too, reads on from sample to sample.
+  // A text continues from sample to sample, also when it is packed.
   const bool is_text = set.learnt && set.learnt->vocabulary;
   const SampleOrder order = is_text ? SampleOrder::kMixed : entry.order;
   set.train = limited(std::move(set.train), "train_limit", config.train_limit, order);
   set.test = limited(std::move(set.test), "test_limit", config.test_limit, order);
   if (!options.contains("cache") || option<std::string>(options, "cache").empty()) return set;
-  // Of files that have changed, samples as the run knows them are others than those of a run that begins now.
+  // For changed files, the run's preprocessing differs from that of a run that begins now, so they need
+  // separate caches.
   const bool is_other =
       known != nullptr && known->learnt && data_fingerprint(config, set) != known->fingerprints.front();
   return cached(std::move(set),
@@ -233,7 +236,7 @@ DataSet open_as(const DataConfig& given, const KnownSet* known, const AroundPack
                 around);
 }
 
-// What every data set understands.
+// Adds the option that every data set has.
 std::vector<DataSetEntry> with_cache(std::vector<DataSetEntry> table) {
   for (DataSetEntry& entry : table)
     if (entry.name != "packed")
@@ -279,7 +282,7 @@ std::string data_fingerprint(const DataConfig& given, const DataSet& set) {
   const DataConfig config = with_path(given);
   std::string text = fmt::format("{} {}\n", set.train->size(), set.test->size());
   const OptionMap options = data_set_options(config.name, config.options);
-  const auto cache = options.find("cache");  // may lie among the data, and comes and goes
+  const auto cache = options.find("cache");  // it may lie among the data, and it comes and goes
   const FileListOptions looking{.except = cache == options.end() ? "" : std::get<std::string>(cache->second),
                                 .most_looked_at = kMostFilesLookedAt};
   for (const std::string& place : places_of(config, options))

@@ -11,43 +11,43 @@ namespace distbelief::data {
 
 struct KnownSet;
 
-// How a set's samples are numbered: kByClass when those of a class may follow each other.
+// The order of samples in a set. kByClass: samples of one class may be consecutive.
 enum class SampleOrder { kMixed, kByClass };
 
 struct DataSetEntry {
   std::string name;
   std::string description;
   std::vector<OptionSpec> options;
-  // Opens both parts. Throws Error(kUnavailable) when files are missing (says which and where to get
-  // them), Error(kBadInput) with file and offset when they are damaged.
+  // Opens both parts. Throws Error(kUnavailable) for missing files, with their names and where to get them,
+  // and Error(kBadInput) with file and offset for damaged files.
   DataSet (*open)(const DataConfig& config, const OptionMap& options);
-  // The same with what was learnt when `known` was made, whatever the files have now. Null: nothing in the
-  // files decides what samples are.
+  // Opens the set with the preprocessing of `known`, whatever the files contain now. Null: nothing is fitted
+  // on the files.
   DataSet (*reopen)(const DataConfig& config, const OptionMap& options, const KnownSet& known) = nullptr;
   SampleOrder order = SampleOrder::kMixed;
 };
 
-// All data sets known by name: "mnist", "fashion_mnist", "synthetic" and so on;
-// docs/reference/data_formats.md describes them.
+// All data sets by name: "mnist", "fashion_mnist", "synthetic" and so on; docs/reference/data_formats.md
+// describes them.
 const std::vector<DataSetEntry>& data_sets();
-// Throws Error(kBadInput) for a name that is not there, with the nearest one.
+// Throws Error(kBadInput) for an unknown name, with the nearest known one.
 const DataSetEntry& find_data_set(const std::string& name);
-// The options of data set `name`, those that every set has among them, with `given` in place of their
-// defaults. Throws Error(kBadInput) for an unknown one.
+// The options of data set `name`, including the options of every set; `given` overrides the defaults. Throws
+// Error(kBadInput) for an unknown option.
 OptionMap data_set_options(const std::string& name, const OptionMap& given);
 
-// Opens what [data] names, with train_limit and test_limit applied. Throws Error(kBadInput) for an
-// unknown name (with the nearest one) or option, and for augmentation of what is no image.
+// Opens the data set of [data] and applies train_limit and test_limit. Throws Error(kBadInput) for an unknown
+// name (with the nearest known one) or option, and for augmentation of samples that are not images.
 DataSet open_data_set(const DataConfig& config, const AroundPacking& around = {});
-// As a run knows it: columns, tokens and classes are those of `known`. Throws Error(kBadInput) also when
-// samples or classes are others.
+// Opens the data set with the columns, tokens and classes of `known`. Also throws Error(kBadInput) when the
+// shape of samples or the classes differ.
 DataSet open_data_set(const DataConfig& config, const KnownSet& known, const AroundPacking& around = {});
 
-// What [data] names at this moment, opened: how many samples there are, and the names, sizes and times of
-// files (of more than 10,000 the names alone; folders of runs among them are passed over). Where the files
-// lie does not matter.
+// A hash of the data of [data] at this moment, given the opened set: the number of samples, and the names,
+// sizes and times of the files (only the names when there are more than 10,000 files; run folders are
+// skipped). The folder of the files does not matter.
 std::string data_fingerprint(const DataConfig& config, const DataSet& set);
-// To be kept with a run on it.
+// The data manifest to keep with a run.
 KnownSet describe_data(const DataConfig& config, const DataSet& set);
 
 }  // namespace distbelief::data

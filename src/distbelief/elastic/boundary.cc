@@ -5,7 +5,7 @@
 namespace distbelief::elastic {
 namespace {
 
-// Steps may become slower at any time: then an order waits for this many of them.
+// Limits how long an order waits when steps suddenly become slower.
 constexpr std::int64_t kMostSteps = 64;
 
 std::int64_t steps_until_next(std::chrono::nanoseconds step) {

@@ -4,19 +4,20 @@
 #include <chrono>
 #include <cstdint>
 
-// What to do between two steps. Worker 0 decides and tells the others, not after every step but about every
-// kDecisionInterval: the decision says after how many steps the next one comes, so all know without talking.
+// Decides the actions between two steps. Worker 0 decides and tells the others about every kDecisionInterval
+// rather than after every step. Each decision says how many steps later the next one comes, so all workers
+// know without further messages.
 namespace distbelief::elastic {
 
 inline constexpr std::chrono::milliseconds kDecisionInterval{20};
 
 struct Facts {
-  bool stop = false;  // what was ordered
+  bool stop = false;  // ordered, as are hand_over and pause
   bool hand_over = false;
   bool pause = false;
   bool snapshot_due = false;
   bool checkpoint_due = false;
-  bool can_resume = true;  // whether another number of workers could go on from here
+  bool can_resume = true;  // whether another number of workers could resume from here
   std::chrono::nanoseconds step{0};
 };
 
@@ -32,10 +33,11 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-// Pure. Nothing is done, not even at an order, at a place from where only as many workers could go on.
+// Pure. At a place from which only the same number of workers could resume, it does nothing, not even on an
+// order.
 Decision decide(const Facts& facts);
 
-using DecisionWords = std::array<std::int64_t, 4>;  // as it travels
+using DecisionWords = std::array<std::int64_t, 4>;  // for transmission
 DecisionWords to_words(const Decision& decision);
 Decision from_words(const DecisionWords& words);
 

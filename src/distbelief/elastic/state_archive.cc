@@ -19,7 +19,7 @@ class TorchOptimizerState final : public OptimizerState {
  public:
   explicit TorchOptimizerState(torch::optim::Optimizer& optimizer) : optimizer_(optimizer) {}
 
-  void gather() override {}  // every worker has all of it
+  void gather() override {}  // every worker has the whole state
   void save(OutputArchive& archive) const override {
     OutputArchive own(archive.compilation_unit());
     optimizer_.save(own);
@@ -28,7 +28,7 @@ class TorchOptimizerState final : public OptimizerState {
     for (const auto& group : optimizer_.param_groups()) rates.push_back(group.options().get_lr());
     archive.write("rates", torch::tensor(rates, torch::kFloat64), /*is_buffer=*/true);
   }
-  // torch 1.13 brings the state back but not the learning rates that a schedule has set.
+  // torch 1.13 restores the state but not the learning rates that a schedule has set.
   void load(InputArchive& archive) override {
     InputArchive own;
     archive.read("torch", own);
@@ -54,7 +54,7 @@ class OwnOptimizerState final : public OptimizerState {
   DataParallel& parallel_;
 };
 
-// Parameters, then buffers, with what they are called: the key of each in the archive is its place.
+// Parameters, then buffers, by name; a tensor's archive key is its index.
 torch::OrderedDict<std::string, torch::Tensor> tensors_of(const torch::nn::Module& model) {
   torch::OrderedDict<std::string, torch::Tensor> tensors = model.named_parameters();
   for (const auto& buffer : model.named_buffers()) tensors.insert("buffer " + buffer.key(), buffer.value());
@@ -104,7 +104,7 @@ Position read_archive(InputArchive& archive, World& world, torch::nn::Module& mo
   require_same(names.toStringRef(), describe(model));
   const torch::NoGradGuard no_grad;
   int index = 0;
-  // Into the memory that is there: it may be a view that others know.
+  // Copies into the existing memory, which may be a view shared with others.
   for (auto& item : tensors_of(model))
     item.value().copy_(read_tensor(archive, fmt::format("tensor{}", index++)));
   InputArchive own;
@@ -130,7 +130,7 @@ torch::Tensor gather_random(World& world) {
     const std::lock_guard lock(generator.mutex());
     return generator.get_state();
   }();
-  // A sum in which each row has one worker's bytes and zeros of the others.
+  // A sum in which each row has one worker's bytes and zeros from all others.
   const std::int64_t words = (own.numel() + 7) / 8;
   torch::Tensor all = torch::zeros({world.size(), words}, torch::kInt64);
   std::ranges::copy(model::host_bytes(own), model::host_bytes(all[world.rank()]).begin());

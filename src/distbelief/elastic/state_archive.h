@@ -9,16 +9,16 @@
 #include "distbelief/comm/world.h"
 #include "distbelief/train/data_parallel.h"
 
-// The state of a training loop as bytes: a torch archive, so that any torch::optim fits in.
+// The state of a training loop as bytes: a torch archive, which fits any torch::optim.
 namespace distbelief::elastic {
 
 struct Position {
   std::int64_t epoch = 0;  // whole epochs done
-  std::int64_t batch = 0;  // batches done of the present one
-  std::int64_t step = 0;   // batches done of all
+  std::int64_t batch = 0;  // batches done in the current epoch
+  std::int64_t step = 0;   // batches done in total
 };
 
-// An optimizer as far as it is saved: torch's or ours.
+// The saved part of an optimizer: torch's or ours.
 class OptimizerState {
  public:
   virtual ~OptimizerState() = default;
@@ -29,13 +29,14 @@ class OptimizerState {
 std::unique_ptr<OptimizerState> state_of(torch::optim::Optimizer& optimizer);  // borrowed
 std::unique_ptr<OptimizerState> state_of(DataParallel& parallel);
 
-// Every worker's random generator, a row each. Collective.
+// Every worker's random generator state, one row each. Collective.
 torch::Tensor gather_random(World& world);
 
 std::string write_state(const torch::nn::Module& model, const OptimizerState& optimizer,
                         const Position& position, const torch::Tensor& random);
-// Collective: the same bytes on all workers, back into the model, the optimizer and, where there was such a
-// worker, its random generator. Throws Error(kBadInput) when they are of another model or optimizer.
+// Collective: takes the same bytes on all workers and restores the model, the optimizer and the random
+// generator of each worker that existed at the save. Throws Error(kBadInput) for bytes of another model or
+// optimizer.
 Position read_state(const std::string& bytes, World& world, torch::nn::Module& model,
                     OptimizerState& optimizer);
 

@@ -105,7 +105,7 @@ TEST_F(StateArchiveTest, OfAnotherOfOurOptimizersIsRefused) {
   torch::nn::Sequential net = make_net(), other = make_net();
   DataParallel adam(world_, net.ptr(), {.optimizer = {.name = "adam"}});
   DataParallel lamb(world_, other.ptr(),
-                    {.optimizer = {.name = "lamb"}});  // as many arrays, which mean other things
+                    {.optimizer = {.name = "lamb"}});  // as many arrays, with other meanings
   const auto state = state_of(adam);
   state->gather();
   const std::string bytes = write_state(*net, *state, {}, gather_random(world_));

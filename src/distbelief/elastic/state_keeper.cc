@@ -20,12 +20,12 @@ constexpr std::size_t kTextBytes = 64;
 constexpr std::size_t kKeepCheckpoints = 2;
 constexpr const char* kStateTensor = "state";
 
-// The state's size changes a little with time: room for that.
+// Adds room, because the state's size changes a little over time.
 std::size_t roomy(std::size_t bytes) { return bytes + bytes / 16 + (std::size_t{64} << 10); }
 
 std::string name_while_made(const std::string& name) { return name + "-made"; }
 
-// The first bytes of the memory's state; the text says how many.
+// The used bytes of the memory's state; the text gives their number.
 std::string content(const SnapshotMemory::Whole& whole, std::size_t most) {
   std::size_t bytes = 0;
   std::from_chars(whole.text.data(), whole.text.data() + whole.text.size(), bytes);
@@ -44,7 +44,7 @@ StateKeeper::StateKeeper(World& world, Options options) : world_(world), options
 std::optional<std::string> StateKeeper::newest() {
   std::optional<SnapshotMemory::Whole> kept;
   if (has_memory() && world_.local_rank() == 0) {
-    SnapshotMemory::remove(name_while_made(options_.memory));  // of somebody killed meanwhile
+    SnapshotMemory::remove(name_while_made(options_.memory));  // left by a killed process
     if (auto found = SnapshotMemory::find(options_.memory)) memory_.emplace(std::move(*found));
     if (memory_) kept = memory_->newest();
     if (kept) next_slot_ = 1 - kept->slot;
@@ -73,8 +73,8 @@ std::optional<std::string> StateKeeper::newest() {
   return comm::broadcast_text(world_.communicator(), std::move(own), source);
 }
 
-// Memory that has become too small is replaced by larger one that already holds a snapshot: at no moment is
-// there none.
+// Replaces memory that has become too small by larger memory that already holds a snapshot, so a snapshot
+// exists at any time.
 void StateKeeper::snapshot(std::string state, std::int64_t step) {
   const std::string size = std::to_string(state.size());
   const bool fits = memory_ && state.size() <= memory_->shape().state_bytes;

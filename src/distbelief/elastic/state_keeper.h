@@ -12,12 +12,12 @@
 
 namespace distbelief::elastic {
 
-// Where the bytes of a loop's state are kept: in each host's shared memory, written by its first worker, and
-// in a folder, written by worker 0. One thread; the folder is written by another, db-checkpoint.
+// Stores the bytes of a loop's state: in each host's shared memory, written by its first worker, and in a
+// folder, written by worker 0. Used by one thread; db-checkpoint writes the folder.
 class StateKeeper {
  public:
   struct Options {
-    std::string memory;            // its name; empty: none
+    std::string memory;            // name of the shared memory; empty: none
     std::filesystem::path folder;  // for checkpoints; empty: none
     int generation = 1;
   };
@@ -26,15 +26,15 @@ class StateKeeper {
   bool has_memory() const { return !options_.memory.empty(); }
   bool has_folder() const { return !options_.folder.empty(); }
 
-  // Collective, once, before anything is kept: the newest of all, on all workers.
+  // Collective, once, before the first save: the newest state of all, on all workers.
   std::optional<std::string> newest();
 
-  void snapshot(std::string state, std::int64_t step);           // the first worker of a host
+  void snapshot(std::string state, std::int64_t step);           // first worker of a host
   void checkpoint(const std::string& state, std::int64_t step);  // worker 0; returns before it is written
 
   using Outcome = checkpoint::Writer::Outcome;
-  std::optional<Outcome> take_outcome();  // how a checkpoint ended; never waits
-  void wait();                            // until all are written
+  std::optional<Outcome> take_outcome();  // result of a checkpoint; never blocks
+  void wait();                            // until all checkpoints are written
 
  private:
   World& world_;

@@ -68,7 +68,7 @@ TEST_F(StateKeeperTest, GoesOnWithTheMemoryOfTheGenerationBefore) {
   }
   StateKeeper keeper = make();
   EXPECT_EQ(keeper.newest(), "b");
-  keeper.snapshot("c", 3);  // in the place of the older one
+  keeper.snapshot("c", 3);  // replaces the older one
   const auto memory = SnapshotMemory::find(name_);
   ASSERT_TRUE(memory);
   memory->state(memory->newest()->slot)[0] ^= std::byte{1};

@@ -26,14 +26,14 @@ namespace distbelief::elastic {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kSnapshotShare = 0.01;  // of the time that they may take
+constexpr double kSnapshotShare = 0.01;  // share of the run time that snapshots may take
 constexpr int kInterruptedCode = 130;
 
-std::atomic<bool> leaving{false};  // a notice came; a signal handler can reach nothing else
+std::atomic<bool> leaving{false};  // a notice came; a signal handler can set only this
 
-// From a scheduler that wants the machine back. A supervisor that ends orders its workers to stop; of one
-// that has died they hear nothing any more. The SIGUSR1 that the launcher hands on in both cases adds nothing
-// then.
+// Records SIGUSR1, by which a scheduler says that it wants the machine back, to tell the supervisor. The
+// launcher sends the same signal when the supervisor ends. It then has no effect: an ending supervisor has
+// ordered its workers to stop, and a dead one cannot be told.
 void catch_notice() {
   struct sigaction action {};
   action.sa_handler = [](int) { leaving.store(true); };
@@ -100,7 +100,7 @@ void Tracked::State::begin() {
   vitals.state = "training";
 }
 
-// Until then a signal ends this process, as it should: there is nothing to save.
+// Blocks until this worker's turn. Until then a signal ends this process, because there is nothing to save.
 void Tracked::State::await_turn() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
   attendance.emplace(process::Attendance::Options{
@@ -188,12 +188,12 @@ bool Tracked::State::obey() {
     if (decision.course == Course::kStop) end("interrupted");
     if (decision.course == Course::kHandOver) end("handed over");
     if (ended) return false;
-    // The others wait for the next decision, which has to come before their deadline.
+    // Worker 0 paces the loop: the others wait for the next decision, which must come before their deadline.
     if (world.rank() == 0) std::this_thread::sleep_for(kDecisionInterval);
   }
 }
 
-// Nobody waits for who writes: no worker changes anything shared before all have done another step.
+// Workers do not wait for the writers: nothing shared changes before all workers have done another step.
 void Tracked::State::save(const Decision& decision) {
   const auto begin = Clock::now();
   const torch::Tensor random = gather_random(world);
@@ -208,8 +208,7 @@ void Tracked::State::save(const Decision& decision) {
   if (decision.checkpoint) last_checkpoint = Clock::now();
   if (!decision.snapshot) return;
   vitals.snapshot_step = position.step;
-  // The first one pays for what is made on first use and would put off the next for long: the second is
-  // measured.
+  // Ignores the first snapshot: it includes one-time costs and would put off the next one for long.
   const bool is_first = std::exchange(last_snapshot, Clock::now()) == Clock::time_point{};
   const std::chrono::nanoseconds took = last_snapshot - begin;
   if (!is_first) snapshot_cost = snapshot_cost.count() == 0 ? took : (snapshot_cost + took) / 2;
@@ -236,10 +235,10 @@ void Tracked::State::end(const std::string& how) {
   attendance->end(how);
   if (const cluster::RunPlace place = cluster::place_of(enrolment->run_dir);
       world.local_rank() == 0 && cluster::is_abandoned(place))
-    cluster::clear_place(place);  // nobody else will
+    cluster::clear_place(place);  // no other process will
 }
 
-// The last state is kept too, for who wants to train on.
+// Also saves the final state, so that training can continue later.
 void Tracked::State::finish() {
   if (keeper->has_folder() && sampler.can_resume_at(std::size_t(position.batch))) save({.checkpoint = true});
   end("done");

@@ -9,26 +9,27 @@
 #include "distbelief/comm/world.h"
 #include "distbelief/train/data_parallel.h"
 
-// A training loop of one's own that survives: docs/reference/library.md. Link distbelief::elastic.
+// A fault-tolerant training loop for user programs: docs/reference/library.md. Link distbelief::elastic.
 namespace distbelief::elastic {
 
 struct TrackedOptions {
-  // Without `distbelief launch`: where checkpoints go, and what to go on from; empty: nowhere. Under it they
-  // go to the run folder.
+  // Without `distbelief launch`: folder for checkpoints, from which the loop also resumes; empty: none. Under
+  // `distbelief launch` checkpoints go to the run folder.
   std::filesystem::path folder{};
   std::chrono::milliseconds checkpoint_every{60'000};  // 0: only at the end and when stopped
 };
 
-// Keeps what a loop has trained so far (parameters, buffers, the optimizer's state, the place in the epoch,
-// torch's random generator) so that it can be gone on with: under `distbelief launch` in shared memory and in
-// the run folder, alone or under mpirun in a folder if one is given. Obeys the supervisor's orders.
+// Saves the training state of a loop (parameters, buffers, optimizer state, position in the epoch, torch's
+// random generator) so that it can resume. Under `distbelief launch` it saves to shared memory and the run
+// folder; alone or under mpirun to a folder, if one is given. Obeys the supervisor's orders.
 //
-// Collective: all workers make one, commit and leave equally often. One thread. Everything given is borrowed.
+// Collective: all workers make one, commit and leave equally often. Used by one thread. All arguments are
+// borrowed.
 class Tracked {
  public:
-  // Under `distbelief launch` waits for this worker's turn. Then brings back the newest state, if there is
-  // any, and the sampler to its place: so make the data loader, which copies the sampler, afterwards. Throws
-  // Error(kBadInput) when the state is that of another model.
+  // Under `distbelief launch`, first blocks until this worker's turn. Restores the newest state, if any, and
+  // the sampler's position; make the data loader afterwards, because it copies the sampler. Throws
+  // Error(kBadInput) for the state of another model.
   Tracked(World& world, torch::nn::Module& model, torch::optim::Optimizer& optimizer, EpochSampler& sampler,
           TrackedOptions options = {});
   Tracked(World& world, torch::nn::Module& model, DataParallel& parallel, EpochSampler& sampler,
@@ -38,16 +39,17 @@ class Tracked {
   Tracked& operator=(const Tracked&) = delete;
 
   std::int64_t epoch() const;  // whole epochs done
-  std::int64_t step() const;   // batches done, of all epochs
-  BatchShare share() const;    // what a loss over the present batch stands for
+  std::int64_t step() const;   // batches done, over all epochs
+  BatchShare share() const;    // samples that a loss over the present batch covers
 
-  // A batch is done: the model, the optimizer and the sampler are at the same place on all workers. Saves
-  // when that is due and waits while the run is paused. false: this worker has to leave() now, because the
-  // run was stopped or other workers have taken over; all is saved. `loss` is shown by `distbelief status`.
+  // Call after a batch, when the model, the optimizer and the sampler are at the same place on all workers.
+  // Saves when a save is due and blocks while the run is paused. Returns false when the run was stopped or
+  // other workers have taken over: the state is saved and this worker must leave() now. `distbelief status`
+  // shows `loss`.
   bool commit(double loss = 0);
 
-  // The last call: saves the last state where there is a folder, tells the supervisor, closes the world, and
-  // gives what main() should return: 0, or 130 when the run was stopped.
+  // The last call. Saves the final state if there is a folder, tells the supervisor, closes the world, and
+  // returns the exit code for main(): 0, or 130 when the run was stopped.
   int leave();
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kSamples = 67, kBatch = 16;  // the last batch of an epoch has 3
 
-// MPI for all tests of this program: begun once, and ended, or its files would stay.
+// Initializes MPI once for all tests of this program and finalizes it, so that no files remain.
 class Mpi : public ::testing::Environment {
  public:
   void SetUp() override { world_.emplace(World::create()); }
@@ -27,7 +27,7 @@ class Mpi : public ::testing::Environment {
 };
 [[maybe_unused]] const ::testing::Environment* const mpi = ::testing::AddGlobalTestEnvironment(new Mpi);
 
-// A small loop, alone; what it did.
+// A small loop on one worker, and its result.
 struct Loop {
   std::vector<std::vector<std::size_t>> batches;
   std::string weights;
@@ -76,7 +76,7 @@ TEST(EpochSampler, GoesOnAtAnyBatchAndThenBeginsTheNextEpoch) {
   EXPECT_THROW(later.resume_at(0, 5), Error);
 }
 
-// Stands for a data set: samples are their numbers.
+// A stand-in data set: each sample is its index.
 struct Numbers : torch::data::Dataset<Numbers, std::size_t> {
   std::size_t get(std::size_t index) override { return index; }
   c10::optional<std::size_t> size() const override { return kSamples; }
@@ -113,7 +113,7 @@ TEST(EpochSampler, LoadedInTheMiddleOfAnEpochALoaderDealsOutTheRestOfIt) {
   EXPECT_EQ(loaded.next(0), placed.next(0)) << "without a loader it goes on there too";
 }
 
-// `step` batches dealt out by one of `workers`, saved, and loaded into `into`.
+// One of `workers` deals out `steps` batches, saves, and loads the state into `into`.
 void hand_over(std::size_t workers, std::size_t batch, int steps, EpochSampler& into) {
   EpochSampler from({.rank = 0, .workers = workers}, kSamples, batch, 5);
   from.reset();
@@ -212,7 +212,7 @@ TEST(EpochSampler, CannotGoOnBeforeALastBatchThatIsTooSmallForMoreWorkers) {
   EXPECT_FALSE(sampler.can_resume_at(4));
 }
 
-// Its second weight is more than a bucket, so it is final long before backward comes to the first.
+// Its second weight is larger than a bucket, so it is final long before backward reaches the first.
 struct LateReader : torch::nn::Module {
   torch::Tensor first = register_parameter("first", torch::ones({2'000'000}));
   torch::Tensor second = register_parameter("second", torch::ones({2'000'000}));

@@ -28,8 +28,8 @@ torch::nn::Sequential tanh_layers(const ActorOptions& options, std::int64_t outp
   return layers;
 }
 
-// The networks of all voters beside each other: what each gives, in turn. One alone has no number in its
-// names.
+// The networks of all voters side by side: concatenates their outputs in turn. A single voter has no number
+// in its names.
 class Voters final : public torch::nn::Module {
  public:
   Voters(const ActorOptions& options, std::int64_t outputs) {
@@ -47,7 +47,7 @@ class Voters final : public torch::nn::Module {
     for (torch::nn::Sequential& voter : voters_) outputs.push_back(voter->forward(input));
     return outputs.size() == 1 ? outputs[0] : torch::cat(outputs, 1);
   }
-  void soften(double factor) {  // of the last layers' weights
+  void soften(double factor) {  // scales the last layers' weights
     const torch::NoGradGuard no_grad;
     for (torch::nn::Sequential& voter : voters_)
       voter->parameters()[voter->parameters().size() - 2].mul_(factor);
@@ -64,13 +64,13 @@ class Worlds final : public torch::nn::Module {
   }
 };
 
-// Gives [observation | logits of each voter].
+// Outputs [observation | logits of each voter].
 class PolicyBlock final : public Block {
  public:
   explicit PolicyBlock(const ActorOptions& options)
       : voters_(register_module("policy", std::make_shared<Voters>(options, options.actions))) {
     register_module("worlds", std::make_shared<Worlds>(options.environments, options.observed + 1));
-    voters_->soften(0.01);  // at first all actions are alike
+    voters_->soften(0.01);  // starts with nearly equal action probabilities
   }
   torch::Tensor forward(torch::Tensor input) override {
     return torch::cat({input, voters_->forward(input)}, 1);
@@ -80,7 +80,7 @@ class PolicyBlock final : public Block {
   std::shared_ptr<Voters> voters_;
 };
 
-// Gives [logits of each voter | value of each].
+// Outputs [logits of each voter | value of each].
 class ValueBlock final : public Block {
  public:
   explicit ValueBlock(const ActorOptions& options)

@@ -10,7 +10,7 @@ namespace {
 
 double scale_of(std::int64_t head_width) { return std::pow(static_cast<double>(head_width), -0.5); }
 
-// [length, parts * width] of one sample as the part's [heads, length, head], without a copy.
+// Views [length, parts * width] of one sample as the part's [heads, length, head], without a copy.
 torch::Tensor heads_of(const torch::Tensor& sample, std::int64_t part, std::int64_t parts,
                        std::int64_t heads) {
   const std::int64_t width = sample.size(1) / parts;
@@ -28,7 +28,7 @@ struct Heads {
 
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
-  // Autograd takes no undefined tensor.
+  // `bias` is optional because autograd takes no undefined tensor.
   static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& qkv,
                                std::int64_t heads, const c10::optional<torch::Tensor>& bias) {
     const std::int64_t samples = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
@@ -77,7 +77,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
 };
 
 torch::Tensor plain_attention(const torch::Tensor& qkv, std::int64_t heads, const torch::Tensor& bias) {
-  // The number of samples is not named, so that a trace holds for all.
+  // Does not use the number of samples, so that a trace holds for any.
   const std::int64_t length = qkv.size(1), width = qkv.size(2) / 3;
   std::vector<torch::Tensor> parts = qkv.split(width, 2);
   for (torch::Tensor& part : parts) part = part.view({-1, length, heads, width / heads}).transpose(1, 2);

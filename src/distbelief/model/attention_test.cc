@@ -15,7 +15,7 @@ torch::Tensor no_look_ahead() {
   return torch::full({kLength, kLength}, -std::numeric_limits<double>::infinity(), torch::kDouble).triu(1);
 }
 
-// By the formula: a head, a sample and a position at a time.
+// Follows the formula: one head, sample and position at a time.
 torch::Tensor expected(const torch::Tensor& qkv, const torch::Tensor& bias) {
   std::vector<torch::Tensor> samples;
   for (std::int64_t i = 0; i < kSamples; ++i) {
@@ -55,7 +55,7 @@ TEST(Attention, DoesNotLookWhereTheBiasForbidsIt) {
                   .equal(attention(second, kHeads, bias).narrow(1, 0, kLength - 1)));
 }
 
-// A sample's result must not depend on who else is in the batch, or lanes would not hold.
+// A sample's result must not depend on the rest of the batch, because lanes regroup samples.
 TEST(Attention, OfASampleHasTheSameBitsInAnyBatch) {
   torch::manual_seed(1);
   const torch::Tensor batch = torch::randn({kSamples, kLength, 3 * kWidth});

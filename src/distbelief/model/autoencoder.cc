@@ -22,7 +22,7 @@ struct CoderOptions {
   std::int64_t carried() const { return kind == CodeKind::kPlain ? code : 2 * code; }
 };
 
-// From features to [what is decoded | the code]. Blocks after it hand the code on to the end of the network.
+// Maps features to [decoder input | code]. Later blocks pass the code on to the end of the network.
 class CodeBlock final : public Block {
  public:
   CodeBlock(std::int64_t inputs, const CoderOptions& options)
@@ -33,7 +33,7 @@ class CodeBlock final : public Block {
     const torch::Tensor code = code_(input.flatten(1));
     if (options_.kind == CodeKind::kPlain) return torch::cat({code, code}, 1);
     const torch::Tensor mean = code.narrow(1, 0, options_.code);
-    // Of the layer: a block is not part of the network that is told to evaluate.
+    // Asks the layer: the block itself is not told of the network's training mode.
     if (!code_->is_training()) return torch::cat({mean, code}, 1);
     torch::Tensor noise = torch::empty_like(mean, torch::kCPU);
     if (auto generator = current_generator())
@@ -49,12 +49,13 @@ class CodeBlock final : public Block {
   torch::nn::Linear code_;
 };
 
-// One layer and its activation. In the decoder it sees the first columns of its input and the code passes by.
+// One layer and its activation. In the decoder it computes on the first columns of its input and passes the
+// code on.
 struct CoderLayer {
   std::string name;
   std::function<torch::nn::AnyModule()> make;
-  Shape input;               // of one sample, as the layer wants it
-  std::int64_t carried = 0;  // columns that pass by
+  Shape input;               // of one sample, as the layer expects it
+  std::int64_t carried = 0;  // columns passed on unchanged
   bool is_last = false;      // no activation follows
   Activation activation = Activation::kRelu;
 };
@@ -125,7 +126,7 @@ torch::nn::AnyModule down(std::int64_t inputs, std::int64_t outputs) {
       torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, kCoderKernel).stride(2).padding(1)));
 }
 
-// The padding of the output makes up for sides that were odd.
+// Output padding restores sides that were odd.
 torch::nn::AnyModule up(const Shape& from, const Shape& to) {
   return torch::nn::AnyModule(torch::nn::ConvTranspose2d(
       torch::nn::ConvTranspose2dOptions(from[0], to[0], kCoderKernel)

@@ -8,9 +8,9 @@
 
 namespace distbelief::model {
 
-// Networks that give back their input through a narrow code: fully connected, or of convolutions with stride
-// 2 and their transposes. The output is, for each sample, the reconstruction and then the code: `code`
-// numbers, or for a vae as many means and logarithms of variances (Kingma and Welling, 2013).
+// Networks that reconstruct their input from a narrow code: fully connected, or of convolutions with stride 2
+// and their transposes. The output for each sample is the reconstruction, then the code: `code` numbers, or
+// for a vae as many means and as many logarithms of variances (Kingma and Welling, 2013).
 std::vector<OptionSpec> autoencoder_options();
 std::vector<OptionSpec> vae_options();
 Blueprint autoencoder_blueprint(const OptionMap& options, const DataShape& shape);

@@ -12,7 +12,7 @@
 namespace distbelief::model {
 namespace {
 
-// Each pool halves height and width, rounding down; something must be left after the last.
+// Each pool halves height and width, rounding down; the last must leave at least one pixel.
 void require_size(const DataShape& shape, std::size_t pools) {
   const std::int64_t smaller = std::min(shape.input[1], shape.input[2]);
   if (pools < 63 && (smaller >> pools) > 0) return;
@@ -40,8 +40,8 @@ Blueprint cnn_blueprint(const OptionMap& options, const DataShape& shape) {
   const double dropout = dropout_option("cnn", options);
   require_size(shape, channels.size());
 
-  // The largest of what ReLU leaves is what it leaves of the largest: the same bits, of a quarter of the values.
-  // Others are not monotone, or round two values to one.
+  // ReLU commutes with the maximum, so pooling first gives the same bits from a quarter of the values. Other
+  // activations are not monotone or may round two values to one.
   const bool pool_first = activation == Activation::kRelu;
   Blueprint blueprint;
   std::int64_t depth = shape.input[0];

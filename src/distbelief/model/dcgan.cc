@@ -11,7 +11,7 @@
 namespace distbelief::model {
 namespace {
 
-constexpr double kDeviation = 0.02;  // of initial weights
+constexpr double kDeviation = 0.02;  // standard deviation of initial weights
 
 struct DcganOptions {
   std::int64_t latent = 0;
@@ -19,7 +19,7 @@ struct DcganOptions {
   Shape image;
 };
 
-// A layer before a batch norm leaves the bias to it.
+// A layer before a batch norm has no bias of its own.
 enum class Bias { kOwn, kOfNorm };
 
 void initialise(torch::nn::Module& module) {

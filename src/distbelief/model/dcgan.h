@@ -8,15 +8,15 @@
 
 namespace distbelief::model {
 
-// DCGAN (Radford et al., 2015) for images whose sides are multiples of 4: a generator of transposed
-// convolutions and a discriminator of convolutions, the network's two blocks. The generator takes noise
-// [samples, latent], or any batch for its size and draws the noise itself; it gives images in [0, 1], so
-// data.normalize = false. The discriminator gives one logit per image. Names begin with `generator.` and
-// `discriminator.`.
+// DCGAN (Radford et al., 2015) for images whose sides are multiples of 4. The network's two blocks are a
+// generator of transposed convolutions and a discriminator of convolutions. The generator takes noise
+// [samples, latent], or any batch, from which it takes only the size and draws the noise itself. It produces
+// images in [0, 1], so data.normalize = false. The discriminator gives one logit per image. Names begin with
+// `generator.` and `discriminator.`.
 std::vector<OptionSpec> dcgan_options();
 Blueprint dcgan_blueprint(const OptionMap& options, const DataShape& shape);
 
-// Noise that the generator takes.
+// A batch of noise for the generator.
 torch::Tensor dcgan_noise(const OptionMap& options, std::int64_t samples);
 
 inline constexpr int kGeneratorBlock = 0;

@@ -14,8 +14,8 @@
 #include "distbelief/model/device.h"
 #include "distbelief/model/registry.h"
 
-// libtorch is a release build: RecordFunction::inputs(), which is inline, would otherwise test a flag that
-// only a debug build of libtorch sets, and refuse.
+// libtorch is a release build. The inline RecordFunction::inputs() would otherwise test a flag that only a
+// debug build of libtorch sets, and throw.
 #ifndef NDEBUG
 #error "compile describe.cc with NDEBUG in every configuration, as CMakeLists.txt does"
 #endif
@@ -77,7 +77,7 @@ std::string kind_of(std::string_view operation) {
   return std::string(operation);
 }
 
-// What is known of an operator between its start and its end.
+// Data of an operator between its start and its end.
 struct Call : at::ObserverContext {
   std::int64_t multiply_adds_per_output = 0;
 };
@@ -118,7 +118,7 @@ class Recorder {
   struct Parameter {
     std::string module;
     std::string kind;
-    std::int64_t unread = 0;  // elements that no row holds yet
+    std::int64_t unread = 0;  // elements not yet counted in a row
   };
 
   void add_parameters(const std::string& name, const torch::nn::Module& module) {
@@ -143,7 +143,7 @@ class Recorder {
     }
   }
 
-  // By address, since a layer may pass on a transposed view of its weight.
+  // Looks up by address, because a layer may pass on a transposed view of its weight.
   void read(const c10::IValue& input) {
     if (!input.isTensor() || memory_of(input.toTensor()) == nullptr) return;
     const auto found = parameters_.find(input.toTensor().data_ptr());
@@ -188,8 +188,8 @@ class Recorder {
   int counted_depth_ = 0;
 };
 
-// torch's callbacks are plain functions that cannot carry a recorder along, hence this: set only while
-// describe() runs on the thread.
+// torch's callbacks are plain functions without a context argument, so the recorder is a thread-local, set
+// only while describe() runs on the thread.
 thread_local Recorder* active_recorder = nullptr;
 
 class RecorderScope {
@@ -213,15 +213,15 @@ class RecorderScope {
     return active_recorder->start(function);
   }
   static void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
-    DISTBELIEF_INVARIANT(context != nullptr);  // torch logs an exception of on_start and goes on without
+    DISTBELIEF_INVARIANT(context != nullptr);  // torch logs an exception of on_start and continues
     active_recorder->end(function, static_cast<const Call&>(*context));
   }
 
   at::CallbackHandle handle_ = 0;
 };
 
-// Evaluating, so that batch norm takes one sample and no statistics change; with gradients, since layers that
-// work in place in training should here too.
+// Evaluation mode, so that batch norm takes one sample and no statistics change. Gradients stay on, so that
+// layers work in place as in training.
 class EvaluationScope {
  public:
   explicit EvaluationScope(Network& network) : network_(network), was_training_(network.is_training()) {

@@ -11,7 +11,7 @@ namespace distbelief::model {
 namespace {
 
 constexpr std::size_t kColumns = 6;
-constexpr std::size_t kFirstNumber = 3;  // from here on columns are aligned to the right
+constexpr std::size_t kFirstNumber = 3;  // this column and later ones are right-aligned
 using Cells = std::array<std::string, kColumns>;
 
 class GroupsOfThree : public std::numpunct<char> {

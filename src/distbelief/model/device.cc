@@ -23,7 +23,7 @@ torch::Tensor on_host(const torch::Tensor& tensor) {
 }
 
 torch::Tensor borrow_host(const void* data, const Shape& shape, torch::ScalarType type) {
-  return torch::from_blob(const_cast<void*>(data), shape, type);  // which knows mutable memory only
+  return torch::from_blob(const_cast<void*>(data), shape, type);  // torch knows only mutable memory
 }
 
 std::span<std::byte> host_bytes(const torch::Tensor& tensor) {
@@ -36,7 +36,7 @@ void write_from_host(const torch::Tensor& tensor, std::span<const std::byte> byt
   if (bytes.empty()) return;
   if (tensor.is_cpu() && tensor.is_contiguous())
     std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
-  else  // to an alias with a version of its own, so that this is no change to autograd either
+  else  // uses an alias with its own version, so that autograd sees no change either
     tensor.variable_data().copy_(borrow_host(bytes.data(), tensor.sizes().vec(), tensor.scalar_type()));
 }
 

@@ -9,27 +9,26 @@
 #include "distbelief/base/array.h"
 #include "distbelief/base/error.h"
 
-// Where a network computes, and the border between there and this process's memory. Batches, initial weights,
-// what goes to other workers and what people read are host memory; a network's tensors, its outputs and its
-// losses are wherever its device keeps them. Sources that want the numbers themselves come here for them, and
-// tools/check_includes says who else may ask a tensor for its address. On the CPU none of it copies.
+// The device of a network, and the border between it and host memory. Batches, initial weights, messages to
+// other workers and reports are host memory; a network's tensors, outputs and losses are on its device.
+// Sources that need the numbers themselves use these functions; tools/check_includes lists the other sources
+// that may ask a tensor for its address. On the CPU nothing is copied.
 namespace distbelief::model {
 
-// What train.device names. Throws Error(kBadInput) for one that this version does not compute on.
+// The device that train.device names. Throws Error(kBadInput) for an unsupported one.
 torch::Device device_of(const std::string& name);
 
-// The tensor on that device, the very same where it is there already: then a trace of a network sees nothing
-// of it. An undefined one stays so.
+// The tensor on that device; the same tensor when it is already there, so traces of a network do not record
+// the call. An undefined tensor stays undefined.
 torch::Tensor on_device(torch::Tensor tensor, const torch::Device& device);
 
-// The tensor on the host and contiguous, the very same where it is that; a copy has no history.
+// The tensor on the host and contiguous; the same tensor when it is both. A copy has no autograd history.
 torch::Tensor on_host(const torch::Tensor& tensor);
 
-// Host memory as a tensor, borrowed. Who gives memory that is not his to change does not write to it.
+// A tensor that borrows host memory. A caller that passes read-only memory must not write to the tensor.
 torch::Tensor borrow_host(const void* data, const Shape& shape, torch::ScalarType type);
 
-// The memory of a tensor that is on the host and contiguous by whoever made it: to fill a new one, or to hand
-// one on. Borrowed.
+// The memory of a tensor that is known to be on the host and contiguous, to fill it or pass it on. Borrowed.
 std::span<std::byte> host_bytes(const torch::Tensor& tensor);
 template <typename T>
 std::span<T> host_elements(const torch::Tensor& tensor) {
@@ -37,12 +36,10 @@ std::span<T> host_elements(const torch::Tensor& tensor) {
   return {tensor.data_ptr<T>(), std::size_t(tensor.numel())};
 }
 
-// Overwrites a tensor, wherever it is, with as many bytes of the host, in the order of its elements. Autograd
-// does not hear of it.
+// Overwrites a tensor on any device with as many host bytes, in element order. Autograd does not record it.
 void write_from_host(const torch::Tensor& tensor, std::span<const std::byte> bytes);
 
-// The elements of a tensor, wherever it is, in order, to be read on the host. Holds the memory that they are
-// in.
+// The elements of a tensor on any device, in order, for reading on the host. Owns their memory.
 template <typename T>
 class HostValues {
  public:

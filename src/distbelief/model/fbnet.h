@@ -11,18 +11,18 @@
 #include "distbelief/model/network.h"
 
 // FBNet (Wu et al., "FBNet: Hardware-Aware Efficient ConvNet Design via Differentiable Neural Architecture
-// Search", 2019) on a small space: a stem, layers of which each is one of a few candidates, a classifier.
-// model/fbnet_search.h has the network that chooses among them.
+// Search", 2019) on a small search space: a stem, layers with one of a few candidates each, a classifier.
+// model/fbnet_search.h has the network that chooses the candidates.
 namespace distbelief::model {
 
-// What is the same for all choices: options stem, widths and depth of the model `name`, and the layers that
-// come of them. Throws Error(kBadInput) for widths that two groups cannot share, or images too small.
+// Parts common to all choices: the options stem, widths and depth of the model `name`, and the layers that
+// follow from them. Throws Error(kBadInput) for widths that two groups cannot share, or images too small.
 std::vector<OptionSpec> fbnet_frame_options();
 std::vector<FbnetLayer> fbnet_layers(const std::string& name, const OptionMap& options,
                                      const DataShape& shape);
 
-// Channel c of group g of `groups` becomes channel c * groups + g: the next convolution in groups sees
-// some of each (Zhang et al., "ShuffleNet", 2018).
+// Channel c of group g of `groups` becomes channel c * groups + g, so each group of the next convolution sees
+// channels of every group (Zhang et al., "ShuffleNet", 2018).
 torch::Tensor shuffle_channels(const torch::Tensor& input, std::int64_t groups);
 
 std::shared_ptr<Block> make_candidate(const Candidate& candidate, const FbnetLayer& layer);

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-// What fills the layers of an FBNet (model/fbnet.h), and how that is written. Without torch.
+// The candidates for an FBNet's layers (model/fbnet.h) and their text form. Without torch.
 namespace distbelief::model {
 
-// One way to fill a layer. "k5_e3_g2": an inverted residual block with a 5 x 5 convolution of each channel
-// between two 1 x 1 convolutions, three times as wide inside, in two groups whose channels are shuffled.
-// "skip": nothing, so that the search also chooses at which positions there are blocks.
+// One choice for a layer. "k5_e3_g2": an inverted residual block with a depthwise 5 x 5 convolution between
+// two 1 x 1 convolutions, three times as wide inside, in two groups whose channels are shuffled. "skip": the
+// identity, so that the search also chooses the positions of blocks.
 struct Candidate {
   std::int64_t kernel = 0;  // 0: skip
   std::int64_t expansion = 1;
@@ -18,7 +18,7 @@ struct Candidate {
 };
 std::string candidate_name(const Candidate& candidate);
 
-// A place for a candidate: what goes in and what is to come out.
+// The inputs and outputs that a layer's candidate must have.
 struct FbnetLayer {
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
@@ -28,12 +28,13 @@ struct FbnetLayer {
   bool keeps_shape() const { return inputs == outputs && stride == 1; }
 };
 
-// All that may fill a layer, always in the same order; skip is the last and only where the shape stays.
+// All candidates for a layer, always in the same order; skip is the last and allowed only where the shape
+// stays.
 std::vector<Candidate> candidates_of(const FbnetLayer& layer);
 inline constexpr std::int64_t kMostCandidates = 9;
 
-// "k3_e1 k5_e3_g2 skip" for so many layers; empty: k3_e3 everywhere. Throws Error(kBadInput) naming the layer
-// and what it may be.
+// Parses "k3_e1 k5_e3_g2 skip" with one candidate per layer; empty: k3_e3 everywhere. Throws Error(kBadInput)
+// with the layer and its valid candidates.
 std::vector<Candidate> parse_architecture(const std::string& text, const std::vector<FbnetLayer>& layers);
 std::string architecture_text(const std::vector<Candidate>& architecture);
 

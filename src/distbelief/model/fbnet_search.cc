@@ -15,7 +15,7 @@ namespace distbelief::model {
 namespace {
 
 constexpr double kLeastTemperature = 0.1;
-constexpr int kMeasuredImages = 8;  // at a time
+constexpr int kMeasuredImages = 8;  // in one batch
 constexpr int kMeasuredTimes = 15;
 
 class Choices final : public Block {
@@ -51,7 +51,7 @@ class SearchedLayer final : public Block {
   torch::Tensor forward(torch::Tensor input) override {
     const auto count = std::int64_t(candidates_.size());
     const torch::Tensor own = theta_[index_].narrow(0, 0, count);
-    if (!candidates_[0]->is_training())  // the network switches what blocks hold, not blocks
+    if (!candidates_[0]->is_training())  // the network switches the modules inside blocks, not the blocks
       return candidates_[std::size_t(own.argmax().item<std::int64_t>())]->forward(input);
     const torch::Tensor noise = on_device(gumbel_noise(count), own.device());
     const torch::Tensor drawn = ((own.log_softmax(0) + noise) / temperature_.item<double>()).softmax(0);

@@ -24,7 +24,7 @@ std::shared_ptr<Network> search_network() { return build_model({"fbnet_search", 
 
 std::vector<FbnetLayer> small_layers() { return fbnet_layers("fbnet", kFrame, kSmallImages); }
 
-// What each candidate of the small layers takes: 100 for all but skip, which takes 0.
+// Latencies of the small layers' candidates: 0 for skip and 100 for all others.
 std::vector<std::int64_t> even_latencies() {
   std::vector<std::int64_t> all;
   for (const FbnetLayer& layer : small_layers())
@@ -120,7 +120,7 @@ TEST(FbnetSearch, LatencyIsTheMeanOverCandidatesAndFallsTowardsTheFastest) {
   EXPECT_EQ(table.most(), 400);
   const torch::Tensor theta = torch::zeros({4, kMostCandidates}).requires_grad_();
   const torch::Tensor latency = expected_latency(theta, table);
-  // Three of four layers may be skipped, as likely as each of eight others.
+  // Three of four layers may be skipped, with the same probability as each of eight others.
   EXPECT_NEAR(latency.item<double>(), 100 + 3 * 800.0 / 9, 1e-3);
   latency.backward();
   EXPECT_LT(-theta.grad()[0][0].item<double>(), 0.0);

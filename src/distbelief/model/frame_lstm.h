@@ -8,7 +8,7 @@
 
 namespace distbelief::model {
 
-// LSTM layers in both directions over frames of features [length, bands], then the classes of each frame:
+// Bidirectional LSTM layers over frames of features [length, bands], then the classes of each frame:
 // [samples, length, classes]. For task `ctc`, where class 0 is the blank.
 std::vector<OptionSpec> frame_lstm_options();
 Blueprint frame_lstm_blueprint(const OptionMap& options, const DataShape& shape);

@@ -22,9 +22,9 @@ struct GptOptions {
   std::int64_t context = 128;
   std::int64_t vocabulary = 256;
   double dropout = 0.0;
-  Activation activation = Activation::kGelu;  // of the feed-forward layers
+  Activation activation = Activation::kGelu;  // in the feed-forward layers
   bool tied = false;
-  bool looks_ahead = false;  // an encoder: every position sees all
+  bool looks_ahead = false;  // an encoder: every position sees all others
   bool has_mask_token = false;
   std::int64_t tokens() const { return vocabulary + (has_mask_token ? 1 : 0); }
 };
@@ -33,18 +33,18 @@ torch::nn::LayerNorm layer_norm(std::int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
-// Added to what the attention of a position to another is worth: none to what comes after it.
+// The bias that hides later positions from the attention.
 torch::Tensor no_look_ahead(std::int64_t context) {
   return torch::full({context, context}, -std::numeric_limits<float>::infinity()).triu(1);
 }
 
-// Not layer->forward(): for [batch, length, width] that adds the bias in a second pass over the result.
+// Avoids layer->forward(): for [batch, length, width] it adds the bias in a second pass over the result.
 torch::Tensor fused_linear(const torch::nn::Linear& layer, const torch::Tensor& input) {
   const torch::Tensor result = placed_linear(input.flatten(0, 1), layer->weight, layer->bias);
   return result.view({-1, input.size(1), layer->weight.size(0)});
 }
 
-// Layers whose outputs, or inputs, lie in slices on the workers of a group, if there is one.
+// Linear layers with sliced outputs or inputs when there is a group, plain layers otherwise.
 torch::Tensor to_slices(TensorGroup* group, const torch::nn::Linear& layer, const torch::Tensor& input) {
   return group ? column_linear(*group, input, layer->weight, layer->bias) : fused_linear(layer, input);
 }
@@ -54,8 +54,8 @@ torch::Tensor from_slices(TensorGroup* group, const torch::nn::Linear& layer, co
 
 class DecoderBlock final : public Block {
  public:
-  // `mask` is [context, context], minus infinity where a position may not look, else 0; all blocks share its
-  // memory. None: every position sees all.
+  // `mask` is [context, context]: minus infinity where a position may not look, else 0; all blocks share its
+  // memory. Undefined: every position sees all others.
   DecoderBlock(const GptOptions& options, torch::Tensor mask, TensorGroup* group)
       : group_(group),
         heads_(options.heads),
@@ -79,7 +79,7 @@ class DecoderBlock final : public Block {
   }
 
  private:
-  // Whole heads: of the queries, the keys and the values that qkv gives side by side.
+  // Slices by whole heads: the same heads of the queries, keys and values, which qkv holds side by side.
   void keep_slices(const GptOptions& options) {
     heads_ = even_share("the attention of model 'gpt', in heads,", options.heads, *group_).count;
     const SliceRange range = share_of(options.width, group_->part(), group_->parts());
@@ -103,7 +103,7 @@ class DecoderBlock final : public Block {
   }
 
   TensorGroup* group_;
-  std::int64_t heads_;  // here
+  std::int64_t heads_;  // on this worker
   Activation activation_;
   torch::Tensor mask_;
   torch::nn::LayerNorm ln1_;
@@ -145,8 +145,8 @@ class Embedding final : public Block {
 
  private:
   TensorGroup* group_;
-  SliceRange rows_;          // of the vocabulary, that are here
-  torch::Tensor positions_;  // 0 to context - 1; like the mask not part of the state, and made only once
+  SliceRange rows_;          // the vocabulary rows that this worker holds
+  torch::Tensor positions_;  // 0 to context - 1; not part of the state, like the mask
   torch::nn::Embedding tok_;
   torch::nn::Embedding pos_;
   std::shared_ptr<Dropout> dropout_;
@@ -163,7 +163,8 @@ class Head final : public Block {
     if (group_) keep_slice(weight_, 0, share_of(options.vocabulary, group_->part(), group_->parts()));
   }
 
-  // The token embedding stands in for the last layer. Its module is held by the embedding's block, or here.
+  // The token embedding also serves as the last layer. Either the embedding's block or this one holds its
+  // module.
   enum class Held { kElsewhere, kHere };
   void tie(const std::shared_ptr<torch::nn::Module>& tok, Held held) {
     weight_ = tok->named_parameters()["weight"];
@@ -173,7 +174,7 @@ class Head final : public Block {
   }
   std::vector<torch::Tensor> borrowed() const override { return {weight_}; }
 
-  // The logits of the words that are here.
+  // Outputs the logits of the words that this worker holds.
   torch::Tensor forward(torch::Tensor input) override {
     const torch::Tensor x = ln_(input);
     const torch::Tensor logits =
@@ -221,7 +222,7 @@ std::shared_ptr<Block> make_head(const GptOptions& options, const BlockSite& sit
     head->tie(children["tok"], Head::Held::kElsewhere);
     return head;
   }
-  seed_block(site.seed, 0);  // a process without the embedding makes its weight anew, from its own seed
+  seed_block(site.seed, 0);  // a process without the embedding makes its weight again from the same seed
   head->tie(Embedding(options, nullptr).named_children()["tok"], Head::Held::kHere);
   return head;
 }

@@ -7,7 +7,7 @@
 namespace distbelief::model {
 namespace {
 
-// Per thread for the same reason as the generator in random.cc: a block's forward takes a tensor and no more.
+// Per thread for the same reason as the generator in random.cc: a block's forward takes only a tensor.
 std::optional<LanePlace>& place_of_thread() {
   thread_local std::optional<LanePlace> place;
   return place;

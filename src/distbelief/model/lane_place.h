@@ -2,20 +2,20 @@
 
 #include <cstdint>
 
-// Where the forward that runs on this thread stands in its step, for blocks that carry state from one step to
-// the next. Such a block keeps, in a buffer of its network, a row of state for every place of the global
-// batch. A lane reads and writes the rows of its own places and leaves 0 in all others; what it writes counts
-// `filled_lanes` times, because the lanes' buffers are averaged after the step. So the state travels with
-// running statistics: through checkpoints and snapshots, and to whoever carries the lane next.
+// The position of this thread's forward in its step, for blocks that carry state from step to step. Such a
+// block keeps a row of state for every place of the global batch in a buffer of its network. A lane reads and
+// writes the rows of its own places and writes 0 to all others; it scales its rows by `filled_lanes`, because
+// the lanes' buffers are averaged after the step. The state therefore travels like running statistics:
+// through checkpoints and snapshots, and to the next carrier of the lane.
 namespace distbelief::model {
 
 struct LanePlace {
-  std::int64_t first = 0;         // place in the global batch of the lane's first sample
-  std::int64_t filled_lanes = 1;  // that have samples in this step
-  bool fresh = true;              // what is carried begins anew
+  std::int64_t first = 0;         // global batch place of the lane's first sample
+  std::int64_t filled_lanes = 1;  // lanes with samples in this step
+  bool fresh = true;              // the carried state starts anew
 };
 
-// While it lives, current_lane() gives `place` on this thread. Scopes on a thread do not nest.
+// RAII guard: current_lane() returns `place` on this thread. Scopes on a thread must not nest.
 class LanePlaceScope {
  public:
   explicit LanePlaceScope(const LanePlace& place);
@@ -27,9 +27,8 @@ class LanePlaceScope {
 // Null outside a step: nothing is carried.
 const LanePlace* current_lane();
 
-// Validation: while it lives, the samples of a batch that a forward on this thread is given follow each
-// other, and a block that carries state in training reads them on, the first from zeros. Scopes on a thread
-// do not nest.
+// RAII guard for validation: the samples of a batch on this thread are consecutive, and a block that carries
+// state in training reads them as one sequence from zeros. Scopes on a thread must not nest.
 class SamplesInOrderScope {
  public:
   SamplesInOrderScope();

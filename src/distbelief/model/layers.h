@@ -16,11 +16,11 @@ std::vector<std::string> activation_names();
 Activation parse_activation(const std::string& name);  // throws Error(kBadInput) with the nearest name
 
 torch::Tensor activate(Activation activation, const torch::Tensor& input);
-// Writes into `input` where the derivative can be had from the result alone, else makes a new tensor. For
-// the fresh result of a layer that does not keep it for backward: linear, convolution, batch norm.
+// Overwrites `input` when the derivative follows from the result alone, else makes a new tensor. For the
+// fresh result of a layer that does not keep it for backward: linear, convolution, batch norm.
 torch::Tensor activate_in_place(Activation activation, torch::Tensor input);
 
-// An activation as a layer. Reuses the memory of its input when that is an intermediate result of training.
+// An activation as a layer. Reuses its input's memory when that is an intermediate result of training.
 class Activate : public torch::nn::Module {
  public:
   explicit Activate(Activation activation) : activation_(activation) {}
@@ -31,13 +31,13 @@ class Activate : public torch::nn::Module {
 };
 
 // Zeroes each element with the given probability and scales the rest by 1 / (1 - probability); the identity
-// when evaluating. Draws from current_generator(), unlike torch's own, so that lanes on several threads of
-// a process each have their own randomness.
+// in evaluation. Draws from current_generator(), unlike torch's own layer, so that lanes on several threads
+// of a process have separate randomness.
 class Dropout : public torch::nn::Module {
  public:
   explicit Dropout(double probability) : probability_(probability) {}  // in [0, 1)
   torch::Tensor forward(torch::Tensor input);
-  // Of a slice of the last dimension: drops what the whole would drop there.
+  // For a slice of the last dimension: drops the same elements as for the whole tensor.
   torch::Tensor forward_slice(torch::Tensor input, SliceRange range, std::int64_t whole);
 
  private:
@@ -45,8 +45,8 @@ class Dropout : public torch::nn::Module {
   double probability_;
 };
 
-// Zeros [samples, width] for an input [samples, length, features], made of it: a trace then holds for any
-// number of samples.
+// Zeros [samples, width] for an input [samples, length, features], computed from it so that a trace holds for
+// any number of samples.
 torch::Tensor zeros_for(const torch::Tensor& input, std::int64_t width);
 
 // Appends "fc<index>", "act<index>" and "drop<index>" to a list of layers.

@@ -8,9 +8,9 @@
 
 namespace distbelief::model {
 
-// LeNet-5 (LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998): two convolutions
-// of 5 x 5 with average pools, then three fully connected layers. Images of at least 12 x 12 pixels; those of
-// less than 32 are padded as the original was.
+// LeNet-5 (LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998): two 5 x 5
+// convolutions with average pools, then three fully connected layers. Needs images of at least 12 x 12
+// pixels; pads images under 32 as the original did.
 std::vector<OptionSpec> lenet_options();
 Blueprint lenet_blueprint(const OptionMap& options, const DataShape& shape);
 

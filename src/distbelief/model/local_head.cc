@@ -7,7 +7,7 @@
 namespace distbelief::model {
 namespace {
 
-constexpr std::int64_t kMostPixels = 4;  // each way
+constexpr std::int64_t kMostPixels = 4;  // per side
 
 Shape pooled(const Shape& input) {
   if (input.size() != 3) return input;

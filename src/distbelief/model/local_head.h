@@ -5,17 +5,18 @@
 
 namespace distbelief::model {
 
-// The small classifier by whose loss a sub-network that is not the last of its model is trained, so that it
-// needs no gradient of those after it (Belilovsky et al., "Decoupled Greedy Learning of CNNs", 2020): images
-// are averaged down to 4 x 4, then comes a linear layer. While it trains it stands at the end of its
-// sub-network and gives what the task asks for; in a network that predicts it leaves its input as it is.
+// The small classifier whose loss trains a sub-network other than the last of its model, so that it needs no
+// gradient from later ones (Belilovsky et al., "Decoupled Greedy Learning of CNNs", 2020). It averages images
+// down to 4 x 4 and applies a linear layer. In training it is the last block of its sub-network and outputs
+// what the task needs; in evaluation it passes its input through.
 class LocalHead final : public Block {
  public:
-  // `number` is that of its sub-network; `input` of a sample: [features] or [channels, height, width].
+  // `number`: the index of its sub-network; `input`: shape of a sample, [features] or [channels, height,
+  // width].
   LocalHead(int number, const Shape& input, std::int64_t outputs);
 
   torch::Tensor forward(torch::Tensor input) override;
-  // What came in when it last trained, without its graph: the sub-network's output.
+  // The input of the last training forward, detached: the sub-network's output.
   const torch::Tensor& given() const { return given_; }
 
  private:

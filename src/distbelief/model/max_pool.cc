@@ -9,7 +9,7 @@
 namespace distbelief::model {
 namespace {
 
-// What images look like as rows: planes of samples and channels, one after another.
+// Images as rows: the planes of samples and channels one after another.
 struct Planes {
   std::int64_t count = 0, height = 0, width = 0;
 };
@@ -18,7 +18,7 @@ Planes planes_of(const torch::Tensor& images) {
   return {.count = images.size(0) * images.size(1), .height = images.size(2), .width = images.size(3)};
 }
 
-// Four windows side by side: they are shuffled and chosen from without a branch.
+// Four windows at a time, compared without branches.
 constexpr std::int64_t kTogether = 4;
 using Floats = float __attribute__((vector_size(kTogether * sizeof(float))));
 using Places = std::int32_t __attribute__((vector_size(kTogether * sizeof(std::int32_t))));
@@ -36,7 +36,7 @@ void store(Value* to, const Vector& vector) {
   std::memcpy(to, &vector, sizeof vector);
 }
 
-// As torch chooses: the first of equal ones, the last that is no number.
+// Chooses like torch: the first of equal values, the last NaN.
 template <typename Value, typename Place>
 void choose(const Value& value, const Place& place, Value& largest, Place& chosen) {
   const auto is_larger = (value > largest) | (value != value);
@@ -44,7 +44,7 @@ void choose(const Value& value, const Place& place, Value& largest, Place& chose
   chosen = is_larger ? place : chosen;
 }
 
-// Of two rows of input, one of output.
+// Pools two rows of input to one of output.
 void pool_rows(const float* upper, const float* lower, std::int64_t width, float* output,
                std::uint8_t* chosen) {
   std::int64_t x = 0;
@@ -99,7 +99,7 @@ void pool(const Planes& planes, const float* input, float* output, std::uint8_t*
     }
 }
 
-// Rows and columns that are left over keep what is there.
+// Leaves an odd last row or column unchanged.
 void spread(const Planes& planes, const float* gradient, const std::uint8_t* chosen, float* input_gradient) {
   const std::int64_t height = planes.height / 2, width = planes.width / 2;
   for (std::int64_t plane = 0; plane < planes.count; ++plane)

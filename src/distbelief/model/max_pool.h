@@ -4,9 +4,9 @@
 
 namespace distbelief::model {
 
-// The largest of each 2 x 2 values of images, a row or column that is left over aside: torch::max_pool2d(input, 2)
-// with the same bits forward and backward. On the CPU it takes a tenth of the time, trained or not:
-// torch 1.13 looks at one value at a time, and keeps 8 bytes for each that it chose.
+// The largest of each 2 x 2 values of images, ignoring an odd last row or column: torch::max_pool2d(input, 2)
+// with the same bits forward and backward. Takes a tenth of the time on the CPU, in training and evaluation:
+// torch 1.13 compares one value at a time and keeps 8 bytes per result.
 torch::Tensor max_pool_2x2(const torch::Tensor& input);
 
 class MaxPool2x2 : public torch::nn::Module {

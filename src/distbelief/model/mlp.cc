@@ -13,13 +13,13 @@ struct LayerOptions {
   int index = 1;
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
-  bool is_last = false;  // no activation and dropout follow
+  bool is_last = false;  // no activation or dropout follows
   Activation activation = Activation::kRelu;
   double dropout = 0.0;
 };
 
-// Layers take turns: one with sliced outputs, the next, which has sliced inputs, adds up (Shoeybi et al.,
-// "Megatron-LM", 2019). Where samples come by features it is the first that adds up.
+// Layers alternate: one has sliced outputs, the next has sliced inputs and sums (Shoeybi et al.,
+// "Megatron-LM", 2019). With samples sliced by features the first layer sums.
 enum class Cut { kNot, kOutputs, kInputs };
 
 Cut cut_of(const LayerOptions& options, const TensorGroup* group) {
@@ -71,7 +71,7 @@ class DenseBlock final : public Block {
   LayerOptions options_;
   TensorGroup* group_;
   Cut cut_;
-  SliceRange range_;  // of the outputs
+  SliceRange range_;  // this worker's outputs
   torch::nn::Linear fc_{nullptr};
   std::shared_ptr<Activate> act_;
   std::shared_ptr<Dropout> drop_;

@@ -8,7 +8,7 @@
 
 namespace distbelief::model {
 
-// Flatten; a linear layer, activation and dropout per width in `hidden`; a linear layer to the classes.
+// Flatten; a linear layer, activation and dropout for each width in `hidden`; a linear layer to the classes.
 std::vector<OptionSpec> mlp_options();
 Blueprint mlp_blueprint(const OptionMap& options, const DataShape& shape);
 

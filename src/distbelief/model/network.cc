@@ -8,10 +8,10 @@
 namespace distbelief::model {
 namespace {
 
-// Keeps initial weights apart from the randomness of lanes and of augmentation.
+// Separates initial weights from the randomness of lanes and augmentation.
 constexpr std::uint64_t kWeightStream = 0x77656967;
 
-// The module at a path of dots below `root`; made where it is missing.
+// The module at a dotted path below `root`; creates missing ones.
 torch::nn::Module& container(torch::nn::Module& root, const std::string& path) {
   torch::nn::Module* place = &root;
   for (std::size_t begin = 0; begin < path.size();) {

@@ -9,16 +9,16 @@
 #include "distbelief/model/random.h"
 #include "distbelief/model/registry.h"
 
-// Models of somebody else's program: any torch module that takes a batch and gives logits.
+// Models of user programs: any torch module that takes a batch and returns logits.
 namespace distbelief::model {
 
 using OwnBlueprint = std::function<Blueprint(const OptionMap& options, const DataShape& shape)>;
 
-// Adds a model to those known by name; the entry's own blueprint stays empty. For main(), before it hands
-// over to cli_main(): not thread-safe. Throws Error(kBadInput) when the name is taken.
+// Adds a model to the named models; `entry.blueprint` stays empty. Call it in main() before cli_main(): not
+// thread-safe. Throws Error(kBadInput) when the name is taken.
 void register_model(ModelEntry entry, OwnBlueprint blueprint);
 
-// A module as a block: its parameters and buffers under their own names.
+// A module as a block, with its parameters and buffers under their own names.
 template <typename Net>
 class OwnBlock final : public Block {
  public:
@@ -37,15 +37,15 @@ class OwnBlock final : public Block {
 
  private:
   std::shared_ptr<Net> module_;
-  std::shared_ptr<torch::nn::Module> mode_;  // told whether the network trains; the module itself is not
+  std::shared_ptr<torch::nn::Module> mode_;  // follows the network's training mode; the module is set to it
   std::atomic<Draws> draws_{Draws::kUnknown};
 };
 
-// Registers a model whose blocks `make(options, shape)` gives: a shared_ptr to a torch module with
-// forward(Tensor). It is built anew in every process and drawn from the job's seed, so the lambda makes
-// layers and nothing else. Layers that draw from torch's default generator (torch::nn::Dropout) get the
-// lane's seed for each forward, and take turns where a worker carries several lanes at a time; those that use
-// model::Dropout (model/layers.h) draw from a generator of the lane and need not.
+// Registers a model whose blocks `make(options, shape)` builds: it returns a shared_ptr to a torch module
+// with forward(Tensor). Every process builds the module anew from the job's seed, so the lambda must only
+// make layers. Layers that draw from torch's default generator (torch::nn::Dropout) get the lane's seed for
+// each forward and take turns when a worker carries several lanes at a time. model::Dropout (model/layers.h)
+// draws from the lane's generator and needs no turns.
 template <typename Make>
 void register_model(const std::string& name, const std::string& description, std::vector<OptionSpec> options,
                     Make make) {

@@ -10,7 +10,7 @@ namespace {
 
 thread_local GradientPlaces* current_places = nullptr;
 
-// The products are those of torch's own backward, so that the bits are too.
+// Computes the same products as torch's own backward, so the bits are equal too.
 torch::Tensor weight_gradient(const torch::Tensor& gradient, const torch::Tensor& input,
                               const torch::Tensor& weight) {
   const bool is_final = !torch::GradMode::is_enabled();  // no gradient of the gradient is wanted
@@ -36,7 +36,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const torch::autograd::variable_list saved = context->get_saved_variables();
     torch::Tensor of_input;
     if (context->saved_data["is_inner"].toBool()) of_input = gradient.mm(saved[1]);
-    // That of the bias is added up over samples by autograd.
+    // Autograd sums the bias gradient over samples.
     return {of_input, weight_gradient(gradient, saved[0], saved[1]), gradient};
   }
 };

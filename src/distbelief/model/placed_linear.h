@@ -4,17 +4,17 @@
 
 namespace distbelief::model {
 
-// Where the gradients of parameters are wanted in the end. A layer that asks for such a place computes its
-// gradient there, and neither a tensor of its own nor a copy is needed.
+// The final memory of parameter gradients. A layer that asks for it computes its gradient there, without a
+// tensor of its own or a copy.
 class GradientPlaces {
  public:
   virtual ~GradientPlaces() = default;
-  // Memory for all elements of the parameter's gradient, in its order; null where there is none. Given once
-  // in a backward. Who takes it fills it, and gives autograd no gradient of that parameter.
+  // Memory for all elements of the parameter's gradient, in its order; null: none. Returned once per
+  // backward. The layer that takes it must fill it and return no gradient of that parameter to autograd.
   virtual float* take(const torch::Tensor& parameter) = 0;
 };
 
-// The places of the backwards that this thread runs while it lives.
+// RAII guard: sets the places for the backwards of this thread.
 class GradientPlacesScope {
  public:
   explicit GradientPlacesScope(GradientPlaces* places);
@@ -26,7 +26,7 @@ class GradientPlacesScope {
   GradientPlaces* before_;
 };
 
-// torch::linear of a matrix of samples, with its bits, whose weight's gradient goes to its place.
+// torch::linear for a matrix of samples, with the same bits; writes the weight's gradient to its place.
 torch::Tensor placed_linear(const torch::Tensor& input, const torch::Tensor& weight,
                             const torch::Tensor& bias);
 

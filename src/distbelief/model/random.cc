@@ -16,11 +16,11 @@ struct ThreadGenerator {
   bool in_scope = false;
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
-  bool is_seeded = false;  // seeding costs microseconds: only when somebody draws
+  bool is_seeded = false;  // seeding costs microseconds, so it waits for the first draw
 };
 
-// Per thread because a layer's forward has no argument through which a generator could be handed down, and
-// torch::nn::Sequential calls it. Kept between scopes: seeding it anew is cheaper than another 5 KB object.
+// Per thread, because torch::nn::Sequential calls a layer's forward, which has no argument for a generator.
+// Kept between scopes: seeding it again is cheaper than another 5 KB object.
 ThreadGenerator& thread_generator() {
   thread_local ThreadGenerator instance;
   return instance;
@@ -47,7 +47,7 @@ void begin_stream(std::uint64_t stream) {
 std::optional<at::Generator> current_generator() {
   ThreadGenerator& own = thread_generator();
   if (!own.in_scope) return std::nullopt;
-  // torch's Mersenne twister looks at 32 bits of its seed; mixing first lets all of them count.
+  // torch's Mersenne twister uses only 32 bits of its seed; derive_seed mixes all 64 into them.
   if (!own.is_seeded) own.generator.set_current_seed(derive_seed({own.seed, own.stream}));
   own.is_seeded = true;
   return own.generator;

@@ -8,13 +8,13 @@
 #include <functional>
 #include <optional>
 
-// Randomness of a lane. torch's default generator is one per process, so lanes on several threads would
-// draw from it in an order that nobody fixes; a scope gives the calling thread its own.
+// Per-lane randomness. torch has one default generator per process, from which lanes on several threads would
+// draw in an arbitrary order; a scope gives the calling thread its own.
 namespace distbelief::model {
 
-// While it lives, layers that run on this thread draw from a CPU generator seeded with `seed` (all 64 bits
-// count): into tensors of the host, which then go where they are used, so that draws are the same on any
-// device. Made and destroyed on one thread; scopes on a thread do not nest.
+// RAII guard: layers on this thread draw from a CPU generator seeded with all 64 bits of `seed`. They draw
+// into host tensors that are then moved, so draws are the same on any device. Made and destroyed on one
+// thread; scopes on a thread must not nest.
 class GeneratorScope {
  public:
   explicit GeneratorScope(std::uint64_t seed);
@@ -23,16 +23,17 @@ class GeneratorScope {
   GeneratorScope& operator=(const GeneratorScope&) = delete;
 };
 
-// From here on the thread's scope draws from its stream of that number, from its beginning: what a block of a
-// network draws does not depend on what ran before it. Outside a scope nothing happens.
+// Switches the thread's scope to the beginning of stream `stream`, so that a block's draws do not depend on
+// the blocks before it. No effect outside a scope.
 void begin_stream(std::uint64_t stream);
 
-// The generator of this thread's scope, or nothing: then torch's default one is to be used.
+// The generator of this thread's scope; without one, layers use torch's default generator.
 std::optional<at::Generator> current_generator();
 
-// For networks whose layers draw from torch's default generator: while `run` runs, that has the seed of this
-// thread's scope, and no other thread is here. Whether they draw at all is found out the first time and noted
-// in `draws`; those that do not, and whoever has no scope, take no turns. Blocks for the others' turns.
+// Runs a network whose layers draw from torch's default generator: seeds that with this thread's scope and
+// excludes other threads. The first run finds out whether the layers draw at all and records it in `draws`.
+// Networks that do not draw, and threads without a scope, take no turns. Blocks while another thread has the
+// turn.
 enum class Draws { kUnknown, kNever, kYes };
 at::Tensor with_lane_seed(std::atomic<Draws>& draws, const std::function<at::Tensor()>& run);
 

@@ -29,16 +29,17 @@ class TokenBlock final : public Block {
   std::shared_ptr<Dropout> dropout_;
 };
 
-// The state of every place of the batch, as a module because blocks' own buffers are not the network's.
+// The state of every batch place, as a module because a block's own buffers are not registered in the
+// network.
 class CarriedState final : public torch::nn::Module {
  public:
   CarriedState(std::int64_t streams, std::int64_t width)
       : rows_(streams > 0 ? register_buffer("rows", torch::zeros({streams, width})) : torch::Tensor()) {}
 
-  // Whether it would be carried in training, and the samples follow each other here too. (A block itself is
-  // not told of the network's mode.)
+  // Whether the block carries state in training and the present samples are consecutive too. (The block
+  // itself is not told of the network's mode.)
   bool reads_on() const { return rows_.defined() && !is_training() && samples_are_in_order(); }
-  // Of this lane's samples; none where nothing is carried.
+  // The state of this lane's samples; undefined when nothing is carried.
   torch::Tensor take(std::int64_t samples) const {
     const LanePlace* place = carrying();
     if (place == nullptr || place->fresh) return {};
@@ -64,7 +65,7 @@ class CarriedState final : public torch::nn::Module {
   torch::Tensor rows_;
 };
 
-// `Layer` is torch's, `kStates` what it carries: an LSTM its output and its cell, a GRU its output.
+// `Layer` is torch's; `kStates` counts the carried tensors: output and cell for an LSTM, output for a GRU.
 template <typename Layer, typename LayerOptions, std::int64_t kStates>
 class RecurrentBlock final : public Block {
  public:
@@ -82,7 +83,7 @@ class RecurrentBlock final : public Block {
   }
 
  private:
-  // Nothing is learnt, so nothing is truncated: the samples are one long one.
+  // Without learning there is no truncation: reads the samples as one long sequence.
   torch::Tensor read_on(const torch::Tensor& input) {
     const torch::Tensor whole = input.reshape({1, -1, width_});
     return run(whole, zeros_for(whole, kStates * width_)).view(input.sizes());

@@ -8,11 +8,11 @@
 
 namespace distbelief::model {
 
-// Language models of recurrent layers: an embedding, `layers` of LSTM or GRU, a linear layer over the
-// vocabulary. With `streams` above 0 (then it is train.batch_size, and data.order is "streams") a layer
-// starts a step from the state that the step before left at the same place of the batch: back-propagation is
-// truncated to a sample's length, the state is not. The rows of state are a buffer of the layer
-// (model/lane_place.h). Validation reads the samples of each of its chunks on, from zero.
+// Recurrent language models: an embedding, `layers` of LSTM or GRU, a linear layer over the vocabulary. With
+// `streams` above 0 (it must equal train.batch_size, and data.order must be "streams") a layer starts from
+// the state that the previous step left at the same place of the batch: back-propagation is truncated to a
+// sample's length, the state is not. The rows of state are a buffer of the layer (model/lane_place.h).
+// Validation reads the samples of each chunk as one sequence, from zero.
 std::vector<OptionSpec> recurrent_options();
 Blueprint lstm_blueprint(const OptionMap& options, const DataShape& shape);
 Blueprint gru_blueprint(const OptionMap& options, const DataShape& shape);

@@ -13,8 +13,8 @@ constexpr std::int64_t kPlaces = 5, kTokensEach = 7, kWords = 11;
 using Buffers = std::vector<torch::Tensor>;
 enum class Begin { kFresh, kCarried };
 
-// A network whose lanes take steps as training has them: each begins with the buffers of before the step, and
-// their mean is what the step leaves.
+// A network whose lanes take steps as in training: each starts with the buffers from before the step, and the
+// step leaves their mean.
 class CarryingNetwork {
  public:
   explicit CarryingNetwork(const std::string& model)

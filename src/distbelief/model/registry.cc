@@ -48,7 +48,7 @@ ModelEntry resnet_entry() {
 
 namespace {
 
-// Of models that a program has registered: theirs may have state.
+// Blueprints of models that a program registered; their functions may have state.
 std::map<std::string, OwnBlueprint>& own_blueprints() {
   static std::map<std::string, OwnBlueprint> all;
   return all;

@@ -30,7 +30,7 @@ std::int64_t parameters_of(const std::string& name, const DataShape& shape, Opti
   return parameter_count(*build(name, shape, std::move(options)));
 }
 
-// The message of the kBadInput that building must end with.
+// The message of the kBadInput that building must throw.
 std::string refusal(const std::string& name, const DataShape& shape, OptionMap options = {}) {
   try {
     build(name, shape, std::move(options));
@@ -166,7 +166,7 @@ TEST(Registry, EveryModelGivesEachParameterAGradient) {
   const DataShape table{.tokens = false, .input = {12}, .classes = 0, .values = 2};
   for (const ModelEntry& entry : models()) {
     if (entry.name == "resnet101" || entry.name == "resnet152")
-      continue;                                 // the blocks of resnet50, only more
+      continue;                                 // resnet50's blocks, only more of them
     if (entry.name == "torchscript") continue;  // has no network of its own
     SCOPED_TRACE(entry.name);
     const DataShape& shape = entry.typical.input.size() == 3   ? image

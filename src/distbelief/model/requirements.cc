@@ -10,7 +10,7 @@ namespace {
 
 struct FoundKind {
   const char* data;
-  const char* model;  // one that takes such data
+  const char* model;  // example of a model for such data
 };
 FoundKind kind_of(const DataShape& shape) {
   if (shape.tokens) return {"tokens", "gpt"};

@@ -10,8 +10,8 @@
 #include "distbelief/model/data_shape.h"
 #include "distbelief/model/tensor_group.h"
 
-// What models ask of their data and options. Each throws Error(kBadInput) that names the model, what was
-// found and what would fit.
+// Requirements of models on their data and options. Each function throws Error(kBadInput) with the model, the
+// value found and the valid ones.
 namespace distbelief::model {
 
 void require_images(std::string_view model, const DataShape& shape);  // [channels, height, width] and classes
@@ -19,18 +19,17 @@ void require_features(std::string_view model, const DataShape& shape);  // [coun
 void require_dense(std::string_view model, const DataShape& shape);     // images or features
 void require_tokens(std::string_view model, const DataShape& shape);    // [length] and a vocabulary
 
-// Resolved options, checked for their range.
+// Resolved options after a range check.
 std::int64_t positive_option(std::string_view model, const OptionMap& options, const std::string& name);
 std::vector<std::int64_t> positive_list_option(std::string_view model, const OptionMap& options,
                                                const std::string& name);
 double dropout_option(std::string_view model, const OptionMap& options);  // "dropout", in [0, 1)
 
-// Part `part` of `parts` of a layer's width. Throws Error(kBadInput), naming the layer, unless it can be
-// shared out evenly.
+// Part `part` of `parts` of a layer's width. Throws Error(kBadInput) with the layer unless it divides evenly.
 SliceRange even_share(std::string_view layer, std::int64_t width, const TensorGroup& group);
 
-// The error for a name that no table has: the nearest one, and all that exist.
-// `key`: of the job, that names it.
+// The error for a name that a table lacks: gives the nearest name and all known ones. `key` is the job's key
+// with that name.
 Error unknown_name(std::string_view kind, const std::string& key, const std::string& name,
                    const std::vector<std::string>& known);
 

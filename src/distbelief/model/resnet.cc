@@ -37,7 +37,7 @@ torch::nn::Conv2d convolution(std::int64_t inputs, std::int64_t outputs, std::in
       torch::nn::Conv2dOptions(inputs, outputs, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
-// The way around a block; empty where the block keeps the shape and its input is added as it is.
+// The shortcut of a block; null where the block keeps the shape and its input is added directly.
 torch::nn::Sequential shortcut(const BlockOptions& options, std::int64_t outputs) {
   if (options.stride == 1 && options.inputs == outputs) return nullptr;
   return torch::nn::Sequential(convolution(options.inputs, outputs, 1, options.stride),
@@ -52,13 +52,13 @@ void initialise_convolutions(const torch::nn::Module& block) {
       torch::nn::init::kaiming_normal_(conv->weight, 0.0, torch::kFanOut, torch::kReLU);
 }
 
-// Two or three convolutions and the way around them. Over a tensor group each worker has some channels of
-// what goes from one convolution to the next; the last one, and the way around, add up over input channels.
+// Two or three convolutions and a shortcut. In a tensor group each worker has some of the channels between
+// convolutions; the last convolution and the shortcut sum over input channels.
 class ResidualBlock : public Block {
  protected:
   ResidualBlock(const BlockOptions& options, TensorGroup* group) : options_(options), group_(group) {}
 
-  // After the constructor of the block has made its convolutions.
+  // Must run after the block's constructor has made its convolutions.
   void finish(std::int64_t outputs) {
     downsample_ = shortcut(options_, outputs);
     if (!downsample_.is_empty()) register_module("downsample", downsample_);
@@ -80,9 +80,9 @@ class ResidualBlock : public Block {
   void keep_inputs(torch::nn::Conv2d& convolution) { keep_slice(convolution->weight, 1, width_); }
 
   torch::Tensor activated(torch::Tensor x) { return activate_in_place(options_.activation, std::move(x)); }
-  // What goes into sliced convolutions.
+  // The input for sliced convolutions.
   torch::Tensor entering(const torch::Tensor& input) { return group_ ? enter(*group_, input) : input; }
-  // What comes out of a convolution over sliced inputs.
+  // The result of a convolution over sliced inputs.
   torch::Tensor added_up(const torch::Tensor& x) { return group_ ? leave(*group_, x) : x; }
   torch::Tensor gathered(const torch::Tensor& x) {
     return group_ ? gather(*group_, x, 1, options_.width, UsedBy::kSlicedLayers) : x;
@@ -105,8 +105,8 @@ class ResidualBlock : public Block {
 
   BlockOptions options_;
   TensorGroup* group_;
-  SliceRange width_;   // of the channels between convolutions
-  SliceRange inputs_;  // of the block's own input, for the way around
+  SliceRange width_;   // channels between convolutions
+  SliceRange inputs_;  // the block's own input channels, for the shortcut
   torch::nn::Sequential downsample_{nullptr};
 };
 
@@ -219,7 +219,7 @@ Blueprint blueprint_of(const ResNetOptions& options) {
   blueprint.push_back({"", [options](const BlockSite&) { return std::make_shared<StemBlock>(options); }});
   std::int64_t inputs = kWidth;
   for (std::size_t i = 0; i < options.blocks.size(); ++i)
-    for (int b = 0; b < options.blocks[i]; ++b) {  // only the first of a stage changes the shape
+    for (int b = 0; b < options.blocks[i]; ++b) {  // only the first block of a stage changes the shape
       const BlockOptions block{.inputs = inputs,
                                .width = kWidth << i,
                                .stride = i > 0 && b == 0 ? 2 : 1,

@@ -9,9 +9,9 @@
 
 namespace distbelief::model {
 
-// A TorchScript module as a block. Its tensors are registered under their own names; module and registrations
-// share them, so whoever moves a parameter's memory moves the module's. Used by one thread at a time; blocks
-// that draw randomness take turns in a process, because torch has one generator for them.
+// A TorchScript module as a block. Its tensors are registered under their own names and shared with the
+// module, so moving a parameter's memory also moves the module's. Used by one thread at a time. Blocks that
+// draw randomness take turns in a process, because torch has one generator for them.
 class ScriptBlock final : public Block {
  public:
   explicit ScriptBlock(torch::jit::Module script);
@@ -22,8 +22,8 @@ class ScriptBlock final : public Block {
   torch::Tensor run(torch::Tensor input);
 
   torch::jit::Module script_;
-  std::atomic<Draws> draws_;                 // dropout and the like
-  std::shared_ptr<torch::nn::Module> mode_;  // told whether the network trains; the script follows
+  std::atomic<Draws> draws_;                 // from dropout and the like
+  std::shared_ptr<torch::nn::Module> mode_;  // follows the network's training mode
 };
 
 }  // namespace distbelief::model

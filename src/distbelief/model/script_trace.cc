@@ -14,7 +14,7 @@ namespace {
 
 using torch::jit::Module;
 
-// TorchScript modules in the tree of the network's names, which share its tensors.
+// A tree of TorchScript modules with the network's names; shares its tensors.
 class ScriptTree {
  public:
   ScriptTree(const torch::nn::Module& network, const TraceOptions& options) {
@@ -73,7 +73,8 @@ void add_traced_forward(Module& module, Network& network, const TraceOptions& op
   module.type()->addMethod(function);
 }
 
-// A trace knows numbers that the code has computed from the batch's size as constants.
+// A trace stores numbers that the code computed from the batch size as constants, so test it with another
+// size.
 void require_any_batch(Module& module, Network& network, const TraceOptions& options) {
   const torch::Tensor fewer = options.example.narrow(0, 0, 1).contiguous();
   const torch::Tensor wanted = forward_of(network, options, fewer);

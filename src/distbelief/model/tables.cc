@@ -6,8 +6,8 @@
 namespace distbelief::model {
 namespace {
 
-// With `negatives` wrong words for each right one the best score of a pair is how much more often it occurs
-// than by chance, less the logarithm of `negatives`: this takes the latter on itself.
+// With `negatives` wrong words per right one, the best score of a pair is the logarithm of its frequency
+// relative to chance, minus log(negatives). The bias learns that constant.
 class PairBias final : public Block {
  public:
   PairBias() : bias_(register_parameter("bias", torch::zeros({1}))) {}

@@ -44,7 +44,7 @@ struct Gather : Function<Gather> {
     shape[std::size_t(dimension)] = whole;
     torch::Tensor padded = torch::zeros(shape, input.options());
     padded.narrow(dimension, range.begin, range.count).copy_(input);
-    return parts.sum(padded);  // every element has one part that is not 0
+    return parts.sum(padded);  // each element is nonzero in one part only
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto place = context->saved_data["place"].toIntVector();
@@ -81,7 +81,7 @@ struct ColumnLinear : Function<ColumnLinear> {
   }
 };
 
-// logits z of this part, over all parts: m = max z, s = sum exp(z - m).
+// Over the logits z of all parts: m = max z, s = sum exp(z - m).
 struct SlicedCrossEntropy : Function<SlicedCrossEntropy> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& logits,
                                const torch::Tensor& target, std::int64_t group, std::int64_t begin,

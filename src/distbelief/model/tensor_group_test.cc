@@ -15,7 +15,7 @@
 namespace distbelief::model {
 namespace {
 
-// Parts that are threads of this process.
+// A group whose parts are threads of this process.
 struct Meeting {
   explicit Meeting(int parts) : values(std::size_t(parts)), barrier(parts) {}
   std::vector<torch::Tensor> values;
@@ -67,7 +67,7 @@ struct Trained {
   std::vector<double> losses;
 };
 
-// Plain gradient descent, so that errors are not hidden by an optimizer that scales gradients.
+// Uses plain gradient descent: an optimizer that scales gradients would hide errors.
 Trained train(const Case& which, std::shared_ptr<Network> network, TensorGroup* group, torch::Dtype type,
               int steps, const torch::Tensor& input, const torch::Tensor& target) {
   Trained trained{std::move(network), {}};
@@ -113,7 +113,7 @@ double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a - b).norm() / (b.norm() + 1e-30)).item<double>();
 }
 
-// The largest relative distance of a tensor of any part from its slice of what one worker has.
+// The largest relative difference between a tensor of any part and the same slice on one worker.
 struct Distances {
   double weights = 0;
   double gradients = 0;

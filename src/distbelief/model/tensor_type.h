@@ -10,7 +10,7 @@ namespace distbelief::model {
 
 torch::ScalarType torch_type(ElementType type);
 
-// Throws Error(kBadInput) for a type that we do not have: "WHAT has type Half; ...".
+// Throws Error(kBadInput) for an unsupported type: "WHAT has type Half; ...".
 ElementType element_type(const torch::Tensor& tensor, const std::string& what);
 
 }  // namespace distbelief::model

@@ -27,7 +27,7 @@ bool draws_randomness(const torch::jit::Module& script) {
   return draws(*graph->block());
 }
 
-// Registers tensors under their dotted names, in modules that are made for that alone.
+// Registers tensors under their dotted names, in modules made for them.
 void hold_tensor(torch::nn::Module& root, const std::string& name, torch::Tensor tensor, bool trained) {
   torch::nn::Module* place = &root;
   std::size_t begin = 0;
@@ -56,7 +56,7 @@ void require_forward(const torch::jit::Module& script, const std::string& path) 
     throw Error(
         ErrorCode::kBadInput,
         fmt::format("{} has no parameters to train; was it frozen? Export it before torch.jit.freeze", path));
-  if (wanted == 2) return;  // itself and the batch
+  if (wanted == 2) return;  // self and the batch
   throw Error(
       ErrorCode::kBadInput,
       fmt::format("forward of {} takes {} arguments; wanted is one, the batch of inputs", path, wanted - 1));
@@ -73,8 +73,8 @@ ScriptBlock::ScriptBlock(torch::jit::Module script)
   script_.train(true);
 }
 
-// Without the executor's optimisations: they begin after some calls, so a process that has run longer would
-// compute other bits than one that was just started.
+// Runs without the executor's optimisations: they start after some calls, so a process that has run longer
+// would compute other bits than a new one.
 torch::Tensor ScriptBlock::run(torch::Tensor input) {
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);
   const c10::IValue output = script_.forward({std::move(input)});

@@ -16,7 +16,7 @@ namespace {
 
 const DataShape kSmall{.tokens = false, .input = {4}, .classes = 3};
 
-// As torch.jit.script would make it of a module with two parameters, a buffer and dropout.
+// Equals torch.jit.script of a module with two parameters, a buffer and dropout.
 std::filesystem::path write_script(const ScratchFolder& scratch) {
   torch::jit::Module module("Net");
   torch::jit::Module layer("Layer");
@@ -70,7 +70,7 @@ TEST(TorchScript, DropoutBelongsToTheLaneAndFollowsTheMode) {
     return network->forward(input);
   };
   const torch::Tensor first = lane(3);
-  torch::rand({17});  // whatever else has drawn
+  torch::rand({17});  // other code may have drawn
   EXPECT_TRUE(torch::equal(first, lane(3)));
   EXPECT_FALSE(torch::equal(first, lane(4)));
   network->eval();
@@ -93,7 +93,7 @@ TEST(TorchScript, FilesThatAreNoneAreNamed) {
   EXPECT_NE(refusal({"torchscript", {}}).find("option 'file'"), std::string::npos);
 }
 
-// Every network of the table as it is by default, and those whose options make other code.
+// Every network of the table with its defaults, and those whose options change the code.
 std::vector<ModelConfig> traced_models() {
   std::vector<ModelConfig> all;
   for (const ModelEntry& entry : models())
@@ -150,7 +150,7 @@ TEST(ToScript, WhatOnlyTrainingNeedsIsLeftOut) {
   EXPECT_EQ(to_script(*network, trace_options(config, entry.bench)).named_buffers().size(), 0U);
 }
 
-// Code that a trace cannot hold: it says how large the batch was.
+// Code that a trace cannot capture: it uses the batch size.
 struct Sized : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return x.view({x.size(0), 2, 2}).sum(2); }
 };

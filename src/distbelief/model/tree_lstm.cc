@@ -11,8 +11,8 @@
 namespace distbelief::model {
 namespace {
 
-// The nodes of all samples by how far they are from their roots: the children of a level are all in the next.
-// Empty nodes and those that no root reaches are in none.
+// The nodes of all samples by depth: the children of a level are all in the next. Excludes empty nodes and
+// nodes that no root reaches.
 class TreeLevels {
  public:
   // `input` is [samples, nodes, 2].
@@ -28,13 +28,13 @@ class TreeLevels {
     for (const Level& level : levels_) found.push_back(std::int64_t(level.rows.size()));
     return found;
   }
-  // Of [samples * nodes], level after level.
+  // Row indices in [samples * nodes], level after level.
   torch::Tensor rows() const {
     std::vector<std::int64_t> all;
     for (const Level& level : levels_) all.insert(all.end(), level.rows.begin(), level.rows.end());
     return torch::tensor(all, torch::kInt64);
   }
-  // Where in the level before the parents of this one are.
+  // Indices of the parents in the previous level.
   torch::Tensor parents(std::int64_t level) const {
     return torch::tensor(levels_[std::size_t(level)].parents, torch::kInt64);
   }
@@ -47,7 +47,7 @@ class TreeLevels {
     std::int64_t level = -1, index = 0;
   };
 
-  // From the root, which is last, down: parents come before their children.
+  // Walks down from the root, which is last: parents come before their children.
   void add_tree(const std::int64_t* tree, std::int64_t first_row) {
     std::vector<Place> places(static_cast<std::size_t>(nodes_));
     for (std::int64_t node = nodes_ - 1; node >= 0; --node) {
@@ -71,8 +71,9 @@ class TreeLevels {
   std::vector<Level> levels_;
 };
 
-// All nodes of a level at once, from the deepest to the roots, so a step costs as much as there are nodes.
-// Node by node where it is watched: a trace must not depend on what the trees look like.
+// Computes all nodes of a level at once, from the deepest level to the roots, so the cost of a step is
+// proportional to the number of nodes. Goes node by node when it is watched: a trace must not depend on the
+// shapes of the trees.
 class TreeBlock final : public Block {
  public:
   TreeBlock(std::int64_t tokens, std::int64_t width)
@@ -90,7 +91,7 @@ class TreeBlock final : public Block {
   }
 
  private:
-  // [nodes, width] each; of a node, or summed over its children.
+  // Each [nodes, width]; of a node, or summed over its children.
   struct State {
     torch::Tensor output, cell;
   };
@@ -98,7 +99,7 @@ class TreeBlock final : public Block {
   torch::Tensor by_level(const torch::Tensor& input) {
     const TreeLevels levels(input);
     const torch::Tensor tokens = input.select(2, 0).flatten();
-    // Split, not narrowed: the gradient of each part would be as large as the whole.
+    // Uses split: with narrow, the gradient of each part would be as large as the whole.
     const std::vector<torch::Tensor> seen =
         own_(tok_(tokens.index_select(0, on_device(levels.rows(), input.device()))))
             .split_with_sizes(levels.sizes(), 0);
@@ -112,7 +113,7 @@ class TreeBlock final : public Block {
     return level.output;
   }
 
-  // Adds up children by their parents, of which `seen` is.
+  // Sums children by parent; `seen` is the parents' own input.
   State summed(const State& children, const torch::Tensor& parents, const torch::Tensor& seen) {
     const torch::Tensor kept = kept_of(children, forget_part(seen).index_select(0, parents));
     const auto sums = [&](const torch::Tensor& rows) {
@@ -132,7 +133,7 @@ class TreeBlock final : public Block {
       State own = node(seen.select(1, i), {sums.output.select(1, i), sums.cell.select(1, i)});
       if (i == nodes - 1) return own.output;
       own = {own.output * real.select(1, i), own.cell * real.select(1, i)};
-      // An empty node has none (-1): what it adds to the first one, which has been read, is 0.
+      // An empty node has parent -1; it adds 0 to the first node, which has been read already.
       const torch::Tensor parent = input.select(2, 1).narrow(1, i, 1).clamp_min(0).unsqueeze(2);
       const torch::Tensor asks = forget_part(seen.gather(1, parent.expand({-1, 1, 4 * width_})).squeeze(1));
       const torch::Tensor at = parent.expand({-1, 1, width_});
@@ -141,7 +142,7 @@ class TreeBlock final : public Block {
     }
   }
 
-  // What a parent, by what it sees itself, keeps of each child's cell.
+  // The part of each child's cell that its parent keeps, given the parent's own input.
   torch::Tensor kept_of(const State& children, const torch::Tensor& asks) {
     return torch::sigmoid(asks + forget_(children.output)) * children.cell;
   }

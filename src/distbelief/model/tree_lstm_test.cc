@@ -19,7 +19,7 @@ std::shared_ptr<Network> tree_network(std::int64_t nodes) {
                      {.tokens = true, .input = {nodes, 2}, .classes = 2}, 3);
 }
 
-// Shorter trees begin with empty nodes.
+// Pads shorter trees with empty nodes at the front.
 torch::Tensor batch_of(const std::vector<Tree>& trees, std::int64_t nodes) {
   torch::Tensor batch = torch::zeros({std::int64_t(trees.size()), nodes, 2}, torch::kInt64);
   batch.select(2, 1).fill_(-1);
@@ -34,7 +34,7 @@ torch::Tensor batch_of(const std::vector<Tree>& trees, std::int64_t nodes) {
   return batch;
 }
 
-// Equations 2 to 8 of Tai et al., 2015, for one node after the other.
+// Equations 2 to 8 of Tai et al., 2015, one node at a time.
 NodeState state_of(const Tree& tree, std::size_t node, Network& network) {
   const auto weights = network.named_parameters();
   const torch::Tensor seen =
@@ -61,7 +61,7 @@ torch::Tensor wanted_for(const std::vector<Tree>& trees, Network& network) {
   return torch::stack(rows);
 }
 
-// Several depths, a node with children of different heights, a wide one, a root alone.
+// Several depths, a node with children of different heights, a wide node, a single root.
 const std::vector<Tree> kTrees = {{{1, 2}, {2, 2}, {3, 4}, {4, 4}, {5, -1}},
                                   {{7, -1}},
                                   {{1, 6}, {2, 6}, {3, 6}, {4, 6}, {5, 6}, {6, 6}, {8, -1}},
@@ -91,11 +91,11 @@ TEST(TreeLstm, EmptyNodesAndTreesGiveNothing) {
   const torch::Tensor found = network->forward(batch);
   EXPECT_TRUE(torch::equal(found[1], network->named_parameters()["fc.bias"]));
   batch[0][0][1] = 3;  // an empty child
-  batch[0][1][1] = 9;  // and one of a parent that is not there
+  batch[0][1][1] = 9;  // and one whose parent does not exist
   EXPECT_TRUE(torch::equal(network->forward(batch), found));
 }
 
-// As many levels as nodes, and one level for all of them: each has to be seen once, or this takes minutes.
+// As many levels as nodes, and one level for all: each node must be visited once, or this takes minutes.
 TEST(TreeLstm, TheLargestTreesTakeAsLongAsTheirNodes) {
   constexpr std::int64_t kNodes = 4096;
   const auto network = tree_network(kNodes);

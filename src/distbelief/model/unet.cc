@@ -10,7 +10,7 @@
 namespace distbelief::model {
 namespace {
 
-// What a flat array between two blocks holds, one after another.
+// Shapes of the arrays that a flat array between two blocks holds in turn.
 using Packed = std::vector<Shape>;
 
 std::vector<torch::Tensor> unpack(const torch::Tensor& flat, const Packed& shapes) {
@@ -53,7 +53,7 @@ class DoubleConvolution final : public torch::nn::Module {
   torch::nn::BatchNorm2d bn2_;
 };
 
-// The first array is worked on, the others wait for their way up.
+// Computes on the first array; passes the others on for the way up.
 class UnetDown final : public Block {
  public:
   enum class Then { kPool, kStay };
@@ -76,7 +76,7 @@ class UnetDown final : public Block {
   std::shared_ptr<DoubleConvolution> convolutions_;
 };
 
-// Makes the first array twice as large and joins it with the second.
+// Doubles the size of the first array and joins it with the second.
 class UnetUp final : public Block {
  public:
   explicit UnetUp(Packed input)

@@ -5,7 +5,7 @@
 
 namespace distbelief::model {
 
-// Whether what this thread computes is traced or described, and so has to be an operation of torch.
+// Whether this thread's computation is traced or described, and so must consist of torch operations.
 inline bool is_watched() { return torch::jit::tracer::isTracing() || at::hasThreadLocalCallbacks(); }
 
 }  // namespace distbelief::model

@@ -10,9 +10,9 @@
 namespace distbelief::model {
 namespace {
 
-constexpr std::int64_t kMostCrossed = 256;  // features: their products grow with the square
+constexpr std::int64_t kMostCrossed = 256;  // features; their products grow with the square
 
-// Each block hands the features on after its own output, for the wide part at the end.
+// Each block passes the features on after its own output, for the wide part at the end.
 struct DeepLayer {
   int index = 1;
   std::int64_t inputs = 0;
@@ -75,7 +75,7 @@ class WideHeadBlock final : public Block {
 
   std::int64_t deep_inputs_;
   std::int64_t features_;
-  torch::Tensor first_, second_;  // of each pair
+  torch::Tensor first_, second_;  // feature indices of each pair
   torch::nn::Linear deep_;
   torch::nn::Linear wide_;
 };

@@ -8,8 +8,8 @@
 
 namespace distbelief::model {
 
-// Wide & Deep (Cheng et al., 2016) on the features of a table: a linear model of the features and, if asked
-// for, of their products by twos, beside fully connected layers; their outputs are added.
+// Wide & Deep (Cheng et al., 2016) on table features: the sum of a linear model of the features (and
+// optionally of their pairwise products) and fully connected layers.
 std::vector<OptionSpec> wide_and_deep_options();
 Blueprint wide_and_deep_blueprint(const OptionMap& options, const DataShape& shape);
 

@@ -55,7 +55,7 @@ std::vector<Tick> ticks(AxisKind kind, double low, double high, int wanted) {
   const double rough = (high - low) / wanted;
   const double step = kind == AxisKind::kSeconds && rough >= 1 ? round_seconds(rough) : round_step(rough);
   std::vector<Tick> found;
-  const std::size_t most = 4 * std::size_t(wanted);  // far from 0 adding 1 may change nothing
+  const std::size_t most = 4 * std::size_t(wanted);  // far from 0, adding 1 may not change the value
   for (double i = std::ceil(low / step - 1e-6); i * step <= high + 1e-6 * step && found.size() < most; ++i) {
     const double value = i * step;
     found.push_back({value, kind == AxisKind::kSeconds

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-// Where the ticks of an axis stand and what they say. Pure functions.
+// Computes the ticks of an axis and their labels. Pure functions.
 namespace distbelief::report {
 
 struct Tick {
@@ -17,13 +17,13 @@ enum class AxisKind {
   kSeconds,    // "30 s", "5 min", "2 h"
 };
 
-// About `wanted` round values from low to high, both positive for a logarithm; none unless low < high and
+// About `wanted` round values from low to high, both positive for a logarithm. Empty unless low < high and
 // both are finite.
 std::vector<Tick> ticks(AxisKind kind, double low, double high, int wanted);
 
-// A number for people: 1234567 is "1.23M", 0.00012 "0.00012".
+// A number in short form: 1234567 is "1.23M", 0.00012 "0.00012".
 std::string short_number(double value);
-// A time for people: "45 s", "3 min 20 s", "2 h 5 min".
+// A duration in short form: "45 s", "3 min 20 s", "2 h 5 min".
 std::string short_time(double seconds);
 
 }  // namespace distbelief::report

@@ -121,7 +121,7 @@ void draw_stack(std::string& out, const Chart& chart, const Frame& frame) {
     for (std::size_t i = 0; i < points; ++i) above[i] = below[i] + series.factor * pieces[i].mean();
     fmt::format_to(to, R"(<path class="area c{}" data-name="{}" d="M)", series.colour,
                    escape_html(series.name));
-    // Each piece is as wide as the time that it stands for: a run of one line is a bar, not nothing.
+    // Each piece is as wide as the time that it covers, so a run with a single line still shows a bar.
     const auto left = [&](std::size_t i) {
       return i == 0 ? frame.x_low : (pieces[i - 1].last + pieces[i].first) / 2;
     };
@@ -155,7 +155,7 @@ std::string legend(const Chart& chart) {
   return out + "</ul>";
 }
 
-// What somebody who does not see the drawing is told.
+// Description for readers that do not see the drawing.
 std::string description(const Chart& chart) {
   std::string out;
   for (const ChartSeries& series : chart.series) {

@@ -7,8 +7,8 @@
 #include "distbelief/report/axis.h"
 #include "distbelief/report/curve.h"
 
-// Charts as inline SVG. Colours come from the page's style, so that light and dark need no second drawing.
-// Pure functions.
+// Charts as inline SVG. Colours come from the page's style, so one drawing serves light and dark mode. Pure
+// functions.
 namespace distbelief::report {
 
 std::string escape_html(std::string_view text);
@@ -20,7 +20,7 @@ struct ChartSeries {
   double factor = 1;  // 100 for percent
 };
 
-// Something that happened at x.
+// An event at x.
 struct ChartMark {
   enum class Kind { kLoss, kScaling, kCheckpoint, kOther };
   double x = 0;
@@ -30,8 +30,8 @@ struct ChartMark {
 
 struct Chart {
   enum class Shape {
-    kLines,    // mean of each piece; the range from lowest to highest behind it
-    kStacked,  // each series on top of the one before; all have the same pieces
+    kLines,    // the mean of each piece, on a band from its lowest to its highest value
+    kStacked,  // each series stacked on the previous one; all have the same pieces
   };
   std::string id;
   std::string title;
@@ -40,13 +40,12 @@ struct Chart {
   AxisKind x_kind = AxisKind::kNumber;
   Shape shape = Shape::kLines;
   bool from_zero = false;
-  double y_most = 0;  // of the axis; 0: as the curves need
+  double y_most = 0;  // upper end of the axis; 0: fits the curves
   std::vector<ChartSeries> series{};
   std::vector<ChartMark> marks{};
 };
 
-// A <figure> with heading, legend and drawing; a sentence instead of the drawing when there is nothing to
-// draw.
+// A <figure> with heading, legend and drawing, or a sentence instead of the drawing when there is no data.
 std::string render(const Chart& chart);
 
 }  // namespace distbelief::report

@@ -6,9 +6,9 @@
 
 namespace distbelief::report {
 
-// Neighbouring points of a curve, drawn as one.
+// Neighbouring points of a curve that are drawn as one.
 struct CurvePiece {
-  double first = 0;  // x of the first and the last
+  double first = 0;  // x of the first and the last point
   double last = 0;
   double sum = 0;
   double low = 0;
@@ -19,16 +19,16 @@ struct CurvePiece {
   double mean() const { return sum / double(count); }
 };
 
-// A curve of any length in bounded memory: at most `most` pieces, each of equally many points. When there
-// would be more, neighbours are joined two by two. Pieces keep lowest and highest value, so no peak is lost.
-// Not thread-safe.
+// A curve of any length in bounded memory: at most `most` pieces of equally many points. When it is full,
+// neighbouring pieces are joined in pairs. Pieces keep the lowest and highest value, so no peak is lost. Not
+// thread-safe.
 class Curve {
  public:
   explicit Curve(std::size_t most = 1000) : most_(most < 2 ? 2 : most) {}
 
-  // x does not fall between calls, unless cut() came before. What is not finite is left out.
+  // x must not decrease between calls, unless cut() came in between. Ignores values that are not finite.
   void add(double x, double y);
-  // Forgets what lies at x or behind it: steps that were done again. Of a piece across x its mean stays.
+  // Removes points at x and beyond, for steps that are repeated. A piece that spans x keeps its mean.
   void cut(double x);
 
   const std::vector<CurvePiece>& pieces() const { return pieces_; }

@@ -18,7 +18,7 @@ void JsonLines::read_new(const std::function<void(const nlohmann::json&)>& take)
   std::error_code error;
   const std::uint64_t size = std::filesystem::file_size(path_, error);
   if (error) return;
-  if (size < offset_) offset_ = size;  // a torn line was cut off
+  if (size < offset_) offset_ = size;  // a writer cut off a torn line
   std::ifstream file(path_, std::ios::binary);
   file.seekg(std::streamoff(offset_));
   std::string text;

@@ -8,21 +8,20 @@
 
 namespace distbelief::report {
 
-// Reads a .jsonl file that may still be growing, each line once, in memory that does not grow with it. Lines
-// that are no JSON objects, and those beyond 1 MiB, are passed over. Not thread-safe; blocks on the disk
-// only.
+// Reads a .jsonl file that may still be growing, each line once, in bounded memory. Skips lines that are not
+// JSON objects and lines over 1 MiB. Not thread-safe; blocks only on the disk.
 class JsonLines {
  public:
   explicit JsonLines(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // Gives `take` the whole lines that came since the last call. A file that is not there has none.
+  // Passes the complete lines since the last call to `take`; none for a missing file.
   void read_new(const std::function<void(const nlohmann::json&)>& take);
 
  private:
   void take_lines(std::string& text, const std::function<void(const nlohmann::json&)>& take);
 
   std::filesystem::path path_;
-  std::uint64_t offset_ = 0;  // of the first byte that was not taken
+  std::uint64_t offset_ = 0;  // first byte not yet taken
   bool skipping_ = false;     // inside a line that is too long
 };
 

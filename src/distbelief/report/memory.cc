@@ -25,7 +25,7 @@ std::uint64_t kilobyte_field(const char* path, const std::string& key) {
 }  // namespace
 
 std::uint64_t peak_rss_bytes() {
-  // getrusage also counts what the process was before exec, so it comes second.
+  // getrusage also counts the process before exec, so it is only the fallback.
   if (const std::uint64_t bytes = kilobyte_field("/proc/self/status", "VmHWM:"); bytes > 0) return bytes;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

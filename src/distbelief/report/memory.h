@@ -4,26 +4,26 @@
 
 #include <cstdint>
 
-// What this process holds of the machine's memory, as the kernel counts it.
+// Memory use of this process and the machine, as the kernel reports it.
 namespace distbelief::report {
 
-// The most that was ever resident. Memory shared with other processes counts fully in each.
+// Peak resident memory. Memory shared with other processes counts fully in each.
 std::uint64_t peak_rss_bytes();
 
-// Resident now, shared memory counted fully.
+// Resident memory now; shared memory counts fully.
 std::uint64_t rss_bytes();
 
-// Resident now, shared pages divided among those that share them: what may be added up over workers.
-// 0 where the kernel does not tell. Walks the page tables: not for every step.
+// Resident memory now, with shared pages divided among the processes that share them, so it may be added up
+// over workers. 0 where the kernel does not tell. Walks the page tables: too slow for every step.
 std::uint64_t pss_bytes();
 
-// Of the machine: what processes could still take, and not more than the limit of a container or job. 0 where
-// the kernel does not tell.
+// Memory that processes of the machine could still take, at most the limit of a container or job. 0 where the
+// kernel does not tell.
 std::uint64_t available_bytes();
 
-// While it lives this process is refused memory beyond what was available when it was made, swap included, or
-// of that an equal share for each of so many processes: allocations fail, as what is lazily mapped would not
-// until the machine is full.
+// RAII guard: limits this process to the memory available at construction, swap included, or to an equal
+// share of it for each of `processes`. Allocations beyond it fail at once; without the limit, lazily mapped
+// memory would fail only when the machine is full.
 class MemoryBound {
  public:
   explicit MemoryBound(int processes = 1);

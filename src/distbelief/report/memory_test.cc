@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMegabyte = 1 << 20;
 
-// Memory that was written to, whatever the optimiser thinks of it.
+// Memory that is written to and that the optimiser cannot remove.
 std::vector<char> touched(std::size_t bytes) {
   std::vector<char> memory(bytes);
   volatile char* const page = memory.data();
@@ -35,7 +35,7 @@ TEST(Memory, ProportionalShareIsPositiveAndAtMostThePeak) {
   EXPECT_LE(grown, peak_rss_bytes() + kMegabyte);
 }
 
-// Memory that is mapped, and not written to.
+// Whether memory can be mapped; does not write to it.
 bool can_map(std::uint64_t bytes) {
   void* const place =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

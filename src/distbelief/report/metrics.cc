@@ -19,14 +19,14 @@ namespace distbelief::report {
 
 namespace {
 
-// Keeps other writers of the file out. One that was stopped while it had its turn is not waited for long.
+// Locks the file against other writers. Gives up after a short time, in case the holder is stopped.
 class Turn {
  public:
   explicit Turn(int descriptor) : descriptor_(descriptor) {
     constexpr int kTries = 50;
     for (int i = 0; i < kTries && !held_; ++i) {
       held_ = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
-      if (!held_ && errno != EWOULDBLOCK && errno != EINTR) return;  // a file system without locks
+      if (!held_ && errno != EWOULDBLOCK && errno != EINTR) return;  // this file system has no locks
       if (!held_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -44,7 +44,7 @@ class Turn {
 
 off_t size_of(int descriptor) { return lseek(descriptor, 0, SEEK_END); }
 
-// Where the last whole line ends.
+// Offset of the end of the last whole line.
 off_t end_of_lines(int descriptor) {
   char byte = 0;
   for (off_t end = size_of(descriptor); end > 0; --end)
@@ -86,17 +86,17 @@ nlohmann::json event_line(const std::string& kind, nlohmann::json details) {
 
 void MetricsLog::append(const nlohmann::json& object) {
   using Json = nlohmann::json;
-  // Replacing what is not UTF-8: a strange file name must not end a run.
+  // Replaces invalid UTF-8: a strange file name must not end a run.
   std::string line = object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const Turn turn(descriptor_);
   const off_t whole = end_of_lines(descriptor_);
   const bool torn = whole != size_of(descriptor_);
-  // Without a turn another writer may be in the middle of that line.
+  // Without the lock, another writer may be in the middle of that line.
   if (torn && (!turn.held() || ftruncate(descriptor_, whole) != 0)) line.insert(0, "\n");
   try {
     write_whole(line);
   } catch (...) {
-    // What cannot be cut off now the next one mends.
+    // If this fails, the next append cuts the line off.
     [[maybe_unused]] const bool cut = turn.held() && ftruncate(descriptor_, whole) == 0;
     throw;
   }

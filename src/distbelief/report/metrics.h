@@ -7,11 +7,11 @@
 
 namespace distbelief::report {
 
-// A file of one JSON object per line: metrics.jsonl, events.jsonl. Continues what is there. A line
+// A file of one JSON object per line: metrics.jsonl, events.jsonl. Appends to an existing file. A line
 // reaches the system in one append before append() returns, so it outlives a killed process, and several
-// processes may write the same file. Not thread-safe. Throws Error(kUnavailable) naming the file. What a
-// full disk or a power cut left of a line is cut off at once or by the next append, so all lines are whole;
-// only where the file system has no locks a torn one may stay: readers skip what does not parse.
+// processes may write the same file. Not thread-safe. Throws Error(kUnavailable) naming the file. A line torn
+// by a full disk or a power cut is cut off at once or by the next append, so all lines are whole. Only a file
+// system without locks may keep a torn line, and readers skip lines that do not parse.
 class MetricsLog {
  public:
   explicit MetricsLog(std::filesystem::path path);
@@ -31,7 +31,7 @@ class MetricsLog {
   int descriptor_ = -1;
 };
 
-// A line of events.jsonl: what happened, when by the calendar's clock, and its details.
+// A line of events.jsonl: the kind of event, its wall-clock time and its details.
 nlohmann::json event_line(const std::string& kind, nlohmann::json details);
 
 }  // namespace distbelief::report

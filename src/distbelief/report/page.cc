@@ -49,7 +49,7 @@ std::string loss_chart(const RunHistory& history, const std::vector<ChartMark>& 
   return render(chart);
 }
 
-// Scores from 0 to 1, by name: an rmse below 1 is no share.
+// Whether a score always lies from 0 to 1; an rmse below 1 does not count.
 bool is_share(const std::string& score) {
   static const std::set<std::string> shares{"accuracy",
                                             "top5",
@@ -63,7 +63,7 @@ bool is_share(const std::string& score) {
   return shares.contains(score);
 }
 
-// Shares are drawn together in percent; what else validation measures gets a chart of its own.
+// Draws all shares together in percent and every other score in a chart of its own.
 std::string validation_charts(const RunHistory& history, const std::vector<ChartMark>& marks) {
   Chart shares{.id = "accuracy",
                .title = "Test accuracy",
@@ -136,7 +136,7 @@ std::string header(const PageContent& content) {
       short_time(history.end() - history.begin()));
 }
 
-// A sheet of images that the network has made, or nothing.
+// A sheet of images that the network made; empty when there is none.
 std::string sheet(const char* id, const char* caption, const std::string& png) {
   if (!png.starts_with("\x89PNG")) return "";
   return fmt::format(
@@ -144,7 +144,7 @@ std::string sheet(const char* id, const char* caption, const std::string& png) {
       id, caption, caption, base64(png));
 }
 
-// What a page cannot show is written as its number.
+// Writes characters that a page cannot show as numbers.
 std::string visible_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -199,7 +199,7 @@ std::string read_text(const std::filesystem::path& path, std::size_t most) {
   return text;
 }
 
-// Empty, and named in `left_out`, when it is larger than a page should be made by it.
+// Empty, and named in `left_out`, when the file is too large for the page.
 std::string read_sheet(const std::filesystem::path& path, std::vector<std::string>& left_out) {
   constexpr std::uintmax_t kLargestSheet = 4 << 20;
   std::error_code failure;

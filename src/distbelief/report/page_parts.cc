@@ -21,7 +21,7 @@ std::string figure(const std::string& name, const std::string& value) {
   return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, escape_html(value));
 }
 
-// Events follow one another within seconds, so fractions count, but not many.
+// Short times get one decimal, because events follow one another within seconds.
 std::string time_of_event(double seconds) {
   return seconds < 60 ? fmt::format("{:.1f} s", std::max(0.0, seconds)) : short_time(seconds);
 }

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostDrawn = 30;  // classes of a matrix
-constexpr std::size_t kMostListed = 20;  // confusions, when there are more classes
+constexpr std::int64_t kMostDrawn = 30;  // classes of a confusion matrix
+constexpr std::size_t kMostListed = 20;  // confusions, for more classes than that
 
 struct Cell {
   std::int64_t label = 0;
@@ -21,14 +21,14 @@ struct Cell {
   std::int64_t count = 0;
 };
 
-// What is no whole number would be converted without a word.
+// Returns `other` for fractions, which nlohmann would silently truncate.
 std::int64_t whole_or(const Json& object, const char* key, std::int64_t other) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : other;
 }
 
 std::vector<Cell> cells_of(const Json& predictions, std::int64_t classes) {
-  constexpr std::int64_t kMostCount = std::int64_t{1} << 32;  // their sums are not to overflow
+  constexpr std::int64_t kMostCount = std::int64_t{1} << 32;  // keeps sums from overflowing
   std::vector<Cell> cells;
   for (const Json& cell : predictions.value("confusion", Json::array())) {
     if (!cell.is_array() || cell.size() != 3 || !cell[0].is_number_integer() ||
@@ -42,7 +42,7 @@ std::vector<Cell> cells_of(const Json& predictions, std::int64_t classes) {
   return cells;
 }
 
-// The first so many characters of UTF-8: bytes that go on a character are none.
+// The first `characters` characters of UTF-8; continuation bytes do not count.
 std::string shortened(const std::string& name, std::size_t characters) {
   std::size_t end = 0;
   for (; end < name.size(); ++end)
@@ -107,7 +107,7 @@ std::string list_confusions(const Json& predictions, std::vector<Cell> cells) {
   return out + "</tbody></table>";
 }
 
-// Only what base64 is made of goes into an address.
+// Lets only base64 characters into a URL.
 bool is_base64(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '+' || c == '/' || c == '=';
@@ -159,7 +159,7 @@ std::string prediction_parts(const Json& predictions) {
     out += draw_samples(predictions, "first", "Some test samples");
     out += draw_samples(predictions, "mistakes", "The most confident mistakes");
     return out + "</figure></div>";
-  } catch (const Json::exception&) {  // somebody else's file of that name
+  } catch (const Json::exception&) {  // another program's file of that name
     return "";
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The fixed text of report.html.
+// The constant text of report.html.
 namespace distbelief::report {
 
 inline constexpr const char* kPageStyle = R"css(
@@ -56,7 +56,7 @@ pre{overflow:auto;background:var(--card);border:1px solid var(--line);border-rad
 summary{cursor:pointer}
 )css";
 
-// Shows the values under the pointer. Reads them from the drawing itself.
+// Shows the values under the pointer; reads them from the SVG paths.
 inline constexpr const char* kPageScript = R"js(
 "use strict";
 (() => {

@@ -11,9 +11,9 @@
 
 namespace distbelief::report {
 
-// Keeps report.html of a run folder, and the event files for TensorBoard, up to date while the run goes on,
-// on a thread of its own (`db-page`) that reads what the workers append. What the disk refuses is said once
-// on standard error; it never ends a run. Made and finished by one thread.
+// Keeps report.html of a run folder, and the TensorBoard event files, up to date during the run. Its own
+// thread (`db-page`) reads the files that the workers append to. Reports the first disk error on standard
+// error; errors never end a run. Made and finished by one thread.
 class PageWriter {
  public:
   struct Options {
@@ -22,11 +22,11 @@ class PageWriter {
     bool tensorboard = false;
   };
   explicit PageWriter(Options options);
-  ~PageWriter();  // without finish(): the files stay as they are
+  ~PageWriter();  // without finish(), the files stay as they are
   PageWriter(const PageWriter&) = delete;
   PageWriter& operator=(const PageWriter&) = delete;
 
-  // Ends the thread and writes both a last time. Blocks for that long.
+  // Ends the thread and writes both a last time. Blocks until they are written.
   void finish();
 
  private:

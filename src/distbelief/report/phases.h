@@ -8,25 +8,25 @@
 
 namespace distbelief::report {
 
-// What a worker's main thread spends a step on.
+// The activities of a worker's main thread during a step.
 enum class Phase { kData, kForward, kBackward, kExchange, kUpdate, kOther };
 inline constexpr std::size_t kPhaseCount = 6;
 using PhaseSeconds = std::array<double, kPhaseCount>;
 
 std::string_view to_string(Phase phase);  // "data", "forward", ...
 
-// Adds up the time spent in each phase. Exactly one phase runs at any time, kOther at first, so the
-// totals cover everything. One clock reading per switch; not thread-safe.
+// Adds up the time spent in each phase. Exactly one phase runs at any time, kOther at first, so the totals
+// cover all time. One clock reading per switch; not thread-safe.
 class PhaseClock {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit PhaseClock(Clock::time_point now = Clock::now()) : since_(now) {}
 
-  // Where another thread can read what runs now; null: nowhere.
+  // Publishes the running phase to another thread; null: does not.
   void show_in(std::atomic<Phase>* shown) { shown_ = shown; }
 
-  // Ends the running phase and begins another. Gives back the reading, so that a trace can use it.
+  // Ends the running phase and begins another. Returns the clock reading, so that a trace can use it.
   Clock::time_point start(Phase phase) { return start(phase, Clock::now()); }
   Clock::time_point start(Phase phase, Clock::time_point now) {
     totals_[index(running_)] += now - since_;
@@ -46,7 +46,7 @@ class PhaseClock {
     return result;
   }
 
-  // Starts counting anew; the running phase goes on.
+  // Resets the totals; the running phase continues.
   void reset() { reset(Clock::now()); }
   void reset(Clock::time_point now) {
     totals_ = {};

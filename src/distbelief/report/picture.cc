@@ -27,7 +27,7 @@ Picture picture_of(const PlanarImage& image, int most) {
   return picture;
 }
 
-// The bits of the number are dealt to red, green and blue in turn, the highest places first.
+// Assigns the bits of the number to red, green and blue in turn, the highest places first.
 std::uint32_t class_colour(std::int64_t index) {
   std::uint32_t colour = 0;
   auto left = static_cast<std::uint32_t>(index);
@@ -88,7 +88,7 @@ void write_png(const std::filesystem::path& path, const Picture& picture) {
 }
 
 std::string base64(std::string_view bytes) {
-  std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');  // with the zero that it puts behind
+  std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');  // including the zero byte that the encoder appends
   const int letters =
       EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
                       reinterpret_cast<const unsigned char*>(bytes.data()), int(bytes.size()));

@@ -26,7 +26,7 @@ std::filesystem::path PictureFolder::add(const std::string& input, const Picture
   for (int number = 2; !taken_.insert(name).second; ++number)
     name = stem + "-" + std::to_string(number) + ".png";
   std::error_code failed;
-  std::filesystem::create_directories(folder_, failed);  // what fails shows when the file is written
+  std::filesystem::create_directories(folder_, failed);  // a failure shows when the file is written
   write_png(folder_ / name, picture);
   return folder_ / name;
 }

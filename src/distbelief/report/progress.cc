@@ -48,7 +48,7 @@ std::string epoch_text(const ProgressState& state) {
 std::string step_text(const ProgressState& state) {
   return fmt::format("step {}/{}", state.step, state.steps);
 }
-// Rounded down: 100 % is said only when it is so.
+// Rounds down, so that 100% appears only at the end.
 std::string percent_text(const ProgressState& state) {
   return fmt::format("{:3}%", static_cast<int>(100.0 * fraction_done(state)));
 }
@@ -74,7 +74,7 @@ std::string unicode_blocks(double fraction, int width) {
   return bar + std::string(static_cast<std::size_t>(width - used), ' ');
 }
 
-// The texts around the bar, in the order in which they are shown.
+// The texts around the bar, in display order.
 struct BarTexts {
   std::string epoch, step, loss, test, rate, left;
 
@@ -103,7 +103,7 @@ std::string render_bar(const ProgressState& state, int columns, Glyphs glyphs) {
   constexpr int kBrackets = 2;
   BarTexts texts = bar_texts(state);
   const auto room = [&] { return columns - kBrackets - texts.width(); };
-  // The test's result stands in the epoch's line too.
+  // The test result comes first, because the epoch's line shows it too.
   for (std::string* text : {&texts.test, &texts.rate, &texts.left, &texts.epoch, &texts.loss}) {
     if (room() < kMinBarWidth) text->clear();
   }
@@ -178,7 +178,7 @@ void Progress::print_line(const ProgressState& state) {
   bar_width_ = 0;
 }
 
-// Blanks instead of an escape sequence: they work on every terminal.
+// Blanks instead of an escape sequence, because they work on every terminal.
 void Progress::replace_bar(const std::string& text, int width) {
   const int blanks = std::max(bar_width_ - width, 0);
   fmt::print(options_.out, "\r{}{:{}}", text, "", blanks);

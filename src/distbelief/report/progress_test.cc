@@ -97,7 +97,7 @@ TEST(RenderLine, SaysEverythingInOneLine) {
   EXPECT_EQ(render_line(state), "epoch 3/5  step 1172/2344  loss 1.20e-04  7.2 samples/s  2:03:05 left");
 }
 
-// What was written to the terminal so far.
+// Collects the terminal output so far.
 class ProgressTest : public ::testing::Test {
  protected:
   ProgressTest() : out_(open_memstream(&text_, &size_)) {}

@@ -18,14 +18,14 @@ constexpr std::size_t kMostValidations = 32;
 constexpr std::size_t kLongestKind = 100;
 constexpr std::size_t kLongestDetails = 2000;
 
-// What is missing or of another type is not there: the files may be of any age.
+// Ignores missing values and other types: the files may come from any version.
 std::optional<double> number(const Json& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
 }
 
-// Counted from 0; a double holds no more exactly.
+// Counts from 0; a double holds larger numbers only inexactly.
 std::optional<std::int64_t> step_in(const Json& line) {
   constexpr double kMostSteps = 1LL << 53;
   const auto step = number(line, "step");
@@ -61,7 +61,7 @@ RunHistory::RunHistory(const std::filesystem::path& run_dir)
       events_file_(run_dir / "events.jsonl") {}
 
 void RunHistory::read_new() {
-  // Events first: lines of metrics without a clock of their own take the time from them.
+  // Events first: metrics without wall-clock time take it from them.
   events_file_.read_new([this](const Json& line) { take_event(line); });
   metrics_file_.read_new([this](const Json& line) { take_metrics(line); });
 }
@@ -75,7 +75,7 @@ void RunHistory::take_metrics(const Json& line) {
     take_validation(line, *step);
 }
 
-// Files of earlier versions have no calendar's clock, only seconds since their process began.
+// Files of earlier versions have no wall-clock time, only seconds since the start of their process.
 double RunHistory::time_of(const Json& line) {
   const double seconds = number(line, "seconds").value_or(0);
   const bool new_process = segments_ == 0 || seconds < seconds_before_;
@@ -121,7 +121,7 @@ void RunHistory::take_phases(const Json& line, double time) {
     total += spent[i];
   }
   phases_before_ = now;
-  if (!(total > 0) || !std::isfinite(total)) return;  // all curves of phases get a point, or none
+  if (!(total > 0) || !std::isfinite(total)) return;  // every phase curve gets a point, or none does
   for (std::size_t i = 0; i < kPhaseCount; ++i) phase_shares_[i].add(time - begin(), spent[i] / total);
 }
 
@@ -135,7 +135,7 @@ void RunHistory::take_validation(const Json& line, std::int64_t step) {
   };
   for (const auto& [key, value] : line.items())
     if (key.starts_with("test_")) take(key, value);
-  const auto named = line.find("test_metrics");  // accuracy is there too, and is the same
+  const auto named = line.find("test_metrics");  // includes accuracy, with the same value
   if (named == line.end() || !named->is_object()) return;
   for (const auto& [name, value] : named->items()) take("test_" + name, value);
 }
@@ -179,7 +179,7 @@ std::vector<RunEvent> RunHistory::events() const {
   for (RunEvent& event : all) {
     if (event.step) continue;
     event.step = 0;
-    for (const CurvePiece& piece : step_times_.pieces())  // rises with the steps
+    for (const CurvePiece& piece : step_times_.pieces())  // increases with the step
       if (piece.mean() <= event.time) event.step = std::int64_t(piece.last);
   }
   return all;

@@ -15,34 +15,33 @@
 
 namespace distbelief::report {
 
-// Something that happened to a run.
+// An event of a run.
 struct RunEvent {
-  double time = 0;                     // seconds of the calendar's clock
-  std::optional<std::int64_t> step{};  // told by the event, or found from its time
+  double time = 0;                     // wall-clock seconds
+  std::optional<std::int64_t> step{};  // given by the event, or found from its time
   std::string kind;
   std::string text;  // its details
 };
 
-// What metrics.jsonl and events.jsonl tell of a run so far, in memory that does not grow with them. Follows a
-// run that goes on: each call of read_new() takes what came since the last. Not thread-safe; blocks on the
-// disk.
+// The content of metrics.jsonl and events.jsonl so far, in bounded memory. Follows a running job: each
+// read_new() takes the new lines. Not thread-safe; blocks on the disk.
 class RunHistory {
  public:
   explicit RunHistory(const std::filesystem::path& run_dir);
   void read_new();
 
-  // By step. Steps that were done again count once, as they were done last.
+  // By step. A repeated step replaces its earlier values.
   const Curve& loss() const { return loss_; }
   const Curve& learning_rate() const { return learning_rate_; }
   const std::map<std::string, Curve>& validations() const { return validations_; }  // test_loss, ...
-  // By time, in seconds from begin(). Steps that were done again cost time again.
+  // By time, in seconds from begin(). Repeated steps count again.
   const Curve& throughput() const { return throughput_; }
   const std::array<Curve, kPhaseCount>& phase_shares() const { return phase_shares_; }  // 0 to 1
 
-  double begin() const { return begin_.value_or(0); }  // of the calendar's clock
+  double begin() const { return begin_.value_or(0); }  // wall-clock time
   double end() const { return end_; }
   std::int64_t steps() const { return steps_; }
-  bool goes_on() const { return goes_on_; }  // as far as the files tell
+  bool goes_on() const { return goes_on_; }  // according to the files
   std::vector<RunEvent> events() const;
   std::int64_t events_left_out() const { return events_left_out_; }
 
@@ -61,12 +60,12 @@ class RunHistory {
   std::map<std::string, Curve> validations_;
   std::array<Curve, kPhaseCount> phase_shares_;
   PhaseSeconds phases_before_{};
-  double seconds_before_ = 0;  // as the last line counts them
-  double segment_begin_ = 0;   // of lines without a clock: when their process began
+  double seconds_before_ = 0;  // in the last line
+  double segment_begin_ = 0;   // start of the process, for lines without wall-clock time
   std::vector<double> starts_;
   std::size_t segments_ = 0;
   std::vector<RunEvent> events_;
-  std::vector<RunEvent> checkpoints_;  // may be very many: thinned out
+  std::vector<RunEvent> checkpoints_;  // thinned out, because there may be very many
   std::int64_t checkpoints_per_kept_ = 1;
   std::int64_t checkpoints_seen_ = 0;
   std::int64_t events_left_out_ = 0;

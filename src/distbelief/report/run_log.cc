@@ -18,7 +18,7 @@ std::shared_ptr<spdlog::logger> open_log(const std::filesystem::path& run_dir, c
     auto log = std::make_shared<spdlog::logger>(
         name, std::make_shared<spdlog::sinks::basic_file_sink_mt>((folder / (name + ".log")).string()));
     log->flush_on(spdlog::level::info);
-    // On a full disk every line would complain.
+    // Prints the first error only: on a full disk every line would fail.
     log->set_error_handler([name, said = std::make_shared<std::atomic<bool>>(false)](const std::string& why) {
       if (!said->exchange(true))
         std::fprintf(stderr, "distbelief: %s: its log misses lines: %s\n", name.c_str(), why.c_str());

@@ -8,7 +8,8 @@
 
 namespace distbelief::report {
 
-// logs/NAME.log in the run folder: worker-0, server-1. Throws Error(kUnavailable) when it cannot be written.
+// Opens logs/NAME.log in the run folder: worker-0, server-1. Throws Error(kUnavailable) when it is not
+// writable.
 std::shared_ptr<spdlog::logger> open_log(const std::filesystem::path& run_dir, const std::string& name);
 
 }  // namespace distbelief::report

@@ -106,7 +106,7 @@ void TensorBoardFile::fail() const {
                                                    path_.string(), std::generic_category().message(errno)));
 }
 
-// Its name has to rise: TensorBoard reads the files of a folder in the order of their names.
+// The name must increase: TensorBoard reads the files of a folder in name order.
 void TensorBoardFile::open(double unix_seconds) {
   std::error_code error;
   fs::create_directories(folder_, error);
@@ -124,7 +124,7 @@ void TensorBoardFile::append(const std::string& event) {
 }
 
 void TensorBoardFile::take(const nlohmann::json& line) {
-  // null is how JSON writes what is not finite.
+  // JSON writes null for values that are not finite.
   const auto number = [](const nlohmann::json& value) {
     return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   };

@@ -12,20 +12,20 @@
 
 namespace distbelief::report {
 
-// A record as TensorBoard's files have them: length, masked checksum of it, data, masked checksum of that;
-// all little-endian, the checksums CRC-32C.
+// A record of a TensorBoard file: length, its masked checksum, data, their masked checksum. All are
+// little-endian; the checksums are CRC-32C.
 std::string tensorboard_record(std::string_view data);
-// The data of a record: a protobuf message tensorflow.Event with one scalar, or with the file's version.
+// The data of a record: a protobuf message tensorflow.Event with one scalar, or with the file version.
 std::string scalar_event(double unix_seconds, std::int64_t step, std::string_view tag, float value);
 std::string version_event(double unix_seconds);
 
-// RUN/tensorboard/events.out.tfevents.*: the numbers of metrics.jsonl as scalars. The file is made from
-// metrics.jsonl alone: whoever opens it writes it anew from the first line and then follows. Not thread-safe;
-// blocks on the disk. Throws Error(kUnavailable) with file and reason.
+// RUN/tensorboard/events.out.tfevents.*: the numbers of metrics.jsonl as scalars. metrics.jsonl is its only
+// source: each object writes the file anew from the first line and then follows. Not thread-safe; blocks on
+// the disk. Throws Error(kUnavailable) with file and reason.
 class TensorBoardFile {
  public:
   explicit TensorBoardFile(const std::filesystem::path& run_dir);
-  // Appends what came since the last call.
+  // Appends the new lines since the last call.
   void read_new();
 
  private:

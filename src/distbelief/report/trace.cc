@@ -26,7 +26,7 @@ Json parse_args(const std::string& text) {
   return args.is_object() ? args : Json{{"note", text}};
 }
 
-// What stands between the brackets of a JSON array.
+// The text between the brackets of a JSON array.
 std::string_view array_content(std::size_t rank, std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::size_t first = text.find_first_not_of(kSpace);

@@ -12,30 +12,30 @@
 
 namespace distbelief::report {
 
-// What a worker did when, in the JSON that chrome://tracing and ui.perfetto.dev read. Kept in memory and
-// bounded: what does not fit is counted. Every member may be called from any thread; none blocks on a disk.
+// A timeline of a worker in the JSON of chrome://tracing and ui.perfetto.dev. Kept in bounded memory; events
+// beyond the limit are only counted. Any thread may call any member; only write_merged() blocks on the disk.
 class Trace {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   struct Options {
-    int rank = 0;  // the process in the picture
+    int rank = 0;  // shown as the process
     std::string process_name;
-    Time origin;  // zero of the picture; workers on other hosts give their own reading of the same moment
+    Time origin;  // time zero; workers on other hosts give their own reading of the same moment
     std::size_t max_events = 200'000;
   };
   explicit Trace(Options options);
 
   void name_thread(int thread, std::string name);
 
-  // `args` is a JSON object in text form, shown with the span; any other text is shown as a note.
+  // `args` is the text of a JSON object, shown with the span; other text is shown as a note.
   void span(std::string_view name, std::string_view category, Time begin, Time end, int thread,
             std::string_view args = {});
 
   std::size_t size() const;
   std::uint64_t dropped() const;
 
-  // A JSON array of all events: what a worker sends to the root.
+  // A JSON array of all events, which a worker sends to the root.
   std::string json() const;
 
   // One file from the arrays of several workers. Throws Error(kBadInput) when a text is not a JSON array,

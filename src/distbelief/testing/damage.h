@@ -11,7 +11,6 @@
 #include "distbelief/checkpoint/store.h"
 #include "distbelief/testing/sample_state.h"
 
-// For tests.
 namespace distbelief::testing {
 
 inline std::string flipped(std::string bytes, std::uint64_t bit) {
@@ -19,18 +18,19 @@ inline std::string flipped(std::string bytes, std::uint64_t bit) {
   return bytes;
 }
 
-// Truncating a file in place makes some file systems write it to the disk at once; a thousand times is slow.
+// Removes the file first: some file systems flush a file that is truncated in place, which is slow a thousand
+// times.
 inline void rewrite(const std::filesystem::path& path, const std::string& bytes) {
   std::filesystem::remove(path);
   write_text(path, bytes);
 }
 
-// Two checkpoints, of which the newer, of step 2, is to be damaged.
+// Two checkpoints; tests damage the newer one, of step 2.
 class DamageFixture : public ::testing::Test {
  protected:
   std::filesystem::path file(std::string_view name) const { return folder_ / "step-00000002" / name; }
 
-  // What load() says about the newer one; empty: nothing.
+  // The message of load() for the newer one; empty: no error.
   std::string complaint() const {
     try {
       store_.load(store_.list().back());

@@ -4,10 +4,10 @@
 
 #include <csignal>
 
-// For tests.
 namespace distbelief::testing {
 
-// While it lives no file may grow beyond `bytes`: a disk that fills up at an exact place.
+// Limits the size of every file to `bytes` during its lifetime: simulates a disk that fills up at an exact
+// place.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

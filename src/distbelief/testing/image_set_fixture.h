@@ -11,7 +11,7 @@
 
 namespace distbelief::testing {
 
-// For tests: a data set of small images in a folder of the test's own.
+// A data set of small images in a scratch folder.
 class ImageSetFixture : public ::testing::Test {
  protected:
   explicit ImageSetFixture(std::string name) : name_(std::move(name)) {}
@@ -25,7 +25,7 @@ class ImageSetFixture : public ::testing::Test {
     return config;
   }
   data::DataSet open(const OptionMap& extra = {}) { return data::open_data_set(config(extra)); }
-  // The first byte of a sample, and its class.
+  // The first byte of a sample and its class.
   static std::pair<int, std::int64_t> sample(const data::Source& source, std::uint64_t index) {
     std::vector<std::uint8_t> planes(48);
     std::int64_t label = -1;

@@ -7,10 +7,9 @@
 
 #include "distbelief/job/job_check.h"
 
-// For tests.
 namespace distbelief::testing {
 
-// What validate() says to the default job with these overrides; "fine" when it says nothing.
+// The message of validate() for the default job with these overrides; "fine" when it accepts the job.
 inline std::string verdict(const std::vector<std::string>& overrides) {
   Config config;
   for (const std::string& assignment : overrides) job::apply_override(config, assignment);

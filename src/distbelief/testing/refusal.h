@@ -7,10 +7,9 @@
 
 #include "distbelief/base/error.h"
 
-// For tests.
 namespace distbelief::testing {
 
-// The message of the kBadInput that a call must end with, or "accepted".
+// The message of the kBadInput error that the call must throw; "accepted" when it throws nothing.
 inline std::string refusal(const std::function<void()>& call) {
   try {
     call();

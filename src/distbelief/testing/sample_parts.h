@@ -12,12 +12,12 @@
 
 #include "distbelief/testing/sample_state.h"
 
-// For tests.
 namespace distbelief::testing {
 
 constexpr std::chrono::seconds kNever{100};  // a deadline that no test reaches
 
-// One part of a SampleState: its tensors are dealt out in turn. With three parts the last one has no weights.
+// One part of a SampleState: tensors are assigned to parts in turn. With three parts the last one has no
+// weights.
 class SamplePart {
  public:
   SamplePart(const SampleState& state, int part, int parts) : state_(state), part_(part), parts_(parts) {
@@ -45,9 +45,9 @@ class SamplePart {
   std::size_t weights_ = 0;
 };
 
-// How a part's save ended.
+// The result of saving one part.
 struct PartOutcome {
-  std::optional<ErrorCode> code;  // none: it was saved
+  std::optional<ErrorCode> code;  // none: saved
   std::string message;
 };
 
@@ -74,7 +74,7 @@ inline PartOutcome save_part(const std::filesystem::path& folder, const PartsToS
   return {};
 }
 
-// Each part on a thread of its own. `absent` does not take part.
+// Saves each part on its own thread, except part `absent`.
 inline std::vector<PartOutcome> save_parts(const std::filesystem::path& folder, const PartsToSave& save,
                                            int absent = -1) {
   std::vector<PartOutcome> outcomes(static_cast<std::size_t>(save.parts));
@@ -89,12 +89,12 @@ inline std::vector<PartOutcome> save_parts(const std::filesystem::path& folder, 
   return outcomes;
 }
 
-// A process that runs a function which says how it exits.
+// A child process that runs a function and exits with its result.
 class ChildProcess {
  public:
   explicit ChildProcess(const std::function<int()>& run) : id_(fork()) {
     if (id_ != 0) return;
-    alarm(60);  // so that waiting for it ends
+    alarm(60);  // bounds the wait for it
     _exit(run());
   }
   ~ChildProcess() { wait(); }
@@ -102,7 +102,7 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   void kill() const { ::kill(id_, SIGKILL); }
-  // As waitpid() has it.
+  // Returns the status of waitpid().
   int wait() {
     if (!std::exchange(waited_, true)) waitpid(id_, &status_, 0);
     return status_;

@@ -6,10 +6,9 @@
 #include "distbelief/base/scratch_folder.h"
 #include "distbelief/checkpoint/store.h"
 
-// For tests.
 namespace distbelief::testing {
 
-// A small training state of which every element has one value: two parameters, buffers, optimizer state.
+// A small training state: two parameters, buffers and optimizer state. All elements have the same value.
 class SampleState {
  public:
   static constexpr std::size_t kParameters = 2;
@@ -36,7 +35,7 @@ class SampleState {
     floats_.assign(floats_.size(), static_cast<float>(value));
     count_ = value;
   }
-  // Whether a checkpoint holds this state, in all its bytes.
+  // Whether a checkpoint holds exactly the bytes of this state.
   bool is_in(const checkpoint::Loaded& loaded) const {
     std::vector<std::byte> buffer;
     for (const checkpoint::TensorView& wanted : views_) {

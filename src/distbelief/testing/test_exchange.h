@@ -14,11 +14,10 @@
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/testing/test_supervisor.h"
 
-// For tests.
 namespace distbelief::testing {
 
-// Answers by header: "echo" with the payload, "sum" with the bytes' sum as header, "keep" later, "drop" not
-// at all, "refuse" with an error.
+// Answers by header: "echo" returns the payload, "sum" returns the sum of its bytes as header, "keep" stores
+// the request for later, "drop" never answers, "refuse" returns an error.
 class EchoHandler final : public comm::ExchangeServer::Handler {
  public:
   void handle(comm::ExchangeServer::Request request) override {
@@ -55,7 +54,7 @@ inline const char* name_of(ExchangeWay way) {
   return kNames[std::size_t(way)];
 }
 
-// A server and how to reach it.
+// A server address and the options to reach it.
 class ExchangePlace {
  public:
   explicit ExchangePlace(ExchangeWay way) : way_(way) {

@@ -17,12 +17,11 @@
 #include "distbelief/comm/rpc/exchange_client.h"
 #include "distbelief/server/service/service.h"
 
-// For the tests of this folder.
 namespace distbelief::testing {
 
 inline constexpr std::size_t kHostileElements = 1000;
 
-// A peer that says whatever it is told to.
+// A peer that sends arbitrary messages.
 class TestPeer {
  public:
   using Kind = comm::StoreRequest::Kind;
@@ -51,7 +50,7 @@ class TestPeer {
   comm::ExchangeClient client_;
 };
 
-// A server, an honest peer and one that is not, and another server.
+// A server with three peers: an honest worker, a hostile worker and another server.
 class HostileServiceTest : public ::testing::Test {
  protected:
   using Kind = comm::StoreRequest::Kind;
@@ -110,7 +109,7 @@ class HostileServiceTest : public ::testing::Test {
   comm::StoreRequest push(std::int64_t ticket) const {
     return {.kind = Kind::kPush, .space = space_, .replica = 1, .incarnation = 1, .ticket = ticket, .lr = 1};
   }
-  // Refused as bad input, and nobody notices.
+  // Expects kBadInput from `offence`, and unchanged values and logs.
   void expect_refused(const std::string& what, const std::function<void()>& offence) {
     const std::int64_t refused = service_->refused();
     const std::string log_before = log();

@@ -1,6 +1,6 @@
-// A process for tests to kill: `rpc_test_peer ROLE TARGET [CERTIFICATES]`; roles are worker, supervisor,
-// exchange_server, exchange_client. It says when it is there (a worker by its report, the others on stdout)
-// and stays until its stdin ends.
+// A process for tests to kill: `rpc_test_peer ROLE TARGET [CERTIFICATES]` with role worker, supervisor,
+// exchange_server or exchange_client. It reports when it is ready (a worker by its report, the others on
+// stdout) and stays until its stdin ends.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ int be_worker(const comm::ControlAddress& address) {
   return wait_for_end_of_input();
 }
 
-// Returns when it has begun its program: until then it has all of its parent's descriptors.
+// Returns when the child has started its program: until then it holds all descriptors of its parent.
 pid_t start_child(const char* program) {
   std::array<int, 2> begun{};
   if (pipe2(begun.data(), O_CLOEXEC) != 0) return -1;
@@ -45,7 +45,7 @@ pid_t start_child(const char* program) {
   return child;
 }
 
-// As the real one does, with a child that lives on.
+// Like the real supervisor, with a child that outlives it.
 int be_supervisor(const comm::ControlAddress& address, const char* program) {
   RecordingHandler handler;
   const comm::ControlServer server(address, handler);
@@ -61,7 +61,7 @@ int be_supervisor(const comm::ControlAddress& address, const char* program) {
   return wait_for_end_of_input();
 }
 
-// Certificates are asked for by the role that they have, a Unix socket shares memory.
+// Certificates exist per role; a Unix socket allows shared memory.
 comm::ControlAddress exchange_address(const std::string& target, const std::string& folder,
                                       const std::string& role) {
   return folder.empty() ? comm::ControlAddress{.target = target} : comm::secure_address(target, folder, role);
@@ -77,7 +77,7 @@ int be_exchange_server(const std::string& target, const std::string& folder) {
   return wait_for_end_of_input();
 }
 
-// With a request under way.
+// Runs a client with a pending request.
 int be_exchange_client(const std::string& target, const std::string& folder) {
   comm::ExchangeClient client(
       {.address = exchange_address(target, folder, "worker"), .shared_bytes = ExchangePlace::kShared});

@@ -12,10 +12,9 @@
 #include <string>
 #include <vector>
 
-// For tests.
 namespace distbelief::testing {
 
-// rpc_test_peer with pipes to its stdin and stdout.
+// Runs rpc_test_peer with pipes to its stdin and stdout.
 class TestProcess {
  public:
   explicit TestProcess(std::vector<std::string> arguments) {

@@ -11,17 +11,17 @@
 #include "distbelief/comm/rpc/exchange_greeting.h"
 #include "distbelief/testing/test_supervisor.h"
 
-// For tests and benchmarks.
+// Used by tests and benchmarks.
 namespace distbelief::testing {
 
-// Each has a connection of its own: none waits because another was refused.
+// Opens a separate connection, so that a refused one does not delay others.
 inline std::shared_ptr<grpc::Channel> plain_channel(const std::string& target) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// With credentials that our own client would not use.
+// Accepts credentials that our own client would refuse.
 inline std::shared_ptr<grpc::Channel> channel_with(
     const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
@@ -32,7 +32,7 @@ inline std::shared_ptr<grpc::Channel> channel_with(
 
 enum class Reading { kAll, kNothing };
 
-// A client that says whatever it is told to. Used by one thread.
+// A client that sends arbitrary messages. Use from one thread.
 class RawClient final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   RawClient(const std::shared_ptr<grpc::Channel>& channel, Reading reading) : stub_(channel) {
@@ -48,7 +48,7 @@ class RawClient final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::B
     done_.take();
   }
 
-  // false: it could not be written, because the server has ended the stream, or does not read.
+  // Returns false when the message was not written, because the server ended the stream or does not read.
   bool say(const grpc::ByteBuffer& message, std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
     outgoing_ = message;
     StartWrite(&outgoing_);
@@ -64,9 +64,9 @@ class RawClient final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::B
     return say(comm::Frame{.kind = comm::FrameKind::kHello, .header_bytes = std::uint32_t(header.size())},
                header);
   }
-  // Waits for a message; false: none comes (Reading::kAll).
+  // Waits for a message (Reading::kAll); false: none comes.
   bool hears() { return heard_.take().value_or(false); }
-  // How the server ended it.
+  // The status with which the server ended the stream.
   grpc::Status ended() {
     end_writing();
     std::optional<grpc::Status> status = done_.take();

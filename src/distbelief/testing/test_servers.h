@@ -17,10 +17,9 @@
 #include "distbelief/server/client/map_plan.h"
 #include "distbelief/server/service/service.h"
 
-// For the tests of this folder.
 namespace distbelief::testing {
 
-// Real servers on Unix sockets, in this process.
+// Real servers on Unix sockets in this process.
 class ServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -67,20 +66,20 @@ class ServiceTest : public ::testing::Test {
     EXPECT_EQ(settled_, reports);
     settled_ = 0;
   }
-  // Until the plan has nothing left to do.
+  // Carries out the plan until no step is left.
   void follow_plan(const std::set<int>& leaving, const std::function<void()>& meanwhile) {
     while (const auto step = server::next_step(map_, leaving)) {
       std::set<int> busy;
       for (const server::ServerMap::Part& part : step->map.parts)
         if (server::is_changing(part)) busy.insert(part.primary);
       publish(step->map);
-      std::thread other(meanwhile);  // it may wait for a part that is on its way
+      std::thread other(meanwhile);  // it may wait for a part in transfer
       if (!busy.empty()) await_settled(int(busy.size()));
       if (!busy.empty()) publish(server::with_settled(map_));
       other.join();
     }
   }
-  // As if its process were killed: its connections end, and what it has is gone.
+  // Simulates a killed process: its connections end and its data are lost.
   void lose_server(int id) {
     exchanges_[std::size_t(id)]->close();
     publish(server::without_server(map_, id));
@@ -95,7 +94,7 @@ class ServiceTest : public ::testing::Test {
                    .incarnation = incarnation,
                    .shares_memory = shares_memory});
   }
-  // One of several clients of a replica, each with a share of the slices.
+  // Joins as one of several clients of a replica, each with a share of the slices.
   server::Client join_share(int replica, comm::SpaceSpec spec, int share, int shares) {
     return joined({.servers = addresses_,
                    .spec = std::move(spec),
@@ -109,7 +108,7 @@ class ServiceTest : public ::testing::Test {
     const float* const brought = options.share == 0 ? initial.data() : nullptr;
     return server::Client(std::move(options), brought);
   }
-  // Two parameters over a bit more than two slices.
+  // Two parameters over slightly more than two slices.
   static comm::SpaceSpec spec(const std::string& mode) {
     const std::uint64_t elements = 2 * comm::kSliceElements + 1024;
     comm::SpaceSpec spec{
@@ -127,7 +126,7 @@ class ServiceTest : public ::testing::Test {
   std::chrono::milliseconds lease_{0};
   server::ServerMap map_;
   std::atomic<int> settled_{0};
-  std::atomic<int> apart_{0};  // how often a server was said not to take what it is sent
+  std::atomic<int> apart_{0};  // reports that a backup does not take its updates
   std::vector<comm::ControlAddress> addresses_;
   std::vector<std::unique_ptr<server::Service>> services_;
   std::vector<std::unique_ptr<comm::ExchangeServer>> exchanges_;

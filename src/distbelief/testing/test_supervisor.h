@@ -10,10 +10,9 @@
 #include "distbelief/base/error.h"
 #include "distbelief/comm/rpc/control_server.h"
 
-// For tests.
 namespace distbelief::testing {
 
-// What callbacks bring, for the test's thread to wait for.
+// Passes values from callbacks to the test's thread.
 template <class T>
 class Mailbox {
  public:
@@ -24,7 +23,7 @@ class Mailbox {
     }
     arrived_.notify_all();
   }
-  // Nothing when the deadline passes.
+  // Returns nothing when the deadline passes.
   std::optional<T> take(std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
     std::unique_lock lock(mutex_);
     if (!arrived_.wait_for(lock, deadline, [&] { return !values_.empty(); })) return std::nullopt;
@@ -49,7 +48,7 @@ class RecordingHandler final : public comm::ControlServer::Handler {
 
   void report(const comm::WorkerReport& report) override { reports.put(report); }
   void lost(int generation, int rank) override { lost_workers.put({generation, rank}); }
-  // Echoes, but for "throw".
+  // Echoes the command; "throw" throws.
   comm::CommandReply command(const comm::Command& command) override {
     if (command.name == "throw") throw Error(ErrorCode::kBadInput, "no such run");
     return {.ok = true, .text = command.name + " " + std::to_string(command.value) + " " + command.text};

@@ -13,10 +13,10 @@
 
 namespace distbelief::testing {
 
-// Servers with two tables, and what the rows of the first should be.
+// Servers with two tables, and the expected rows of the first one.
 class TableTest : public ServiceTest {
  protected:
-  static constexpr std::size_t kWidth = 5;  // of the first table
+  static constexpr std::size_t kWidth = 5;  // row width of the first table
   static comm::SpaceSpec with_tables(std::uint64_t most_rows = 0) {
     comm::SpaceSpec with = spec("async");
     with.elements = 2048;
@@ -31,7 +31,7 @@ class TableTest : public ServiceTest {
     for (std::size_t i = 0; i < count; ++i) ids[i] = compute::mix(first + i);
     return ids;
   }
-  // What rows should be: the same updates, one row at a time.
+  // An expected row: the same updates, applied to one row at a time.
   struct Row {
     std::vector<float> values = std::vector<float>(kWidth);
     float accumulated = 0;
@@ -60,7 +60,7 @@ class TableTest : public ServiceTest {
       ASSERT_TRUE(std::equal(rows_[ids[i]].values.begin(), rows_[ids[i]].values.end(), &values[i * kWidth]))
           << i << " of " << ids.size();
   }
-  // What the servers have logged of the first table proves that it has these tickets, each once.
+  // Checks that the server logs prove these tickets for the first table, each exactly once.
   void expect_proven(const std::vector<std::int64_t>& tickets, const std::vector<int>& lost) const {
     server::RunLogs logs{.lost = lost};
     for (int id = 0; id < int(services_.size()); ++id) {

@@ -14,11 +14,11 @@
 #include "distbelief/base/error.h"
 #include "distbelief/comm/link.h"
 
-// For tests: a link between threads of one process, so that what runs between hosts can be tested
-// without MPI. Messages are copied when sent, so a send is done at once.
+// A link between threads of one process, to test inter-host code without MPI. Messages are copied when sent,
+// so a send completes at once.
 namespace distbelief::testing {
 
-// Where the messages of a group lie between send and receive; outlives its links. Thread-safe.
+// Holds the messages of a group between send and receive; outlives its links. Thread-safe.
 class ThreadHub {
  public:
   using Message = std::vector<std::byte>;
@@ -30,7 +30,7 @@ class ThreadHub {
     arrived_.notify_all();
   }
 
-  // False when nothing came before `until`.
+  // Returns false when nothing arrived before `until`.
   bool take(const Way& way, std::chrono::steady_clock::time_point until, Message& message) {
     std::unique_lock lock(mutex_);
     std::deque<Message>& queue = queues_[way];
@@ -101,7 +101,7 @@ class ThreadLink final : public comm::Link {
 
   ThreadHub& hub_;
   std::chrono::nanoseconds deadline_;
-  std::map<std::uint64_t, Receive> receives_;  // by the id of their request
+  std::map<std::uint64_t, Receive> receives_;  // by request id
   std::uint64_t next_ = 0;
 };
 

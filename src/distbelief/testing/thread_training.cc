@@ -21,7 +21,7 @@ mesh::LanePlan plan_for(const TrainingJob& job, const std::vector<int>& carriers
   return mesh::plan_lanes(job.lanes_of_carriers, carriers_per_host, 1, dealing);
 }
 
-// What all hosts have in common.
+// The state that all hosts share.
 struct World {
   const TrainingJob& job;
   compute::Layout layout;
@@ -53,7 +53,7 @@ mesh::AllreduceSharing::Options sharing_options(World& world, int host) {
   return options;
 }
 
-// One host: its memory, its exchange with the others, and a thread for every carrier.
+// One host: its memory, its exchange with the other hosts, and one thread per carrier.
 class TrainingHost {
  public:
   TrainingHost(World& world, int index) : world_(world), index_(index), state_(shape(), segment()) {
@@ -100,7 +100,7 @@ class TrainingHost {
  private:
   bool gathers() const { return world_.job.zero == 3 && world_.plan.hosts.size() > 1; }
 
-  // Every parameter is a block, and a host keeps its chunks only.
+  // Makes every parameter a block, of which each host keeps only its chunks.
   void share_out_parameters() {
     std::vector<std::vector<compute::Span>> blocks;
     for (const compute::Entry& entry : world_.layout.entries()) {

@@ -11,7 +11,7 @@
 
 #include <jpeglib.h>  // after <cstdio>, which it needs and does not include
 
-// For tests and benchmarks: images as files.
+// Images as files, for tests and benchmarks.
 namespace distbelief::testing {
 
 struct Drawing {
@@ -30,7 +30,7 @@ inline Drawing draw(std::uint32_t width, std::uint32_t height,
   return drawing;
 }
 
-// Colour of the first two is halved both ways, of the last three as they say.
+// The first two halve the colour resolution in both directions, the last three as their names say.
 enum class JpegKind { kBaseline, kProgressive, kCmyk, kColourEverywhere, kColourHalfAcross, kColourHalfDown };
 
 inline void set_colour_samples(jpeg_compress_struct& info, JpegKind kind) {
@@ -75,7 +75,7 @@ inline std::string to_jpeg(const Drawing& drawing, JpegKind kind = JpegKind::kBa
   return file;
 }
 
-// `format` as libpng has it: PNG_FORMAT_RGB, PNG_FORMAT_GRAY. `pixels` has that format.
+// `format` is a libpng format: PNG_FORMAT_RGB, PNG_FORMAT_GRAY. `pixels` has that format.
 inline std::string to_png(std::uint32_t width, std::uint32_t height, png_uint_32 format, const void* pixels) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;

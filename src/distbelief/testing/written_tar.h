@@ -10,9 +10,9 @@
 
 namespace distbelief::testing {
 
-using TarContents = std::vector<std::pair<std::string, std::string>>;  // names and what is in them
+using TarContents = std::vector<std::pair<std::string, std::string>>;  // names and contents
 
-// For tests: a tar of these files.
+// Writes a tar with these files.
 inline void write_tar(const std::filesystem::path& path, const TarContents& members) {
   std::filesystem::create_directories(path.parent_path());
   archive* out = archive_write_new();

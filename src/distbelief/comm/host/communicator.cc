@@ -13,15 +13,15 @@ namespace {
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
 
-// Between the pieces of a large window. A sum reads and writes the same place of all of them at once; a power
-// of two apart they would share the sets of the caches and the banks of the memory: two pieces of 256 MiB
-// took half as long again.
+// Distance between the pieces of a large window. A sum reads and writes the same place of all of them at
+// once. At a power of two apart the pieces share the sets of the caches and the banks of the memory, and a
+// sum over two pieces of 256 MiB takes half as long again.
 constexpr std::size_t kApartBytes = 33 * kPageBytes, kApartFromBytes = std::size_t{1} << 20;
 
-// Ranks are not equally fast: each has cores, caches and neighbours of its own, and of two that had half of a
-// sum each the slower one took up to half as long again. So a large window is summed in pieces, and whoever
-// is free takes the next one: large ones first, because each begins with a fetch from memory that nothing
-// hides, small ones at the end, for which the last rank is waited for.
+// Ranks are not equally fast: each has its own cores, caches and neighbours, and when two ranks had half of a
+// sum each the slower one took up to half as long again. So a large window is summed in pieces, and a free
+// rank takes the next one. Large pieces come first, because each begins with a fetch from memory that nothing
+// hides; small ones come last, because all ranks wait for the last piece.
 constexpr std::size_t kLeastPieceBytes = std::size_t{512} << 10, kMostPieceBytes = std::size_t{8} << 20;
 constexpr std::size_t kPiecesLeftPerRank = 4;
 
@@ -42,7 +42,7 @@ void sum_range(std::span<std::byte* const> sources, std::span<std::byte* const> 
   for (std::size_t at = range.begin; at < range.end; at += kSumBlock) {
     const std::size_t count = std::min(kSumBlock, range.end - at);
     T* first = reinterpret_cast<T*>(targets[0]) + at;
-    if (sources.size() == 2) {  // the common case, without the detour through scratch
+    if (sources.size() == 2) {  // the common case needs no scratch
       add(first, reinterpret_cast<const T*>(sources[0]) + at, reinterpret_cast<const T*>(sources[1]) + at,
           count);
     } else {
@@ -79,11 +79,11 @@ constexpr std::size_t up_to(std::size_t bytes, std::size_t whole) {
 
 }  // namespace
 
-// What is taken of a sum: of elements the first so many.
+// The part of a sum that ranks have taken: the first elements.
 struct alignas(kCacheLine) HostCommunicator::Pieces {
   std::atomic<std::size_t> taken;
 
-  // Nothing when all is.
+  // Returns an empty part once all is taken.
   Part take(const View& values, int ranks) {
     const std::size_t least = kLeastPieceBytes / element_size(values.type);
     const std::size_t most = kMostPieceBytes / element_size(values.type);
@@ -150,8 +150,8 @@ std::byte* HostCommunicator::staging(int rank, int half) const {
   return segment_.data() + (std::size_t(rank) * 2 + std::size_t(half)) * kChunkBytes;
 }
 
-// Two halves take turns, so that a rank which still copies a result out is not overtaken: nobody can
-// come back to a half before all have passed the barrier of the other one.
+// Two halves take turns, so that no rank overwrites a result that another still copies out: no rank returns
+// to a half before all have passed the barrier of the other one.
 void HostCommunicator::reduce_staged(View chunk, ReduceOp op, int half) {
   std::memcpy(staging(rank(), half), chunk.data, chunk.bytes());
   domain_->barrier("allreduce");
@@ -163,7 +163,7 @@ void HostCommunicator::reduce_staged(View chunk, ReduceOp op, int half) {
   std::memcpy(chunk.data, target, chunk.bytes());
 }
 
-// Between two barriers: nobody takes a piece when the first rank lays them out.
+// Runs between two barriers, so no rank takes a piece while the first rank resets them.
 void HostCommunicator::reduce_in_window(const HostWindow& window, const View& values, ReduceOp op) {
   const std::vector<std::byte*> copies = copies_in(window, values);
   const bool is_large = values.bytes() >= 2 * kLeastPieceBytes * std::size_t(size());

@@ -8,8 +8,8 @@
 
 namespace distbelief::comm {
 
-// One piece of memory per rank of a host, each readable and writable by all of them. Collectives on
-// memory inside it move nothing but the sum.
+// One piece of memory per rank of a host; every rank can read and write all of them. Collectives on memory
+// inside it move only the sum.
 class HostWindow {
  public:
   HostWindow(SharedSegment segment, std::size_t bytes_per_rank, int rank)
@@ -30,25 +30,25 @@ class HostWindow {
   int rank_;
 };
 
-// Ranks of one host over shared memory. Sums are in tree order over the ranks. A window must be made by
-// all, and all must pass the same place of it; other memory travels through a staging area.
-//   allreduce of V bytes over n ranks: each rank reads V and writes V in a window (V/n of every rank's copy;
-//   of large ones a faster rank takes more); outside a window V is copied in and out besides.
+// Ranks of one host over shared memory. Sums are in tree order over the ranks. All ranks allocate a window
+// together and pass the same place in it; other memory travels through a staging area.
+//   allreduce of V bytes over n ranks: in a window each rank reads V and writes V (V/n of every rank's copy;
+//   for large V a faster rank takes more); outside a window V is also copied in and out.
 // Point-to-point messages and the first meeting go over `transport`.
 class HostCommunicator final : public Communicator {
  public:
-  // `first_rank`: the world rank of this host's first rank, `rank_stride` how far the next one's is: for
-  // messages.
+  // `first_rank`: the world rank of this host's first rank; `rank_stride`: the step to the next one's. Both
+  // are for messages only.
   HostCommunicator(std::unique_ptr<Communicator> transport, std::chrono::nanoseconds deadline,
                    int first_rank = 0, int rank_stride = 1);
   ~HostCommunicator() override;
 
-  // Shared memory that such a communicator of `ranks` takes for itself.
+  // Shared memory that such a communicator of `ranks` takes for its own use.
   static std::size_t staging_bytes(int ranks);
 
-  // Collective. The window lives as long as the communicator, or until it is given back.
+  // Collective. The window lives as long as the communicator, or until free().
   HostWindow& allocate(std::size_t bytes_per_rank);
-  void free(const HostWindow& window);  // by each rank, when nobody uses it any more
+  void free(const HostWindow& window);  // each rank calls it once nobody uses the window
 
   void allreduce(View values, ReduceOp op) override;
   void reduce_scatter(View values, ReduceOp op) override;
@@ -57,8 +57,8 @@ class HostCommunicator final : public Communicator {
   void barrier() override;
   Link& messages() override { return transport_->messages(); }
 
-  // The same when the first rank comes from other hosts, for which it may have waited: the others give it
-  // time.
+  // Broadcast and barrier for a first rank that may still be waiting for other hosts: the other ranks wait
+  // longer for it.
   void broadcast_after_first(View values);
   void barrier_after_first();
 

@@ -16,9 +16,10 @@
 namespace distbelief::comm {
 namespace {
 
-// All that the child needs, made before it starts: it shares its parent's memory and may allocate nothing.
+// Everything that the child needs, made before it starts: it shares its parent's memory and must not
+// allocate.
 struct Wish {
-  bool own_user = false;  // a user namespace as well: for those who are not root
+  bool own_user = false;  // a user namespace as well, for users other than root
   std::string uid_map, gid_map, bytes;
   int file = -1;
 };
@@ -57,14 +58,14 @@ int make_file(void* argument) {
   return 0;
 }
 
-// Runs to its end while this thread waits, as posix_spawn's child does until it becomes another program.
+// Runs the child to its end while this thread waits, as posix_spawn does until exec.
 void run_child(Wish& wish) {
   constexpr std::size_t kStack = 64 << 10;
   std::vector<std::byte> stack(kStack);
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  // No SIGCHLD when it ends: the program's own children are nobody else's affair.
+  // No SIGCHLD at its end: the program's handler must see only the program's own children.
   const int flags = CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_NEWNS | (wish.own_user ? CLONE_NEWUSER : 0);
   const int child = clone(make_file, stack.data() + stack.size(), flags, &wish);
   if (child > 0) waitpid(child, nullptr, __WCLONE);

@@ -19,7 +19,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Of the mapping that begins there, in bytes.
+// Bytes in huge pages of the mapping that begins at `place`.
 std::size_t in_huge_pages(const void* place) {
   std::ifstream maps("/proc/self/smaps");
   char begin[32];

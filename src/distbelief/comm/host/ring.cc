@@ -16,8 +16,8 @@ std::size_t round_up(std::size_t value) { return (value + kPage - 1) / kPage * k
 }  // namespace
 
 struct HostRing::Head {
-  Signal filled;  // arrays that were sent
-  Signal taken;   // and received
+  Signal filled;  // arrays sent
+  Signal taken;   // arrays received
 };
 
 struct HostRing::Slot {

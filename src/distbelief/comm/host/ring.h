@@ -8,8 +8,8 @@
 
 namespace distbelief::comm {
 
-// A stream between two workers of a host: a ring of slots in shared memory. An array is copied in by the
-// sender and out by the receiver; the two never wait for each other while a slot is free.
+// A stream between two workers of a host: a ring of slots in shared memory. The sender copies an array in and
+// the receiver copies it out; neither waits for the other while a slot is free.
 class HostRing {
  public:
   static constexpr std::size_t kMostDimensions = 8;
@@ -18,8 +18,8 @@ class HostRing {
     std::size_t slot_bytes = 0;  // of the largest array
     int slots = 1;
   };
-  // Bytes at `memory`, on a page and zeroed before the first end is made. Those of slots that are never used
-  // are never touched.
+  // Bytes at `memory`, which is page-aligned and zeroed before the first end is made. Slots that are never
+  // used are never touched.
   static std::size_t bytes_needed(const Shape& shape);
 
   HostRing(std::byte* memory, const Shape& shape) : memory_(memory), shape_(shape) {}
@@ -37,7 +37,7 @@ class HostRing {
 
 class HostRingSender final : public StreamSender, HostRing {
  public:
-  // `waiter` is borrowed; `receiver` is the rank of the other end, for messages.
+  // `waiter` is borrowed; `receiver` is the rank of the other end, for messages only.
   HostRingSender(std::byte* memory, const Shape& shape, const Waiter& waiter, int receiver)
       : HostRing(memory, shape),
         waiter_(waiter),

@@ -38,7 +38,7 @@ std::byte* map(int file, std::size_t bytes) {
   return static_cast<std::byte*>(place);
 }
 
-// A hint: refused where the system does not have them for this.
+// A hint; it fails where the system has no huge pages for this memory.
 void want_huge_pages(const SharedSegment& segment) { madvise(segment.data(), segment.size(), MADV_HUGEPAGE); }
 
 [[noreturn]] void refuse_for_room(const std::string& host, std::size_t free_bytes,
@@ -55,14 +55,15 @@ SharedMemoryNeed need_of_job(std::size_t bytes) {
   return {.bytes = bytes, .purpose = "this job", .less = "use fewer workers"};
 }
 
-// A sparse file would end a worker with SIGBUS when the memory runs out later. Gives the error.
+// Allocates the range: with a sparse file SIGBUS would kill a worker when the memory runs out later. Returns
+// the error.
 int take_memory(int file, ByteRange range) {
   int error = EINTR;
   while (error == EINTR) error = posix_fallocate(file, off_t(range.begin), off_t(range.end - range.begin));
   return error;
 }
 
-// The file's size, and memory for what will be used of it. Gives the error.
+// Sets the file's size and allocates the ranges to be used. Returns the error.
 int make_room(int file, std::size_t bytes, const std::vector<ByteRange>& used) {
   if (ftruncate(file, off_t(bytes)) != 0) return errno;
   if (used.empty()) return take_memory(file, {0, bytes});
@@ -90,7 +91,7 @@ Name create_named(std::size_t bytes, const std::vector<ByteRange>& used, int& fi
   fail("cannot find a free name in /dev/shm", EEXIST);
 }
 
-// A file that never has a name: whatever happens to its process, nothing stays.
+// A file that never has a name, so nothing stays behind however its process ends.
 int create_unnamed(const std::string& folder, std::size_t bytes) {
   const int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0)
@@ -101,7 +102,7 @@ int create_unnamed(const std::string& folder, std::size_t bytes) {
   fail(fmt::format("parallel.state_dir {}: no room for {} bytes of optimizer state", folder, bytes), error);
 }
 
-// The same in the host's shared memory; -1: there is no room, or the system does not have that.
+// The same in the host's shared memory; -1 when there is no room or the system lacks it.
 int create_in_shared_memory(std::size_t bytes, const std::vector<ByteRange>& used) {
   struct statvfs room {};
   const bool fits = statvfs(kSharedMemoryFolder, &room) == 0 && room.f_bavail * room.f_frsize >= bytes;
@@ -111,7 +112,7 @@ int create_in_shared_memory(std::size_t bytes, const std::vector<ByteRange>& use
   return -1;
 }
 
-// The kernel gives them to whole ones only: nothing is rounded up.
+// The kernel gives huge pages only whole; nothing is rounded up.
 bool wants_huge_pages(std::size_t bytes) { return bytes >= kHugePage; }
 
 Name name_of(int file) {
@@ -120,8 +121,8 @@ Name name_of(int file) {
   return name;
 }
 
-// A file that another process has open, and how to know that it is that one: in another PID namespace the
-// path may lead to any.
+// A file that another process has open, and its identity: in another PID namespace the path may lead to any
+// file.
 struct OpenFile {
   Name name{};
   std::uint64_t device = 0;
@@ -144,8 +145,8 @@ int open_same(const OpenFile& wanted) {
   return -1;
 }
 
-// Every process's descriptor of a file without a name that the first one has made, with `make`; -1 for all
-// when one of them cannot have it.
+// Every process's descriptor of an unnamed file that the first one makes with `make`; -1 for all when one of
+// them cannot open it.
 int open_nameless_together(Communicator& host, const std::function<int()>& make) {
   const int first = host.rank() == 0 ? make() : -1;
   OpenFile shared = describe(first);
@@ -159,16 +160,16 @@ int open_nameless_together(Communicator& host, const std::function<int()>& make)
   return -1;
 }
 
-// Whether the first process succeeded, known to all before anyone goes on: nobody waits for a name
-// that never comes.
+// Tells all processes whether the first one succeeded before any goes on, so that none waits for a name that
+// never comes.
 struct Invitation {
   OpenFile file{};
   char failure[256] = {};
 };
 
-// The others open the first one's by its name in /dev/shm, which then goes: where they do not see each
-// other's files in /proc, as in containers of their own. A process that is killed just then leaves the name
-// behind.
+// For processes that do not see each other's files in /proc, as in separate containers: the others open the
+// first one's file by its name in /dev/shm, which is then removed. A process killed at that moment leaves the
+// name behind.
 int open_named_together(Communicator& host, std::size_t bytes, const std::vector<ByteRange>& used) {
   Invitation invitation;
   int file = -1;
@@ -217,7 +218,7 @@ void require_shared_memory_of(const std::string& host, std::size_t free_bytes, c
   if (free_bytes < need.bytes) refuse_for_room(host, free_bytes, need);
 }
 
-// A huge file's memory is of a file system of its own that is as large: nobody else can fill it.
+// A huge file's memory belongs to a private file system of the same size, so no other process can fill it.
 SharedSegment SharedSegment::map_together(Communicator& host, std::size_t bytes,
                                           const std::vector<ByteRange>& used) {
   if (host.size() == 1) return map_private(bytes);
@@ -243,7 +244,7 @@ void require_state_room(const std::string& folder, std::size_t bytes) {
                   folder, double(room.f_bavail * room.f_frsize) / 1e6, double(bytes) / 1e6));
 }
 
-// The others open the first one's file by the number that it has there.
+// The others open the first one's file by its descriptor number there.
 SharedSegment SharedSegment::map_file_together(Communicator& host, std::size_t bytes,
                                                const std::string& folder) {
   Invitation invitation;

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kMiB = std::size_t{1} << 20;  // less than a huge page: the segment is in /dev/shm
 constexpr int kCannot = 77;
 
-// What two ranks get of a segment.
+// The segments of two ranks, or their errors.
 struct Pair {
   std::optional<SharedSegment> segments[2];
   std::string failures[2];
@@ -47,7 +47,7 @@ Pair map_in_two_ranks(std::size_t bytes, const std::vector<ByteRange>& used = {}
   return pair;
 }
 
-// Writes into /dev/shm until nothing goes in any more.
+// Writes into /dev/shm until it is full.
 void fill_shared_memory() {
   const int file = open("/dev/shm/filling", O_WRONLY | O_CREAT, 0600);
   static const char kBytes[4096] = {};
@@ -56,7 +56,7 @@ void fill_shared_memory() {
   close(file);
 }
 
-// The exit code of `action` in a process whose /dev/shm has so much room; a signal counts from 128.
+// Returns the exit code of `action` in a process whose /dev/shm has the given size; a signal counts from 128.
 int with_shared_memory(const char* size, const std::function<int()>& action) {
   const pid_t child = fork();
   if (child == 0) {
@@ -89,7 +89,7 @@ TEST(SharedSegment, KeepsItsMemoryWhenAnotherProcessFillsWhatIsLeft) {
 
 TEST(SharedSegment, TheSecondOfTwoJobsIsToldThatThereIsNoRoom) {
   const int code = with_shared_memory("1536k", [] {
-    const Pair first = map_in_two_ranks(kMiB);  // and has not touched it yet
+    const Pair first = map_in_two_ranks(kMiB);  // not touched yet
     const Pair second = map_in_two_ranks(kMiB);
     for (const std::string& failure : second.failures)
       if (failure.find("/dev/shm has 0.5 MB free, this job needs 1.0 MB") == std::string::npos) return 1;

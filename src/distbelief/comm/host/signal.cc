@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// std::atomic::wait is for threads of one process; between processes the futex must not be private.
-// Less than a second.
+// std::atomic::wait works only within a process; between processes the futex must not be private. `at_most`
+// is less than a second.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds at_most) {
   const timespec timeout{.tv_sec = 0, .tv_nsec = at_most.count()};
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen, &timeout, nullptr, 0);
@@ -78,8 +78,8 @@ void AbortRecord::check(int own_rank) const {
 
 void Waiter::wait_slowly(Signal& signal, std::uint32_t wanted, const WaitReason& reason,
                          const Begun& begun) const {
-  constexpr std::chrono::milliseconds kLook{50};       // how often a sleeper looks for an abort and the time
-  constexpr std::chrono::microseconds kIdleLook{100};  // and for work that others may wait for
+  constexpr std::chrono::milliseconds kLook{50};  // how often a sleeper checks for an abort and the deadline
+  constexpr std::chrono::microseconds kIdleLook{100};  // the same while there is idle work
   if (spin_until(signal, wanted, spin_)) return;
   auto start = Clock::now();
   bool counts = !begun;

@@ -10,7 +10,7 @@
 
 namespace distbelief::comm {
 
-// A counter in shared memory that one member raises and others wait for; it only goes up (and wraps).
+// A counter in shared memory that one member raises and others wait for. It only increases (and wraps).
 struct alignas(64) Signal {
   std::atomic<std::uint32_t> value{0};
   std::atomic<std::uint32_t> sleepers{0};
@@ -18,43 +18,44 @@ struct alignas(64) Signal {
   bool reached(std::uint32_t wanted) const {
     return static_cast<std::int32_t>(value.load(std::memory_order_acquire) - wanted) >= 0;
   }
-  // Publishes everything written before it to whoever sees the new value; wakes sleepers.
+  // Publishes all earlier writes to every member that sees the new value; wakes sleepers.
   void raise(std::uint32_t new_value);
 };
 
-// Set once by the first member that fails, seen by all who wait.
+// Set once by the first member that fails; every waiting member sees it.
 struct alignas(64) AbortRecord {
   std::atomic<std::int32_t> state{0};  // 0 free, 1 being written, 2 readable
-  std::int32_t rank = -1;              // who failed; the others are of its error
+  std::int32_t rank = -1;              // the rank that failed; the other fields describe its error
   ErrorCode code = ErrorCode::kAborted;
   std::int32_t error_rank = -1;
   std::int64_t error_step = -1;
   char operation[64] = {};
   char message[496] = {};
 
-  // Whether this was the first failure. `text`: of one that the worker throws by itself.
+  // Returns whether this was the first failure. `text` describes an error that the worker itself throws.
   bool set(int failed_rank, const std::string& text) {
     return set(failed_rank, Error(ErrorCode::kAborted, text));
   }
-  // Of one that a thread behind the worker's back has met: a wait of that worker throws it as it is.
+  // Records an error met by a background thread of the worker: the worker's next wait throws it unchanged.
   bool set(int failed_rank, const Error& error);
   bool is_set() const { return state.load(std::memory_order_acquire) == 2; }
-  // When set, throws what `own_rank` has to throw, or else Error(kAborted) with the rank and its message.
+  // When set, throws the recorded error if it is `own_rank`'s, and otherwise Error(kAborted) with the failed
+  // rank and its message.
   void check(int own_rank) const;
 };
 
-// What a wait is for; a timeout says it.
+// The purpose of a wait, for the message of a timeout.
 struct WaitReason {
-  int rank = -1;  // of the member that is awaited
+  int rank = -1;  // of the awaited member
   const char* operation = "";
   std::int64_t step = -1;
 };
 
-// How one member waits: spins for a moment (not when there are more members than cores), then sleeps
-// in the kernel. Throws Error(kTimeout) at the deadline, Error(kAborted) when another member failed.
+// How one member waits: it spins for a moment (not when there are more members than cores), then sleeps in
+// the kernel. Throws Error(kTimeout) at the deadline and Error(kAborted) when another member failed.
 class Waiter {
  public:
-  // `own_rank`: of the worker that waits.
+  // `own_rank`: the rank of the waiting worker.
   Waiter(const AbortRecord& abort, std::chrono::nanoseconds deadline, std::chrono::nanoseconds spin,
          int own_rank = -1)
       : abort_(&abort),
@@ -62,14 +63,14 @@ class Waiter {
         spin_(spin),
         own_rank_(own_rank) {}
 
-  // Whether the time that counts has begun; looked at now and then.
+  // Whether the deadline has begun to count; polled now and then.
   using Begun = std::function<bool()>;
 
   // The deadline counts from now.
   void wait(Signal& signal, std::uint32_t wanted, const WaitReason& reason) const {
     if (!signal.reached(wanted)) wait_slowly(signal, wanted, reason, {});
   }
-  // From when `begun` says so.
+  // The deadline counts from the time at which `begun` returns true.
   void wait(Signal& signal, std::uint32_t wanted, const WaitReason& reason, const Begun& begun) const {
     if (!signal.reached(wanted)) wait_slowly(signal, wanted, reason, begun);
   }

@@ -4,7 +4,7 @@
 
 namespace distbelief::comm {
 
-// Throws Error(kInternal) with MPI's own words unless `code` is MPI_SUCCESS.
+// Throws Error(kInternal) with MPI's error text unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* operation);
 
 int rank_in(MPI_Comm comm);

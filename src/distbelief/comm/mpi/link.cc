@@ -25,7 +25,7 @@ std::uint64_t pack(MPI_Request request) {
   return id;
 }
 
-// MPI is asked for one thread at a time (MPI_THREAD_SERIALIZED), whichever link and thread it is.
+// One thread at a time calls MPI (MPI_THREAD_SERIALIZED), over all links.
 std::mutex& turn() {
   static std::mutex mutex;
   return mutex;
@@ -37,7 +37,7 @@ MPI_Request unpack(std::uint64_t id) {
   return request;
 }
 
-// The caller's memory may be gone when the message comes after all.
+// The message may still arrive after the caller's memory is gone.
 void give_up(MPI_Request& pending, const Link::Request& request) {
   if (request.receiving) MPI_Cancel(&pending);
   MPI_Request_free(&pending);
@@ -88,7 +88,7 @@ MpiLink::MpiLink(MPI_Comm comm, std::chrono::nanoseconds deadline, std::vector<i
 }
 
 MpiLink::~MpiLink() {
-  // The communicator is freed by MPI_Finalize: freeing it here would be a collective call in a destructor.
+  // MPI_Finalize frees the communicator: freeing it here would be a collective call in a destructor.
 }
 
 Link::Request MpiLink::start_send(const std::byte* data, std::size_t bytes, int to, int tag) {

@@ -9,12 +9,12 @@
 
 namespace distbelief::comm {
 
-// Messages over an MPI communicator, which it duplicates and owns. Waits spin briefly, then sleep, so
-// more ranks than cores are slow, never stuck. Several threads may use it: they take turns at MPI, and none
-// keeps its turn while it waits.
+// Messages over a duplicate of an MPI communicator. Waits spin briefly, then sleep, so more ranks than cores
+// are slow but not stuck. Several threads may use it: they take turns calling MPI, and a waiting thread gives
+// up its turn.
 class MpiLink final : public Link {
  public:
-  // `names` are the ranks that messages speak of, where they are others than those of `comm`.
+  // `names` are the ranks to use in messages when they differ from those of `comm`.
   MpiLink(MPI_Comm comm, std::chrono::nanoseconds deadline, std::vector<int> names = {});
   ~MpiLink() override;
 

@@ -8,15 +8,15 @@
 
 namespace distbelief::comm {
 
-// While it lives a thread watches that a world gets made, or given back to MPI. MPI waits for the other
-// processes without a deadline, and nothing can take a thread out of that: when the time is up the process
-// says where it is stuck and ends with 1, and its launcher ends the others.
+// Watches, with a thread, that the world is made, or handed back to MPI, before a deadline. MPI waits for
+// other processes without a deadline, and a thread cannot be taken out of that wait. When the time is up the
+// process prints where it is stuck and exits with 1; its launcher ends the others.
 class StartWatch {
  public:
   static constexpr std::chrono::nanoseconds kNever{0};
   explicit StartWatch(std::chrono::nanoseconds deadline);
 
-  void enter(const char* phase) { phase_ = phase; }  // a literal
+  void enter(const char* phase) { phase_ = phase; }  // a string literal
   void set_rank(int rank) { rank_ = rank; }          // once it is known
 
  private:

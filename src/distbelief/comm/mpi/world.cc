@@ -27,16 +27,16 @@ struct World::State {
   int host = 0;
   int local_rank = 0;
   std::vector<int> workers_per_host;
-  int first_name = 0;   // of rank 0 in the world that this one was split from
-  int name_stride = 1;  // and how far the next rank's is
+  int first_name = 0;   // name of rank 0 in the world that was split
+  int name_stride = 1;  // step to the next rank's name
   std::vector<int> leader_names;
   std::unique_ptr<comm::LinkCommunicator> world;
   std::unique_ptr<comm::HostCommunicator> host_group;
   std::unique_ptr<comm::LinkCommunicator> leaders;
   std::unique_ptr<comm::Communicator> two_level;
-  std::vector<std::unique_ptr<comm::LinkCommunicator>> lent;  // all there ever were
-  std::vector<comm::LinkCommunicator*> idle;                  // of these, nobody's now
-  // Of this world and those split from it, in the order they were made; freed when the first is closed.
+  std::vector<std::unique_ptr<comm::LinkCommunicator>> lent;  // all ever made
+  std::vector<comm::LinkCommunicator*> idle;                  // those not lent now
+  // Communicators of this world and its parts, in the order they were made; freed when this world is closed.
   std::shared_ptr<std::vector<MPI_Comm>> made;
   bool is_part = false;
 
@@ -44,7 +44,7 @@ struct World::State {
     if (comm != MPI_COMM_NULL) made->push_back(comm);
     return comm;
   }
-  // Over a copy of `comm`.
+  // A communicator over a copy of `comm`.
   std::unique_ptr<comm::LinkCommunicator> over(MPI_Comm comm, std::vector<int> names,
                                                std::chrono::nanoseconds deadline) {
     auto link = std::make_unique<comm::MpiLink>(comm, deadline, std::move(names));
@@ -59,7 +59,7 @@ struct World::State {
 
 namespace {
 
-// A cold disk loads the libraries in tens of seconds, however impatient workers are with each other.
+// Loading the libraries from a cold disk takes tens of seconds, however short the workers' deadline is.
 std::chrono::nanoseconds start_deadline(const World::Options& options) {
   constexpr std::chrono::minutes kShortest{1};
   if (options.stuck_start == World::StuckStart::kWaits) return comm::StartWatch::kNever;
@@ -72,8 +72,8 @@ MPI_Comm split(MPI_Comm comm, int color, int key) {
   return part;
 }
 
-// Each rank's host: hosts are numbered in the order of their first rank, unless groups share hosts better in
-// another.
+// Each rank's host. Hosts are numbered in the order of their first rank, unless another order lets groups
+// share hosts better.
 std::vector<int> hosts_of_ranks(MPI_Comm comm, MPI_Comm same_host, const RankGroups& groups) {
   int first = rank_in(comm);
   check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, same_host), "MPI_Bcast");
@@ -215,7 +215,7 @@ std::string World::mpi_version() const {
   MPI_Get_library_version(text, &length);
   const std::string full(text, std::size_t(length));
   std::string line = full.substr(0, full.find_first_of("\n,"));
-  std::replace(line.begin(), line.end(), '\t', ' ');  // MPICH puts one before its number
+  std::replace(line.begin(), line.end(), '\t', ' ');  // MPICH puts a tab before its version
   return line;
 }
 
@@ -244,7 +244,7 @@ World::Leaders World::borrow_leaders() {
 
 comm::Link& World::link() { return state_->world->link(); }
 
-// A communicator of its own for each part: groups come and go with a generation, not with a step.
+// Each part gets its own communicator: groups change with a generation, not with a step.
 World World::split(int color) {
   comm::StartWatch watch(start_deadline(state_->options));
   watch.set_rank(name(rank()));
@@ -254,7 +254,7 @@ World World::split(int color) {
   const int own = name(rank());
   check_mpi(MPI_Allgather(&own, 1, MPI_INT, names.data(), 1, MPI_INT, part), "MPI_Allgather");
   Options options = state_->options;
-  options.groups = {};  // in the order of this world
+  options.groups = {};  // keeps the order of this world
   auto state = state_with(options);
   state->made = state_->made;
   state->is_part = true;

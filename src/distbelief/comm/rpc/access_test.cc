@@ -1,4 +1,4 @@
-// Who may talk to whom.
+// Access rules of the control connections.
 #include <gtest/gtest.h>
 #include <proto/control.grpc.pb.h>
 #include <sys/stat.h>
@@ -89,7 +89,7 @@ TEST_F(TlsAccess, APeerWithoutACertificateIsRefused) {
   options.pem_root_certs = read_text(scratch_.path() / "ca.pem");
   EXPECT_EQ(call_with(grpc::SslCredentials(options)), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(call_with(grpc::InsecureChannelCredentials()), grpc::StatusCode::UNAVAILABLE);
-  // The same way with a certificate: it is this that was missing.
+  // The same call with a certificate succeeds: only the certificate was missing.
   options.pem_private_key = read_text(scratch_.path() / "operator.key");
   options.pem_cert_chain = read_text(scratch_.path() / "operator.pem");
   EXPECT_EQ(call_with(grpc::SslCredentials(options)), grpc::StatusCode::OK);

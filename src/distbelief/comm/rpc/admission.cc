@@ -38,8 +38,8 @@ std::optional<int> Admission::arrive(const std::string& source, int visitor) {
   return drop_last(*source_to_shorten(own));
 }
 
-// Strangers make room before those who are known do. Where each of them has one that waits, those stay who
-// came first.
+// Unknown sources make room before known ones. When every source has one visitor waiting, the earlier
+// visitors stay.
 Admission::Source* Admission::source_to_shorten(Source& own) {
   Source* longest = &own;
   for (auto& [name, source] : sources_) {
@@ -82,7 +82,7 @@ std::optional<int> Admission::next(Clock::time_point now, const std::function<bo
   return std::nullopt;
 }
 
-// Strangers may come from any number of addresses.
+// Bounds the map: unknown sources may come from any number of addresses.
 void Admission::forget_idle(Clock::time_point now) {
   for (auto& [name, source] : sources_) source.turns.refill(now, options_.turns_per_second, options_.turns);
   std::erase_if(sources_, [&](const auto& one) {

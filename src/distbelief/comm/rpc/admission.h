@@ -10,34 +10,34 @@
 
 namespace distbelief::comm {
 
-// Decides who of those who knock at a server is let in next. To let one in is dear (a TLS handshake takes
-// milliseconds), and whether it is wanted is known only afterwards. So each source, an address, has a few
-// turns: a visitor that is let in takes one, and gives it back when it has proven itself; else a new one
-// comes from time to time. Sources have their turns one after another, and so have the visitors of each.
-// Those that nobody wanted has come from yet also share turns. Not thread safe.
+// Decides which of a server's waiting clients is admitted next. Admission is expensive (a TLS handshake takes
+// milliseconds), and only afterwards does the server know whether it wants the client. So each source, an
+// address, has a few tokens ("turns"): an admitted client takes one and gives it back once it has proven
+// itself; otherwise tokens are refilled slowly. Sources take turns, and so do the clients of each. Sources
+// without a proven client also share a common token bucket. Not thread safe.
 class Admission {
  public:
   using Clock = std::chrono::steady_clock;
   struct Options {
-    double turns = 32;              // of a source
-    double turns_per_second = 4;    // that come again
-    double offence_turns = 16;      // that an offence takes; at most so many are owed
-    double shared_turns = 64;       // of all sources that are not known
-    double shared_per_second = 16;  // that come again
-    std::size_t line = 32;          // visitors of one source that wait
-    std::size_t waiting = 128;      // all that wait
+    double turns = 32;              // tokens of a source
+    double turns_per_second = 4;    // refill rate
+    double offence_turns = 16;      // tokens that an offence costs; also the largest debt
+    double shared_turns = 64;       // tokens of all unknown sources together
+    double shared_per_second = 16;  // refill rate
+    std::size_t line = 32;          // waiting clients of one source
+    std::size_t waiting = 128;      // waiting clients in all
   };
   explicit Admission(const Options& options) : options_(options), shared_{.turns = options.shared_turns} {}
 
-  // Takes its place in its source's line. Gives who has to go for it, where there is no room: itself, or the
-  // last of the longest line, strangers first.
+  // Puts the visitor into its source's queue. Where there is no room, returns the visitor to send away: this
+  // one, or the last of the longest queue, unknown sources first.
   std::optional<int> arrive(const std::string& source, int visitor);
   void leave(int visitor);
-  // Whose turn it is, who leaves the line with it; of those that are ready.
+  // Returns the next visitor to admit, among those that are ready, and takes it out of its queue.
   std::optional<int> next(Clock::time_point now, const std::function<bool(int)>& is_ready);
-  // A visitor from there is wanted: from now on the source is known.
+  // A visitor from there is wanted: the source is known from now on.
   void prove(const std::string& source);
-  // A visitor from there was let in and has misbehaved, at more cost than to let it in.
+  // An admitted visitor from there has misbehaved and cost more than its admission.
   void offend(const std::string& source);
 
   std::size_t waiting() const { return waiting_; }
@@ -62,9 +62,9 @@ class Admission {
   int drop_last(Source& source);
 
   Options options_;
-  std::map<std::string, Source> sources_;  // that have a line, or less than all turns, or are known
+  std::map<std::string, Source> sources_;  // with a queue, fewer than all tokens, or a proven client
   Turns shared_;
-  std::string last_;  // source that had its turn
+  std::string last_;  // the source admitted last
   std::size_t waiting_ = 0;
 };
 

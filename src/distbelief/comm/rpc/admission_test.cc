@@ -105,10 +105,10 @@ TEST(Admission, TheLongestLineMakesRoomForANewcomer) {
   EXPECT_EQ(admission.waiting(), 6u);
 }
 
-// Strangers who come again as soon as they can, from 20 addresses and from the newcomer's own.
+// Hostile visitors that return as soon as they can, from 20 addresses and from the newcomer's own.
 class Siege {
  public:
-  // How long this one knocks, again when it is sent away, until it is let in.
+  // Seconds until a visitor from `source` is admitted; it returns each time it is sent away.
   double seconds_to_get_in(const std::string& source) {
     const auto came = now_;
     const auto is_over = [&] { return now_ > came + 60s; };

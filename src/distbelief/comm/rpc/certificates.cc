@@ -42,7 +42,7 @@ using Memory = std::unique_ptr<BIO, Free<BIO_free_all>>;
 
 constexpr std::string_view kBeginning = "-----BEGIN ";
 constexpr int kSerialBits = 127;  // at most 20 bytes and positive, RFC 5280
-// Clocks of hosts differ a little.
+// The certificates start this much earlier, because clocks of hosts differ a little.
 constexpr std::chrono::seconds kStartsEarlier = std::chrono::hours(1);
 
 struct Extension {
@@ -182,7 +182,7 @@ std::vector<File> make_files(std::chrono::days validity) {
                                          : "is the folder writable?"));
 }
 
-// A file that exists only whole; O_EXCL: never over another one.
+// Writes a file that exists only whole; O_EXCL: never replaces another one.
 void write_file(const std::filesystem::path& path, const File& file) {
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file.mode);
   if (descriptor < 0) cannot_write(path, errno);

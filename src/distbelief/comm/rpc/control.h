@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-// What workers, the supervisor and the program's commands say to each other (proto/control.proto is the
-// form it takes on the wire). Plain values, without gRPC. Every member has an initialiser, so that designated
-// initialisers may leave it out.
+// The messages between workers, the supervisor and the program's commands (proto/control.proto is their wire
+// format). Plain values, without gRPC. Every member has an initialiser, so that designated initialisers may
+// leave it out.
 namespace distbelief::comm {
 
-// What a worker says about itself.
+// A worker's report about itself.
 struct WorkerReport {
   int generation = 0;
   int rank = 0;
@@ -21,8 +21,8 @@ struct WorkerReport {
   std::int64_t from_step = -1;  // where its generation began; -1: it has not
   std::string phase{};
   double step_seconds = 0;
-  double busy_seconds = 0;  // of a step: its own computing, without waiting for others
-  double slowness = 1;      // of a straggler: times as long for a lane as the others; else 1
+  double busy_seconds = 0;  // of a step: the worker's own computing, without waiting
+  double slowness = 1;      // of a straggler: its time per lane relative to the others; else 1
   std::int64_t snapshot_step = -1;
   std::int64_t checkpoint_step = -1;
   double loss = 0;
@@ -30,17 +30,17 @@ struct WorkerReport {
   std::int64_t epoch = 0;
   std::vector<std::int64_t> lanes{};
   std::string message{};   // why it failed; cut after kMaxReportTextBytes
-  int suspect = -1;        // of a failure: the worker to blame; -1: the one that reports it
-  bool leaving = false;    // it was told that its host is about to go
-  bool forgotten = false;  // the run is over, and its host keeps nothing of it
-  bool by_job = false;     // of a failure: the job is at fault, and would fail again
+  int suspect = -1;        // the worker to blame for a failure; -1: the reporting one
+  bool leaving = false;    // it was told that its host is about to go away
+  bool forgotten = false;  // the run is over, and its host keeps none of its data
+  bool by_job = false;     // the job caused the failure and would fail again
 
   bool operator==(const WorkerReport&) const = default;
 };
 
 // To a worker: "go", "stop", "pause", "continue", "hand over", "lanes", ...
 struct WorkerOrder {
-  std::string kind{};  // not empty: without a kind it would be a heartbeat
+  std::string kind{};  // never empty: an order without a kind is a heartbeat
   std::int64_t value = 0;
   std::string text{};
 
@@ -63,14 +63,15 @@ struct CommandReply {
   bool operator==(const CommandReply&) const = default;
 };
 
-// Where the supervisor is. On one host a Unix socket, guarded by file permissions; between hosts TCP, always
-// with mutual TLS (certificates.h). A server on "host:0" takes a free port.
+// The supervisor's address. On one host a Unix socket, protected by file permissions; between hosts TCP,
+// always with mutual TLS (certificates.h). A server on "host:0" takes a free port.
 struct ControlAddress {
   std::string target{};  // "unix:/path" or "host:port"
   // PEM files, or the text itself; empty with a Unix socket.
   std::string ca{}, certificate{}, key{};
-  std::string expected_role{};  // for a client: what the server must prove to be; empty: supervisor
-  // TCP: a peer that is silent for so long, as behind a cut link, is given up. A Unix socket needs none.
+  std::string expected_role{};  // the role that a client requires of the server; empty: supervisor
+  // TCP: how long a peer may be silent, as behind a cut link, before the connection is closed. Unused with a
+  // Unix socket.
   std::chrono::milliseconds silence{5000};
 };
 

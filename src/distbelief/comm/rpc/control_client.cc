@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kFlushDeadline{2};
 constexpr std::chrono::seconds kAnswerTime{1};
 
-// gRPC's status as our error. `what` says what was tried.
+// Converts gRPC's status to our error. `what` names the attempt.
 Error to_error(const grpc::Status& status, const ControlAddress& address, std::string_view what) {
   const std::string reason = fmt::format("{} at {}: {}", what, address.target, status.error_message());
   switch (status.error_code()) {
@@ -51,14 +51,14 @@ class ControlClient::State {
         channel_(open_channel(options_.address)),
         stub_(wire::Control::NewStub(channel_)) {
     quiet_grpc();
-    // gRPC wants a wall-clock time and turns it into a duration at once; we must not wait by a clock that is
-    // set.
+    // gRPC takes a wall-clock time and converts it to a duration at once; our own wait must use a clock that
+    // cannot be set.
     const auto deadline = Clock::now() + options_.connect_deadline;
     connected_ = channel_->WaitForConnected(std::chrono::system_clock::now() + options_.connect_deadline);
     stream_ = stub_->Work(&context_);
     receiver_ = std::jthread([this] { receive(); });
     pthread_setname_np(receiver_.native_handle(), "db-orders");
-    // Without a connection the stream fails at once and says why: time for that.
+    // Without a connection the stream fails at once with the reason; allow time for that.
     wait_for_acceptance(std::max(deadline, Clock::now() + kAnswerTime));
     sender_ = std::jthread([this] { send(); });
     pthread_setname_np(sender_.native_handle(), "db-reports");
@@ -106,7 +106,7 @@ class ControlClient::State {
     std::unique_lock lock(mutex_);
     const bool answered = changed_.wait_until(lock, deadline, [&] { return accepted_ || ended_; });
     if (accepted_) return;
-    closing_ = true;  // nothing was there to be lost
+    closing_ = true;  // no connection was there to lose
     lock.unlock();
     context_.TryCancel();
     receiver_.join();
@@ -124,7 +124,7 @@ class ControlClient::State {
     if (finish() && options_.on_lost) options_.on_lost();
   }
 
-  // At the first message: the server's certificate is known by then.
+  // Called at the first message: the server's certificate is known by then.
   bool accept() {
     const std::lock_guard lock(mutex_);
     if (accepted_) return true;
@@ -134,7 +134,7 @@ class ControlClient::State {
     return accepted_;
   }
 
-  // true: the supervisor was there and is lost.
+  // Returns true when the supervisor had accepted us and is lost.
   bool finish() {
     std::unique_lock lock(mutex_);
     ending_ = true;
@@ -143,7 +143,7 @@ class ControlClient::State {
     lock.unlock();
     grpc::Status status = stream_->Finish();
     lock.lock();
-    // Before it accepted us, a polite end is a refusal all the same.
+    // Before it has accepted us, a clean end is a refusal too.
     if (status.ok() && !accepted_) status = {grpc::StatusCode::UNAVAILABLE, "it ended the stream"};
     status_ = status;
     ended_ = true;
@@ -184,7 +184,7 @@ class ControlClient::State {
   bool writing_ = false;            // the sender is inside gRPC
   bool closing_ = false;            // by us
   bool ending_ = false;             // nothing more comes
-  bool ended_ = false;              // status_ is there
+  bool ended_ = false;              // status_ is set
   std::jthread receiver_, sender_;  // last: they use all of the above
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kCloseDeadline{1};
 
-// Streams on gRPC's callback threads; commands, which may take their time, each on a thread of its own.
+// Streams run on gRPC's callback threads; each command, which may take long, on its own thread.
 class Service final : public wire::Control::WithCallbackMethod_Work<wire::Control::Service> {
  public:
   Service(const ControlAddress& address, ControlServer::Handler& handler, Roster& roster, Door& door)

@@ -44,7 +44,7 @@ WorkerReport in_state(WorkerReport report, const std::string& state) {
 
 enum class Way { kUnix, kTls };
 
-// A server and addresses of its clients, over each way.
+// A server and its clients' addresses, for each kind of connection.
 class Control : public ::testing::TestWithParam<Way> {
  protected:
   Control() {

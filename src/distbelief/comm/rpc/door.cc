@@ -19,12 +19,12 @@
 namespace distbelief::comm {
 namespace {
 
-// For a client that has connected to say something.
+// How long a connected client may be silent.
 constexpr std::chrono::seconds kSilence{5};
-// How often turns are looked for, and the silent, while somebody waits.
+// How often to check for turns and silent clients while any client waits.
 constexpr int kLookMs = 20;
 constexpr int kIdleMs = 1000;
-// At a time: those who wait already have their turns between.
+// At a time, so that waiting clients get their turns in between.
 constexpr int kMostReceived = 64;
 
 }  // namespace
@@ -86,7 +86,8 @@ void Door::run(const std::stop_token& stop) {
   }
 }
 
-// The others of one source wait with the kernel: nobody is behind them.
+// All clients of a Unix socket are one source; when its queue is full, further ones wait in the kernel's
+// backlog.
 bool Door::has_room() const { return !is_on_this_host(address_) || !admission_.is_full("unix"); }
 
 void Door::wait() {
@@ -128,7 +129,7 @@ void Door::send_away(int visitor) {
 void Door::receive(int listener) {
   for (int i = 0; i < kMostReceived; ++i) {
     const int visitor = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (visitor < 0 && (errno == EMFILE || errno == ENFILE)) poll(nullptr, 0, kLookMs);  // it stays readable
+    if (visitor < 0 && (errno == EMFILE || errno == ENFILE)) poll(nullptr, 0, kLookMs);  // stays readable
     if (visitor < 0) return;
     const std::string source = source_of(visitor);
     visitors_.emplace(visitor, Visitor{.came = Clock::now()});
@@ -161,7 +162,7 @@ void Door::admit() {
     visitors_.erase(*visitor);
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = *visitor;
-    acceptor_->HandleNewConnection(&connection);  // it is gRPC's now
+    acceptor_->HandleNewConnection(&connection);  // gRPC owns the socket now
   }
 }
 

@@ -14,30 +14,30 @@
 #include "distbelief/comm/rpc/admission.h"
 #include "distbelief/comm/rpc/control.h"
 
-// For the sources of this folder.
+// Private to this folder.
 namespace distbelief::comm {
 
-// Where clients of a server come in: listens, and gives gRPC connections as admission.h decides. Who waits
-// costs nothing but a socket. One that says nothing is not let in, and sent away after a while. A thread of
-// its own, db-door; thread safe.
+// The connection gate of a server: it listens, and hands connections to gRPC as admission.h decides. A
+// waiting client costs only a socket. A client that sends nothing is not admitted and is disconnected after a
+// while. Runs its own thread, db-door; thread safe.
 class Door {
  public:
-  // Listens from now on (listening.h), and throws as listen_at does.
+  // Listens from now on (listening.h); throws as listen_at does.
   Door(const ControlAddress& address, const Admission::Options& options);
   ~Door();  // close()
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
   const std::string& target() const { return target_; }  // with the real port
-  // Builds and starts the server, and lets clients in to it. Throws Error(kUnavailable) when that cannot be.
-  // Once.
+  // Builds and starts the server and admits clients to it. Call once. Throws Error(kUnavailable) when it
+  // cannot start.
   std::unique_ptr<grpc::Server> open(grpc::ServerBuilder& builder,
                                      const std::shared_ptr<grpc::ServerCredentials>& credentials);
-  // The client of this connection, by gRPC's name of it, is wanted.
+  // The client of this connection, identified by gRPC's peer name, is wanted.
   void prove(const std::string& peer);
   // It has misbehaved.
   void offend(const std::string& peer);
-  // Nobody is let in any more; to be called before the server is shut down. Idempotent.
+  // Admits no more clients; call it before the server is shut down. Idempotent.
   void close();
 
  private:
@@ -60,11 +60,11 @@ class Door {
   std::vector<int> listeners_;
   int waker_ = -1;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::map<int, Visitor> visitors_;  // that wait, by socket; the thread's own
-  std::uint64_t refused_ = 0;        // for want of room; the thread's own
-  std::mutex mutex_;                 // guards the next
+  std::map<int, Visitor> visitors_;  // waiting, by socket; used only by the thread
+  std::uint64_t refused_ = 0;        // for lack of room; used only by the thread
+  std::mutex mutex_;                 // guards admission_
   Admission admission_;
-  std::jthread thread_;  // last
+  std::jthread thread_;  // last: it uses the others
 };
 
 }  // namespace distbelief::comm

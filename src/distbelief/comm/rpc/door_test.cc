@@ -1,4 +1,4 @@
-// Who gets in to a server at which others knock all the time.
+// Admission to a server that hostile clients attack all the time.
 #include "distbelief/comm/rpc/door.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Listening, ListensOnAllAddressesOfTheHostAtOnePort) {
   for (const int socket : sockets) ::close(socket);
 }
 
-// Without certificates, again and again, until they are stopped.
+// Clients without certificates that reconnect until they are stopped.
 class Strangers {
  public:
   Strangers(const std::string& target, const std::filesystem::path& folder) {
@@ -87,7 +87,7 @@ TEST(Door, CommandsGetInToASupervisorWhileStrangersKnock) {
   EXPECT_TRUE(call_supervisor(place.address("operator", server.target()), {.name = "status"}, 20s).ok);
 }
 
-// One that is let in and stays gives its turn back: as many as want can come, one after another.
+// A client that is admitted and stays gives its turn back, so any number can come one after another.
 TEST(Door, ManyWhoStayGetInThoughTurnsAreFew) {
   const testing::ExchangePlace place(testing::ExchangeWay::kUnix);
   testing::EchoHandler handler;

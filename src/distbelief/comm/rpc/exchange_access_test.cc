@@ -1,4 +1,4 @@
-// Who may talk to a parameter server, and which servers a client talks to.
+// Access rules of parameter servers and of their clients.
 #include <gtest/gtest.h>
 
 #include "distbelief/comm/rpc/exchange_settings.h"
@@ -80,7 +80,7 @@ TEST_F(ExchangeAccess, APeerWithoutACertificateIsRefusedByTheServer) {
   EXPECT_EQ(greet_with(grpc::SslCredentials(bare)), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(greet_with(grpc::InsecureChannelCredentials()), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(server_.counts().connections, 0u);
-  // The same way with a certificate: it is this that was missing.
+  // The same greeting with a certificate succeeds: only the certificate was missing.
   bare.pem_private_key = read_text(place_.folder() / "worker.key");
   bare.pem_cert_chain = read_text(place_.folder() / "worker.pem");
   EXPECT_EQ(greet_with(grpc::SslCredentials(bare)), grpc::StatusCode::OK);

@@ -34,7 +34,7 @@ BufferPool::Buffer BufferPool::take() {
   {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
-      std::byte* data = free_.back();  // the one used last: it may still be in a cache
+      std::byte* data = free_.back();  // the last one used: it may still be in a cache
       free_.pop_back();
       return {shared_from_this(), data};
     }
@@ -51,7 +51,7 @@ void BufferPool::give_back(std::byte* data) {
 }
 
 void Loan::end() {
-  const std::lock_guard lock(mutex_);  // also while notifying: who waited may destroy it
+  const std::lock_guard lock(mutex_);  // held while notifying: the waiter may destroy this
   ended_ = true;
   changed_.notify_all();
 }

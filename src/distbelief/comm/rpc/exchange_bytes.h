@@ -12,11 +12,12 @@
 
 #include "distbelief/comm/rpc/exchange_frame.h"
 
-// Between gRPC's slices and memory of our own, with as few copies as can be. For the sources of this folder.
+// Conversions between gRPC's slices and our own memory, with as few copies as possible. Private to this
+// folder.
 namespace distbelief::comm {
 
-// Buffers for payloads, used again: fresh memory costs a page fault per 4 KiB. Thread safe; lives as long as
-// a buffer of it does.
+// Reusable buffers for payloads: fresh memory costs a page fault per 4 KiB. Thread safe; the pool lives as
+// long as any of its buffers.
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
   class Buffer {
@@ -36,7 +37,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   };
 
   ~BufferPool();
-  Buffer take();  // kMaxPayloadBytes
+  Buffer take();  // of kMaxPayloadBytes
 
  private:
   void give_back(std::byte* data);
@@ -45,11 +46,11 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   std::vector<std::byte*> free_;
 };
 
-// Whether gRPC still has a piece of somebody's memory.
+// Tracks whether gRPC still holds a piece of borrowed memory.
 class Loan {
  public:
   void end();
-  // false: the deadline passed.
+  // Returns false when the deadline passed.
   bool wait_for_end(std::chrono::milliseconds deadline);
   bool ended();
 
@@ -59,11 +60,11 @@ class Loan {
   bool ended_ = false;
 };
 
-// The memory must stay as it is until the loan has ended.
+// The memory must not change until the loan has ended.
 grpc::Slice lend(std::span<const std::byte> memory, std::shared_ptr<Loan> loan);
 grpc::Slice hand_over(BufferPool::Buffer buffer, std::size_t bytes);
 
-// A message with a payload that is not copied, or with a small one that is; at most one of the two.
+// A message with a payload that is referenced, or with a small one that is copied.
 grpc::ByteBuffer make_message(const Frame& frame, std::string_view header, const grpc::Slice* payload);
 grpc::ByteBuffer make_message(const Frame& frame, std::string_view header, std::span<const std::byte> small);
 
@@ -73,7 +74,7 @@ class MessageReader {
   explicit MessageReader(const grpc::ByteBuffer& message);
 
   std::size_t size() const { return size_; }  // of the whole message
-  // Copies the next bytes, of which there must be as many.
+  // Copies the next bytes; there must be that many left.
   void read(std::span<std::byte> into);
 
  private:

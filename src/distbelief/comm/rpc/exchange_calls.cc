@@ -11,9 +11,9 @@ namespace {
 
 // Below this a copy is cheaper than lending.
 constexpr std::size_t kCopiedBytes = 8 << 10;
-// TCP gives up a silent peer long before, and a Unix socket is cut.
+// TCP detects a silent peer long before this, and a Unix socket is cut.
 constexpr std::chrono::minutes kLoanDeadline{2};
-// For a request that has just been sent: its connection need not be cut.
+// For a request that has just been sent: it saves cutting the connection.
 constexpr std::chrono::milliseconds kLoanGrace{20};
 
 Error lost_connection(const ControlAddress& address, const std::string& why) {
@@ -21,7 +21,7 @@ Error lost_connection(const ControlAddress& address, const std::string& why) {
           fmt::format("the connection to the server at {} is lost: {}", address.target, why)};
 }
 
-// Where it lies in the shared memory, if it can go by reference.
+// The place in shared memory, if the part can be passed by reference.
 std::optional<std::uint64_t> shared_place(const SharedMemory* memory, std::span<const std::byte> part) {
   if (memory == nullptr) return std::nullopt;
   const std::optional<std::uint64_t> place = memory->offset(part);
@@ -93,7 +93,7 @@ void ExchangeClient::State::OnWriteDone(bool ok) {
   writing_ = false;
   requests_.pop_front();
   if (ok) return go_on();
-  ended_ = true;  // the read that is under way fails too
+  ended_ = true;  // the read in flight fails too
   requests_.clear();
 }
 
@@ -112,7 +112,7 @@ void ExchangeClient::State::OnReadDone(bool ok) {
     broken_ = "what it sent cannot be taken: " + why;
     cancel();
   }
-  StartRead(&incoming_);  // the next answer may be received on another thread while this one is copied
+  StartRead(&incoming_);  // another thread may receive the next answer while this one is copied
   if (call) receive(reader, frame, *call);
 }
 
@@ -201,10 +201,10 @@ void ExchangeClient::State::abandon(Call& call) {
 }
 
 void ExchangeClient::State::give_up(Call& call, Lock& lock) {
-  changed_.wait(lock, [&] { return call.stage != Call::Stage::kReceiving; });  // a copy under way: soon
+  changed_.wait(lock, [&] { return call.stage != Call::Stage::kReceiving; });  // a copy in progress ends soon
   if (call.stage == Call::Stage::kWaiting) {
     call.stage = Call::Stage::kAbandoned;
-    // Not sent yet: it never will be, and nobody will answer it.
+    // Still queued: it is removed, and no answer will come.
     const auto queued = std::ranges::find(requests_.begin() + (writing_ ? 1 : 0), requests_.end(),
                                           call.number, &Outgoing::number);
     if (queued != requests_.end()) {
@@ -217,7 +217,7 @@ void ExchangeClient::State::give_up(Call& call, Lock& lock) {
 }
 
 void ExchangeClient::State::settle(Call& call, Lock& lock) {
-  // An answer can come before gRPC has put the memory aside, which it then does not look at any more.
+  // An answer can come before gRPC has released the memory, which it then no longer reads.
   if (!call.loan || call.answered) return;
   lock.unlock();
   const bool over = call.loan->wait_for_end(kLoanGrace);

@@ -20,7 +20,7 @@ using ExchangeClock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kWelcomeTime{1};
 constexpr char kConnectMethod[] = "/distbelief.exchange.Exchange/Connect";
 
-// gRPC's status of a connection that never was one, as our error.
+// Converts gRPC's status of a connection that failed to start to our error.
 Error refusal(const grpc::Status& status, const ControlAddress& address) {
   const std::string reason = fmt::format("{}: {}", address.target, status.error_message());
   switch (status.error_code()) {
@@ -40,7 +40,7 @@ Error refusal(const grpc::Status& status, const ControlAddress& address) {
   }
 }
 
-// Without it payloads go over the stream.
+// Without shared memory payloads go over the stream.
 std::unique_ptr<SharedMemory> open_shared(const SharedMemory::Place& place) {
   try {
     return std::make_unique<SharedMemory>(place);
@@ -76,13 +76,13 @@ void ExchangeClient::State::open_channel() {
 void ExchangeClient::State::connect() {
   const auto deadline = ExchangeClock::now() + options_.connect_deadline;
   open_channel();
-  // A channel over a socket of ours is there, or never will be.
+  // A channel over our own socket is connected, or never will be.
   const bool there = socket_ >= 0 ||
                      channel_->WaitForConnected(std::chrono::system_clock::now() + options_.connect_deadline);
   grpc::GenericStub(channel_).PrepareBidiStreamingCall(context_.get(), kConnectMethod, grpc::StubOptions(),
                                                        this);
   greet();
-  // Without a connection the stream fails at once and says why: time for that.
+  // Without a connection the stream fails at once with the reason; allow time for that.
   wait_for_welcome(there ? std::max(deadline, ExchangeClock::now() + kWelcomeTime)
                          : ExchangeClock::now() + kWelcomeTime);
 }
@@ -91,7 +91,7 @@ void ExchangeClient::State::greet() {
   const std::string header =
       encode(Hello{.role = options_.role, .name = options_.name, .shared_bytes = options_.shared_bytes});
   const Frame frame{.kind = FrameKind::kHello, .header_bytes = std::uint32_t(header.size())};
-  AddHold();  // sends come from other threads than gRPC's
+  AddHold();  // sends come from threads other than gRPC's
   StartRead(&incoming_);
   const std::lock_guard lock(mutex_);
   started_ = true;
@@ -104,7 +104,7 @@ void ExchangeClient::State::wait_for_welcome(ExchangeClock::time_point deadline)
   Lock lock(mutex_);
   const bool answered = changed_.wait_until(lock, deadline, [&] { return accepted_ || done_; });
   if (accepted_) return;
-  closing_ = true;  // nothing was there to be lost
+  closing_ = true;  // no connection was there to lose
   const grpc::Status late(grpc::StatusCode::DEADLINE_EXCEEDED,
                           fmt::format("waited {} ms", options_.connect_deadline.count()));
   const Error error = refusal(answered ? status_ : late, options_.address);
@@ -116,7 +116,7 @@ void ExchangeClient::State::wait_for_welcome(ExchangeClock::time_point deadline)
   throw error;
 }
 
-// The server's certificate is known when its first message is there.
+// The server's certificate is known once its first message has come.
 std::string ExchangeClient::State::accept(MessageReader& reader, const Frame& frame) {
   if (!options_.insecure &&
       !has_role(*context_->auth_context(), options_.address, options_.address.expected_role))
@@ -159,7 +159,7 @@ void ExchangeClient::State::OnDone(const grpc::Status& status) {
     changed_.notify_all();
   }
   if (lost && options_.on_lost) options_.on_lost();
-  const std::lock_guard lock(mutex_);  // also while notifying: who waited may destroy this
+  const std::lock_guard lock(mutex_);  // held while notifying: the waiter may destroy this
   done_ = true;
   changed_.notify_all();
 }
@@ -169,7 +169,7 @@ void ExchangeClient::State::cancel() {
 }
 
 void ExchangeClient::State::cut() {
-  if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);  // what gRPC has of our memory it lets go
+  if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);  // gRPC then releases our memory
 }
 
 void ExchangeClient::State::close() {

@@ -13,7 +13,7 @@
 namespace distbelief::comm {
 namespace {
 
-// Who comes and goes is not welcome all the time.
+// A connection this old has proven itself; a client that connects and leaves at once has not.
 constexpr std::chrono::seconds kStays{1};
 
 std::string read_header(MessageReader& reader, const Frame& frame) {
@@ -42,8 +42,8 @@ void ExchangeConnection::read_on() {
   StartRead(&incoming_);
 }
 
-// The head is judged before the next read, so that numbers are seen in their order; the payload is copied
-// and handled while the next message may be read on another thread.
+// The head is checked before the next read, so that request numbers are seen in order. The payload is copied
+// and handled while another thread may read the next message.
 void ExchangeConnection::OnReadDone(bool ok) {
   grpc::ByteBuffer message;
   {
@@ -60,7 +60,7 @@ void ExchangeConnection::OnReadDone(bool ok) {
       if (greeted_ && !finishing_) hub_.door().offend(context_.peer());
       return drop(judgement.why, judgement.code);
     }
-    reading_ = false;  // not before: a write that ends meanwhile would read on
+    reading_ = false;  // not earlier: a write that ends meanwhile would start a read
     read_on();
   }
   if (frame.kind == FrameKind::kRequest) pass_on(reader, frame);
@@ -170,7 +170,7 @@ void ExchangeConnection::OnWriteDone(bool ok) {
 }
 
 void ExchangeConnection::stop(const grpc::Status& status) {
-  // What is being written belongs to gRPC until OnWriteDone.
+  // The message being written belongs to gRPC until OnWriteDone.
   answers_.erase(answers_.begin() + (writing_ ? 1 : 0), answers_.end());
   if (!finishing_) status_ = status;
   finishing_ = true;
@@ -231,7 +231,7 @@ void ExchangeConnection::look(Clock::time_point now) {
   if (!stalled && !silent) return;
   drop(fmt::format("{} for {} ms", stalled ? "it has read nothing" : "no greeting", deadline.count()),
        grpc::StatusCode::DEADLINE_EXCEEDED);
-  if (stalled) context_.TryCancel();  // or the write that is under way would keep it
+  if (stalled) context_.TryCancel();  // otherwise the write in flight would keep it
 }
 
 void ExchangeConnection::OnDone() {
@@ -240,7 +240,7 @@ void ExchangeConnection::OnDone() {
     const std::lock_guard lock(mutex_);
     done_ = true;
   }
-  memory_.reset();  // whoever hears that this one is gone may come and want as much
+  memory_.reset();  // before gone() is called: the client may reconnect and need as much
   hub_.leave(*this, greeted_);
 }
 

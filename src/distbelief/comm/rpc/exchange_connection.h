@@ -13,25 +13,25 @@
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/shared_memory.h"
 
-// For the sources of this folder.
+// Private to this folder.
 namespace distbelief::comm {
 
 class ExchangeHub;
 
-// Where a request came from and its answer goes; for tests and fuzzing, which make requests without a
-// connection.
+// The origin of a request, to which its answer goes. An interface so that tests and fuzzing can make requests
+// without a connection.
 class RequestSource {
  public:
   virtual ~RequestSource() = default;
   virtual const Peer& peer() const = 0;
-  // An answer or refusal of a request that was taken.
+  // Sends the answer or refusal of a request that was taken.
   virtual void send(grpc::ByteBuffer message) = 0;
-  // It needs no more shared memory than this.
+  // The connection needs no more shared memory than this.
   virtual void limit_shared(std::size_t bytes) = 0;
 };
 
-// The server's side of one connection. gRPC has it until OnDone; requests that are not answered yet keep it
-// after that, and their answers go nowhere.
+// The server's side of one connection. gRPC uses it until OnDone. Unanswered requests keep it alive after
+// that, and their answers are discarded.
 class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                                  public RequestSource,
                                  public std::enable_shared_from_this<ExchangeConnection> {
@@ -39,23 +39,23 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   using Clock = std::chrono::steady_clock;
 
   ExchangeConnection(grpc::CallbackServerContext& context, ExchangeHub& hub, std::uint64_t number);
-  void begin();  // once it is in a shared_ptr
+  void begin();  // call once it is in a shared_ptr
 
   const Peer& peer() const override { return peer_; }
   void send(grpc::ByteBuffer message) override;
   void limit_shared(std::size_t bytes) override;
-  // Called from time to time: drops a peer that keeps us waiting. One that stays has proven itself at the
-  // door.
+  // Called from time to time: drops a peer that stalls, and reports one that stays to the connection gate as
+  // proven.
   void look(Clock::time_point now);
   void finish_after_answers(const grpc::Status& status);
 
  private:
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
-  void OnCancel() override {}  // the read or the write under way fails too
+  void OnCancel() override {}  // the read or write in flight fails too
   void OnDone() override;
 
-  // Why a message cannot be taken; empty when it can.
+  // Why a message is rejected; empty when it is accepted.
   struct Judgement {
     std::string why;
     grpc::StatusCode code;
@@ -66,37 +66,37 @@ class ExchangeConnection final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   std::string welcome(const Hello& hello);
   void pass_on(MessageReader& reader, const Frame& frame);
   std::string begin_request();
-  // With mutex_ held.
+  // These need mutex_ held.
   void drop(const std::string& why, grpc::StatusCode code);
   void enqueue(grpc::ByteBuffer message);
   void stop(const grpc::Status& status);
   void read_on();
-  void go_on();  // the next write, or the end
+  void go_on();  // starts the next write, or the end
 
   grpc::CallbackServerContext& context_;
   ExchangeHub& hub_;
-  std::shared_ptr<ExchangeConnection> kept_;  // by gRPC
+  std::shared_ptr<ExchangeConnection> kept_;  // alive for gRPC
   const Clock::time_point opened_ = Clock::now();
   grpc::ByteBuffer incoming_;
-  // Written before the first request is passed on.
+  // These are written before the first request is passed on.
   Peer peer_;
   std::shared_ptr<SharedMemory> memory_;
-  std::size_t shared_bytes_ = 0;  // of it
+  std::size_t shared_bytes_ = 0;  // of memory_
   std::uint64_t last_number_ = 0;
 
   std::mutex mutex_;
-  std::deque<grpc::ByteBuffer> answers_;  // the first one is under way when writing_
+  std::deque<grpc::ByteBuffer> answers_;  // the first one is being written when writing_
   std::size_t unread_bytes_ = 0;          // of answers_
   Clock::time_point write_began_;
   int unanswered_ = 0;
   bool greeted_ = false;
   bool stays_ = false;
-  std::size_t needed_bytes_ = 0;  // of shared memory, as far as it has said
+  std::size_t needed_bytes_ = 0;  // of shared memory, as stated so far
   bool reading_ = false;
   bool writing_ = false;
   bool finishing_ = false;
   bool finished_ = false;
-  bool done_ = false;  // gRPC has forgotten it
+  bool done_ = false;  // gRPC no longer uses this object
   grpc::Status status_;
 };
 
@@ -106,7 +106,7 @@ struct ExchangeServer::Request::Content {
   std::shared_ptr<SharedMemory> memory;  // the connection's, if any
   Frame frame;
   std::string header;
-  BufferPool::Buffer payload;  // unless it is shared, or there is none
+  BufferPool::Buffer payload;  // empty when shared or absent
   BufferPool::Buffer reserved;
   std::size_t reserved_bytes = 0;
 };

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxNameBytes = 64;
 constexpr std::uint32_t kMostInFlight = 1 << 20;
 
-// For logs: whatever a peer says of itself stays on its line.
+// For logs: a name that a peer sends cannot break out of its line.
 std::string printable(const std::string& name) {
   std::string result = name.substr(0, kMaxNameBytes);
   std::ranges::replace_if(

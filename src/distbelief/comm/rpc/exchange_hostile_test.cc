@@ -1,5 +1,5 @@
-// Peers that break the protocol: they are dropped with a reason, before the handler sees anything, and nobody
-// else notices.
+// Peers that break the protocol: they are dropped with a reason before the handler sees anything, and other
+// clients notice nothing.
 #include <gtest/gtest.h>
 #include <proto/exchange.grpc.pb.h>
 
@@ -168,7 +168,7 @@ TEST_F(Hostile, AClientThatNeverReadsIsStoppedAndThenDropped) {
     ++sent;
   EXPECT_EQ(handler_.lost.take(), 1u);
   EXPECT_EQ(server_->counts().dropped, 1u);
-  // Of answers it holds most_unread_bytes, and what had been read before that was noticed.
+  // The server holds most_unread_bytes of answers; requests read before it reached that were handled too.
   EXPECT_LT(server_->counts().requests, 16u + 64u + 16u);
   expect_honest_clients_are_served();
 }
@@ -195,7 +195,7 @@ TEST_F(Hostile, TooManyConnectionsAreTurnedAway) {
   expect_honest_clients_are_served();
 }
 
-// A server that welcomes everybody and then sends one message, whatever it is.
+// A server that welcomes every client and then sends one given message.
 class RawServer final
     : public exchange::Exchange::WithRawCallbackMethod_Connect<exchange::Exchange::Service> {
  public:

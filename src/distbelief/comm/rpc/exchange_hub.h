@@ -12,11 +12,11 @@
 #include "distbelief/comm/rpc/exchange_connection.h"
 #include "distbelief/comm/rpc/exchange_server.h"
 
-// For the sources of this folder.
+// Private to this folder.
 namespace distbelief::comm {
 
-// What the connections of a server share: who is connected, the limits, the counts. Thread safe; calls the
-// handler without holding its lock. Outlives gRPC's use of the connections.
+// State shared by the connections of a server: the open connections, the limits, the counts. Thread safe;
+// calls the handler without holding its lock. Outlives gRPC's use of the connections.
 class ExchangeHub {
  public:
   ExchangeHub(ExchangeServer::Options options, ExchangeServer::Handler& handler, Door& door);
@@ -26,15 +26,15 @@ class ExchangeHub {
   ExchangeServer::Handler& handler() { return handler_; }
   Door& door() { return door_; }
 
-  // nullptr: too many, or closed.
+  // Returns nullptr when there are too many connections, or after close().
   ExchangeConnection* open(grpc::CallbackServerContext& context);
   void leave(const ExchangeConnection& connection, bool greeted);
-  // Memory to share with one more client; nullptr, and the log says so, when the limits do not allow it, or
-  // there is none.
+  // Makes memory to share with one more client. Returns nullptr, and logs why, when the limits do not allow
+  // it or there is none.
   std::shared_ptr<SharedMemory> share(std::size_t bytes, const Peer& peer);
 
   void look();
-  // Finishes all connections; from now on nobody is called gone, and new ones end at once.
+  // Finishes all connections; from now on gone() is not called, and new connections end at once.
   void close();
 
   ExchangeServer::Counts counts() const;

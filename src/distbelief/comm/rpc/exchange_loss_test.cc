@@ -1,4 +1,4 @@
-// What happens to requests when the other side is suddenly gone.
+// Requests after the sudden loss of the other side.
 #include <gtest/gtest.h>
 
 #include "distbelief/testing/test_exchange.h"
@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Far less than any keepalive: the broken connection itself must tell.
+// Far less than any keepalive: the broken connection itself must report the loss.
 constexpr milliseconds kLossDeadline{3000};
 
 ErrorCode failure_of(ExchangeClient::Pending& pending, milliseconds deadline) {
@@ -53,7 +53,7 @@ TEST_P(ExchangeLoss, AKilledServersRequestsFailAtOnce) {
     EXPECT_EQ(failure_of(each, kLossDeadline), ErrorCode::kUnavailable);
   EXPECT_TRUE(lost.take(kLossDeadline));
   EXPECT_FALSE(client.connected());
-  std::ranges::fill(client.shared(), std::byte{1});  // still there for us
+  std::ranges::fill(client.shared(), std::byte{1});  // our mapping remains
 }
 
 TEST_P(ExchangeLoss, AKilledServersAddressCanBeUsedAgain) {
@@ -95,7 +95,7 @@ TEST_P(ExchangeLoss, MemoryLentToAServerThatStandsStillComesBackAtTheDeadline) {
     const ErrorCode code = failure_of(pending.back(), milliseconds(50));
     EXPECT_EQ(code, ErrorCode::kTimeout);
   }
-  // Here the payloads are gone; the sanitizer would see who still reads them.
+  // The payloads are gone here; the sanitizer would report a late read.
   SUCCEED();
 }
 

@@ -16,16 +16,18 @@
 namespace distbelief::comm {
 
 // The parameter server's end of its connections: takes requests, each a header and a payload, and answers
-// them in any order. Any thread may call it and its requests, but close() and the destructor not from a
-// handler.
+// them in any order. Any thread may call it and its requests, but a handler must not call close() or the
+// destructor.
 //
-// A peer that breaks the protocol is dropped with a reason, counted and named in the log, before the handler
-// sees anything of the message at fault. What one connection can make the server hold is bounded: `in_flight`
-// requests with their payloads, their answers, and `most_unread_bytes` of answers that it has not read.
+// A peer that breaks the protocol is dropped, counted, and logged with the reason before the handler sees any
+// part of the message at fault. The memory that one connection can make the server hold is bounded:
+// `in_flight` requests with their payloads, their answers, and `most_unread_bytes` of answers that it has not
+// read.
 class ExchangeServer {
  public:
-  // One request, to be answered once, from any thread, at any time; when its client has gone nothing happens
-  // then. One that is dropped without an answer is refused with kInternal. Not thread safe in itself.
+  // One request, to be answered once, from any thread, at any time; the answer is discarded when the client
+  // has gone. A request destroyed without an answer is refused with kInternal. A request object itself is not
+  // thread safe.
   class Request {
    public:
     struct Content;
@@ -34,24 +36,24 @@ class ExchangeServer {
     Request& operator=(Request&& other) noexcept;
     ~Request();
 
-    bool is_open() const { return content_ != nullptr; }  // not answered, nor moved from
+    bool is_open() const { return content_ != nullptr; }  // neither answered nor moved from
     const std::string& header() const;
-    // Valid until the answer. A payload in shared memory is the client's to write at any time: what must be
-    // checked before it is used has to be copied first, or checked in the result.
+    // Valid until the answer. The client can write to a payload in shared memory at any time: copy it before
+    // checking it, or check the result.
     std::span<const std::byte> payload() const;
-    // Copies a payload in shared memory to where its client cannot change it any more.
+    // Copies a payload in shared memory to private memory, which the client cannot change.
     void own_payload();
-    // Lets go of the payload, of a request that has to wait for its refusal.
+    // Releases the payload of a request that has to wait for its refusal.
     void drop_payload();
     const Peer& peer() const;
-    // What its connection asks for needs no more shared memory than this: one that has more is dropped.
+    // States how much shared memory the connection needs: a connection with more is dropped.
     void limit_shared(std::size_t bytes);
-    std::size_t room() const;  // how large the answer's payload may be
+    std::size_t room() const;  // the largest payload of the answer
 
-    // Room for the answer's payload: written there once, it is sent without another copy, or is already where
-    // the client reads it. Throws Error(kBadInput) for more than room(). Once for each request.
+    // Memory for the answer's payload: it is sent without another copy, or the client reads it in place.
+    // Throws Error(kBadInput) for more than room(). Call at most once per request.
     std::span<std::byte> reserve(std::size_t bytes);
-    void answer(std::string header);  // with what was reserved
+    void answer(std::string header);  // with the reserved payload
     // The client's wait() throws Error(code, why).
     void refuse(ErrorCode code, const std::string& why);
 
@@ -59,41 +61,41 @@ class ExchangeServer {
     std::unique_ptr<Content> content_;
   };
 
-  // Called on gRPC's threads, for several requests at the same time, also of one connection, and then in no
-  // particular order. Must not throw, and must not block: that would keep gRPC from reading. What has to wait
-  // is kept, and answered later.
+  // Called on gRPC's threads, concurrently and in no particular order, also for requests of one connection.
+  // Must not throw, and must not block, because that stops gRPC from reading: keep a request that has to wait
+  // and answer it later.
   class Handler {
    public:
     virtual ~Handler() = default;
     virtual void handle(Request request) = 0;
-    // The connection ended; nothing more of it comes. Not said after close().
+    // The connection ended; nothing more comes from it. Not called after close().
     virtual void gone(std::uint64_t connection) = 0;
   };
 
   struct Options {
     ControlAddress address{};
-    std::vector<std::string> roles{"worker", "server"};  // who may connect
+    std::vector<std::string> roles{"worker", "server"};  // allowed to connect
     bool insecure = false;                               // TCP without TLS: on a loopback address only
-    std::uint64_t first_connection = 1;  // number of the first: apart, where two share a handler
-    // Bytes of memory shared with clients of this host, all together and with one. Who has some and has said
-    // for `shared_deadline` nothing that it is for (Request::limit_shared) is dropped; 0: nobody is.
+    std::uint64_t first_connection = 1;                  // differs where servers share a handler
+    // Bytes of memory shared with clients of this host: with all together, and with one. A connection that
+    // holds some is dropped when it has stated no need (Request::limit_shared) for `shared_deadline`; 0:
+    // never.
     std::size_t shared_limit = 0;
     std::size_t shared_limit_of_one = std::size_t(-1);
     std::chrono::milliseconds shared_deadline{0};
-    int in_flight = 64;  // requests of one connection that wait for their answers
+    int in_flight = 64;  // unanswered requests of one connection
     int connections = 768;
-    std::size_t most_unread_bytes = 16 << 20;  // of answers; then no more requests are read
-    std::chrono::milliseconds stall_deadline{
-        10000};  // for a client to read one message, and to say who it is
-    std::size_t memory_limit = std::size_t{1} << 30;  // of what gRPC holds for all connections
-    Admission::Options admission{};                   // of those who connect
+    std::size_t most_unread_bytes = 16 << 20;         // of answers; above it no more requests are read
+    std::chrono::milliseconds stall_deadline{10000};  // for a client to read one message, and to greet
+    std::size_t memory_limit = std::size_t{1} << 30;  // for gRPC's memory of all connections
+    Admission::Options admission{};                   // of connecting clients
   };
 
   struct Counts {
-    std::uint64_t connections = 0;  // that were accepted
-    std::uint64_t turned_away = 0;  // wrong role or greeting, or too many
+    std::uint64_t connections = 0;  // accepted
+    std::uint64_t turned_away = 0;  // wrong role or greeting, or too many connections
     std::uint64_t dropped = 0;      // broke the protocol, or did not read
-    std::uint64_t requests = 0;     // that the handler saw
+    std::uint64_t requests = 0;     // passed to the handler
   };
 
   // Throws Error: kBadInput for an address or certificate that cannot be used, kUnavailable when the address
@@ -105,8 +107,8 @@ class ExchangeServer {
   Counts counts() const;
 
   // Sends the answers that are there, ends all connections and stops listening; no handler runs afterwards,
-  // and requests still held are answered into nothing. Idempotent. Takes at most a second plus the time of
-  // handlers under way.
+  // and answers to requests still held are discarded. Idempotent. Takes at most a second plus the time of
+  // running handlers.
   void close();
 
  private:

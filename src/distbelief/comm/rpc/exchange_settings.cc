@@ -21,26 +21,27 @@ namespace {
 
 constexpr std::chrono::milliseconds kTryAgain{10};
 
-// Whole payloads in one HTTP/2 frame, and windows that several of them fit in.
+// A whole payload fits into one HTTP/2 frame, and several fit into the window.
 constexpr std::pair<const char*, int> kStreamSettings[] = {
     {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20},
     {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 << 20},
-    {GRPC_ARG_HTTP2_BDP_PROBE, 0},  // the window is as large as it is to be
-    {GRPC_ARG_ENABLE_RETRIES, 0},   // nothing is kept to be sent again
+    {GRPC_ARG_HTTP2_BDP_PROBE, 0},  // the window keeps its fixed size
+    {GRPC_ARG_ENABLE_RETRIES, 0},   // nothing is kept for retries
     {GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0},
-    {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},  // nor could a small message become a large one
+    {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},  // a small message cannot expand into a large one
 };
 
 void apply_settings(grpc::ChannelArguments& arguments) {
   for (const auto& [name, value] : kStreamSettings) arguments.SetInt(name, value);
-  // Judged by its head, and then named and counted. gRPC's own limit would spare nothing: it is applied when
-  // the whole message is there (grpc/grpc issue 43012); the quota below bounds what all of them may hold.
+  // No limit here: check_frame rejects an oversized message by its head, and it is logged and counted. gRPC's
+  // own limit would save nothing, because it applies when the whole message has arrived (grpc/grpc issue
+  // 43012); the quota below bounds the memory of all messages.
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
 }
 
 sockaddr_un socket_name(const ControlAddress& address) {
-  channel_credentials(address);  // judges the path
+  channel_credentials(address);  // checks the path
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   const std::string path = socket_path(address);

@@ -31,8 +31,8 @@ class Exchange : public ::testing::TestWithParam<testing::ExchangeWay> {
         server_(place_.server(), handler_),
         client_(place_.client(server_.target())) {}
 
-  // The same memory in all ways: shared where there is some, so that each test takes the way that it is named
-  // after.
+  // The same memory for each kind of connection: shared memory where there is some, so that each test uses
+  // the path in its name.
   std::span<std::byte> memory(std::size_t at, std::size_t bytes) {
     if (!client_.shared().empty()) return client_.shared().subspan(at, bytes);
     if (own_.empty()) own_.resize(testing::ExchangePlace::kShared);
@@ -221,7 +221,7 @@ TEST(ExchangeShared, TheLimitHoldsOverAllConnectionsAndIsGivenBack) {
   EXPECT_EQ(ExchangeClient(place.client(server.target())).shared().size(), testing::ExchangePlace::kShared);
 }
 
-// Whatever it says that it wants: what others need is left.
+// A client may ask for any amount: memory for others remains.
 TEST(ExchangeShared, OneConnectionGetsNoMoreThanItsLimit) {
   const testing::ExchangePlace place(testing::ExchangeWay::kShared);
   testing::EchoHandler handler;

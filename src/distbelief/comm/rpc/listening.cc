@@ -35,13 +35,13 @@ void switch_option(int socket, int level, int option, int value) {
   setsockopt(socket, level, option, &value, sizeof value);
 }
 
-// The listening socket; -1, and errno: there can be none.
+// Returns the listening socket; -1, with errno set, on failure.
 int listen_on(const sockaddr* name, socklen_t bytes) {
   const int made = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (made < 0) return made;
   if (name->sa_family != AF_UNIX) {
     switch_option(made, SOL_SOCKET, SO_REUSEADDR, 1);
-    switch_option(made, IPPROTO_TCP, TCP_NODELAY, 1);  // connections get it from here
+    switch_option(made, IPPROTO_TCP, TCP_NODELAY, 1);  // accepted connections inherit it
   }
   if (name->sa_family == AF_INET6) {
     const auto* six = reinterpret_cast<const sockaddr_in6*>(name);
@@ -62,7 +62,7 @@ int listen_on_path(const ControlAddress& address) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
-  unlink(path.c_str());  // of a process that is gone
+  unlink(path.c_str());  // left by a process that is gone
   const int made = listen_on(reinterpret_cast<const sockaddr*>(&name), sizeof name);
   if (made < 0) cannot_listen(address, std::strerror(errno));
   return made;
@@ -101,7 +101,7 @@ void set_port(sockaddr* name, in_port_t port) {
     reinterpret_cast<sockaddr_in*>(name)->sin_port = port;
 }
 
-// A host's names may come to the same address.
+// A host's names may resolve to the same address.
 bool is_repeated(const addrinfo* first, const addrinfo* one) {
   for (const addrinfo* other = first; other != one; other = other->ai_next)
     if (other->ai_addrlen == one->ai_addrlen &&
@@ -110,7 +110,7 @@ bool is_repeated(const addrinfo* first, const addrinfo* one) {
   return false;
 }
 
-// All, on one port; those of families that this host has not are left out.
+// Listens on all addresses, on one port; skips families that this host lacks.
 std::vector<int> listen_on_all(addrinfo* first, bool takes_free_port) {
   std::vector<int> made;
   for (addrinfo* one = first; one != nullptr; one = one->ai_next) {
@@ -144,7 +144,7 @@ std::vector<int> listen_at(const ControlAddress& address, std::string& target) {
   const std::string port = target.substr(colon + 1);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   std::vector<int> made;
-  // On all addresses of either family; or on those of the old one, where there is no other.
+  // On all addresses of both families, or of IPv4 alone where there is no IPv6.
   if (host == "0.0.0.0") made = listen_on_all(resolve("::", port).get(), port == "0");
   if (made.empty()) {
     const Addresses found = resolve(host, port);
@@ -165,7 +165,7 @@ std::string source_of(int socket) {
     return inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&name)->sin_addr, text.data(), text.size());
   if (name.ss_family != AF_INET6) return kSameHost;
   const in6_addr& six = reinterpret_cast<sockaddr_in6*>(&name)->sin6_addr;
-  constexpr std::size_t kOldAt = 12;  // of an address of the old family in one of the new
+  constexpr std::size_t kOldAt = 12;  // the IPv4 part of a mapped IPv6 address
   if (IN6_IS_ADDR_V4MAPPED(&six)) return inet_ntop(AF_INET, six.s6_addr + kOldAt, text.data(), text.size());
   return inet_ntop(AF_INET6, &six, text.data(), text.size());
 }

@@ -1,4 +1,4 @@
-// What happens when the other side is suddenly gone.
+// Control connections after the sudden loss of the other side.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Far less than any keepalive or lease: the broken connection itself must tell.
+// Far less than any keepalive or lease: the broken connection itself must report the loss.
 constexpr milliseconds kAtOnce{3000};
 
 enum class LossWay { kUnix, kTls };
@@ -86,7 +86,7 @@ TEST_P(Loss, AKilledSupervisorsAddressCanBeUsedAgain) {
   EXPECT_TRUE(call_supervisor(address(target, "operator"), {.name = "status"}, seconds(20)).ok);
 }
 
-// Descriptors that a program started now would have.
+// Descriptors that a program started now would inherit.
 std::set<int> inherited() {
   std::set<int> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

@@ -21,7 +21,7 @@ wire::Report to_wire(const WorkerReport& report) {
   message.set_samples_per_second(report.samples_per_second);
   message.set_epoch(report.epoch);
   message.mutable_lanes()->Assign(report.lanes.begin(), report.lanes.end());
-  // A message too long to be received would end the stream, and with it the reason of the failure.
+  // A message too long to receive would end the stream and lose the reason of the failure.
   message.set_message(report.message.substr(0, kMaxReportTextBytes));
   message.set_suspect(report.suspect);
   message.set_leaving(report.leaving);

@@ -4,7 +4,7 @@
 
 #include "distbelief/comm/rpc/control.h"
 
-// Between the plain values and their form on the wire. For the sources of this folder.
+// Conversions between the plain values and their protobuf messages. Private to this folder.
 namespace distbelief::comm {
 
 namespace wire = distbelief::control;

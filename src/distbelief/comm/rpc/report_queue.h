@@ -7,8 +7,8 @@
 
 namespace distbelief::comm {
 
-// Reports that wait to be sent. Progress is replaced by newer progress; changes of state are all kept, so
-// the queue is as long as the worker changed its state. Not thread safe.
+// Reports that wait to be sent. Newer progress replaces older progress; changes of state are all kept, so the
+// queue is as long as the number of state changes. Not thread safe.
 class ReportQueue {
  public:
   void push(WorkerReport report) {

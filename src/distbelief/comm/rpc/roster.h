@@ -10,25 +10,25 @@
 #include "distbelief/comm/rpc/control_server.h"
 #include "distbelief/comm/rpc/messages.h"
 
-// For the sources of this folder.
+// Private to this folder.
 namespace distbelief::comm {
 
 class WorkerStream;
 
-// Who is connected: all open streams, and those that have said which worker they are. Thread safe; calls the
-// handler without holding its lock.
+// The connected workers: all open streams, and the worker that each has named. Thread safe; calls the handler
+// without holding its lock.
 class Roster {
  public:
   explicit Roster(ControlServer::Handler& handler) : handler_(handler) {}
 
-  // Called by the streams. After leave() the roster does not touch the stream any more.
+  // Called by the streams. After leave() the roster no longer touches the stream.
   void open(WorkerStream& stream);
   grpc::Status report(WorkerStream& stream, const WorkerReport& report);
   void leave(WorkerStream& stream);
 
   bool order(int generation, int rank, const wire::Order& order);
   void heartbeat();
-  // Finishes all streams; from now on nobody is called lost, and new streams end at once.
+  // Finishes all streams; from now on lost() is not called, and new streams end at once.
   void close();
 
  private:

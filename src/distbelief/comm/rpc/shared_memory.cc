@@ -22,8 +22,8 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   throw Error(ErrorCode::kUnavailable, fmt::format("shared memory: {}: {}", what, std::strerror(error)));
 }
 
-// A file that may shrink would kill its reader with SIGBUS; one that is another, as after the process's
-// number was used again, is not ours.
+// A file that may shrink would kill its reader with SIGBUS. A file with another identity, as after a reuse of
+// the PID, is not ours.
 void check_file(int file, const SharedMemory::Place& place) {
   struct stat found {};
   if (fstat(file, &found) != 0) no_shared_memory(file, "cannot look at it", errno);
@@ -73,7 +73,7 @@ SharedMemory::Place SharedMemory::place() const {
 }
 
 std::optional<std::uint64_t> SharedMemory::offset(std::span<const std::byte> part) const {
-  const std::less_equal<const std::byte*> before;  // also for unrelated memory
+  const std::less_equal<const std::byte*> before;  // defined for unrelated memory too
   if (part.empty() || !before(data_, part.data()) || !before(part.data() + part.size(), data_ + size_))
     return std::nullopt;
   return std::uint64_t(part.data() - data_);

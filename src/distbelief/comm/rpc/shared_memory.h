@@ -8,9 +8,9 @@
 
 namespace distbelief::comm {
 
-// Memory that two processes of one user share without a name: a sealed memfd of one, opened by the other
-// through /proc. It cannot shrink under either of them, and goes with the last of them however they end. Not
-// copied, not thread safe in itself.
+// Unnamed memory that two processes of one user share: a sealed memfd of one, opened by the other through
+// /proc. It cannot shrink while mapped, and goes when both have ended, in whatever way. Not copyable; not
+// thread safe.
 class SharedMemory {
  public:
   // How the other process finds it.
@@ -23,10 +23,10 @@ class SharedMemory {
     bool operator==(const Place&) const = default;
   };
 
-  // Throws Error(kUnavailable) when there is none to be had.
+  // Throws Error(kUnavailable) when the system has none.
   explicit SharedMemory(std::size_t bytes);
-  // Another process's; throws Error(kUnavailable), with the reason, when it cannot be opened (another host,
-  // another user, another PID namespace), or is not what was promised.
+  // Opens another process's memory. Throws Error(kUnavailable), with the reason, when it cannot be opened
+  // (another host, another user, another PID namespace) or differs from `place`.
   explicit SharedMemory(const Place& place);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -34,7 +34,7 @@ class SharedMemory {
 
   Place place() const;
   std::span<std::byte> bytes() const { return {data_, size_}; }
-  // Where a part of it begins, counted from its beginning; nothing for memory that is not wholly inside.
+  // The offset of a part from the beginning; nothing for memory that is not wholly inside.
   std::optional<std::uint64_t> offset(std::span<const std::byte> part) const;
 
  private:

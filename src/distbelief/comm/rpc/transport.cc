@@ -27,7 +27,7 @@ std::string read_pem(const ControlAddress& address, std::string_view what, const
                 fmt::format("address {}: between hosts both sides prove who they are, but no {} is given; "
                             "make certificates, or use unix:/path on one host",
                             address.target, what));
-  if (path.starts_with("-----BEGIN ")) return path;  // the text itself
+  if (path.starts_with("-----BEGIN ")) return path;  // the PEM text itself
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file || text.find("-----BEGIN ") == std::string::npos)
@@ -87,9 +87,9 @@ bool has_role(const grpc::AuthContext& peer, const ControlAddress& address, std:
 grpc::ChannelArguments channel_arguments(const ControlAddress& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxControlMessageBytes);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // hosts of a run see each other directly
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // hosts of a run reach each other directly
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // its own connection
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   if (!socket_path(address).empty()) return arguments;
@@ -136,7 +136,7 @@ void set_server_arguments(grpc::ServerBuilder& builder, const ControlAddress& ad
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, half_silence_ms(address));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half_silence_ms(address));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Clients ping as often as we do; by default a server takes that for an attack and hangs up.
+  // Clients ping as often as we do; by default a server treats that as an attack and disconnects.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1);
 }
 

@@ -8,12 +8,12 @@
 
 #include "distbelief/comm/rpc/control.h"
 
-// Addresses, credentials and settings of connections. For the sources of this folder.
+// Addresses, credentials and settings of connections. Private to this folder.
 namespace distbelief::comm {
 
 // The path of a "unix:" address, else empty.
 std::string socket_path(const ControlAddress& address);
-bool is_on_this_host(const ControlAddress& address);  // it is a "unix:" one
+bool is_on_this_host(const ControlAddress& address);  // it is a "unix:" address
 // Throws Error(kBadInput) for a path that is empty or too long.
 void check_socket_path(const ControlAddress& address);
 
@@ -24,17 +24,17 @@ std::shared_ptr<grpc::ChannelCredentials> channel_credentials(const ControlAddre
 std::shared_ptr<grpc::ServerCredentials> server_credentials(const ControlAddress& address);
 void set_server_arguments(grpc::ServerBuilder& builder, const ControlAddress& address);
 
-// Throws Error(kUnavailable) when somebody listens on a "unix:" address: gRPC would take its path away from
+// Throws Error(kUnavailable) when a process listens on a "unix:" address: gRPC would take the path away from
 // a living server.
 void refuse_taken(const ControlAddress& address);
 
-// What is expected of a client's peer.
+// The role that a client requires of its server.
 std::string expected_role(const ControlAddress& address);
 
 // Whether the peer may act as `role`: its certificate says so, or it came over a Unix socket.
 bool has_role(const grpc::AuthContext& peer, const ControlAddress& address, std::string_view role);
 
-// gRPC's own messages go to the log at level debug instead of to stderr.
+// Sends gRPC's own messages to the log at level debug instead of to stderr.
 void quiet_grpc();
 
 }  // namespace distbelief::comm

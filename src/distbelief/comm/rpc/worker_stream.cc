@@ -7,7 +7,7 @@
 namespace distbelief::comm {
 namespace {
 
-// A worker that reads none of so many orders is as good as dead.
+// A worker with this many unread orders counts as dead.
 constexpr std::size_t kMostOrders = 1024;
 
 }  // namespace
@@ -30,7 +30,7 @@ void WorkerStream::OnReadDone(bool ok) {
 void WorkerStream::stop(const grpc::Status& status) {
   roster_.leave(*this);
   const std::lock_guard lock(mutex_);
-  // Nobody listens any more; but what is being written belongs to gRPC until OnWriteDone.
+  // The other orders have no reader any more; the order being written belongs to gRPC until OnWriteDone.
   if (orders_.size() > 1) orders_.erase(orders_.begin() + 1, orders_.end());
   if (!writing_) orders_.clear();
   if (!finishing_) status_ = status;
@@ -67,7 +67,7 @@ void WorkerStream::OnWriteDone(bool ok) {
   if (ok) {
     orders_.pop_front();
   } else {
-    orders_.clear();  // the stream is broken: the read that is under way fails too, and ends it
+    orders_.clear();  // the stream is broken: the read in flight fails too, and ends it
   }
   go_on();
 }

@@ -31,7 +31,7 @@ std::vector<std::filesystem::path> cifar_files(const std::string& folder, const 
   std::vector<std::filesystem::path> files;
   for (const char* name : names) {
     files.push_back(std::filesystem::path(folder) / name);
-    std::error_code ignored;  // whatever the reason, it is not to be had there
+    std::error_code ignored;  // whatever the reason, the file is unavailable
     if (!std::filesystem::exists(files.back(), ignored)) throw missing_from(folder, name, advice);
   }
   return files;

@@ -7,18 +7,19 @@
 #include "distbelief/data/io/random_access_file.h"
 #include "distbelief/data/registry.h"
 
-// CIFAR's binary version: records without a header, one after the other. A record is one label byte
-// (CIFAR-10) or two, coarse and fine (CIFAR-100), then 3 x 32 x 32 bytes: all red, all green, all blue.
+// The binary version of CIFAR: records one after the other, without headers. A record is one label byte
+// (CIFAR-10) or two (CIFAR-100: coarse, then fine), then 3 x 32 x 32 bytes: the red plane, the green one, the
+// blue one.
 namespace distbelief::data {
 
 struct CifarFormat {
   std::size_t label_bytes = 1;
-  std::size_t label_at = 0;  // which of them is the class
+  std::size_t label_at = 0;  // index of the label byte that holds the class
   std::int64_t classes = 10;
 };
 
-// Images stay in the files; memory is a descriptor for each. The constructor looks at every file's length and
-// every label, and throws Error(kBadInput) with file and offset for what cannot be.
+// Images stay in the files; memory is a descriptor per file and a byte per label. The constructor checks the
+// length of every file and every label, and throws Error(kBadInput) with file and offset for a wrong one.
 class CifarSource : public Source {
  public:
   CifarSource(const std::vector<std::filesystem::path>& files, const CifarFormat& format);
@@ -31,7 +32,7 @@ class CifarSource : public Source {
  private:
   struct Shard {
     RandomAccessFile file;
-    std::uint64_t first;  // sample
+    std::uint64_t first;  // index of its first sample
   };
   void add(const std::filesystem::path& path);
 
@@ -43,7 +44,7 @@ class CifarSource : public Source {
 DataSetEntry cifar10_entry();
 DataSetEntry cifar100_entry();
 
-// Whether a folder has the files of the one or the other.
+// Whether a folder has the files of CIFAR-10 or CIFAR-100.
 bool has_cifar10(const std::filesystem::path& folder);
 bool has_cifar100(const std::filesystem::path& folder);
 

@@ -153,7 +153,7 @@ char guess_delimiter(const std::filesystem::path& path) {
         std::isdigit(start[i + 1]) != 0)
       ++decimals;
   }
-  if (counts[kCandidates.find(';')] > 0 && decimals == counts[0]) counts[0] = 0;  // 1,5;2,7 has two fields
+  if (counts[kCandidates.find(';')] > 0 && decimals == counts[0]) counts[0] = 0;  // 1,5;2,7 is two fields
   return kCandidates[static_cast<std::size_t>(std::max_element(counts.begin(), counts.end()) -
                                               counts.begin())];
 }

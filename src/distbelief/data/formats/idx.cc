@@ -63,7 +63,7 @@ Error ends_early(const InputFile& file, std::uint64_t offset, const Shape& shape
                   to_string(shape)));
 }
 
-// The product of the dimensions, refused before it can overflow or exceed what the file can hold.
+// The product of the dimensions. Throws before it overflows or exceeds what the file can hold.
 std::uint64_t claimed_elements(const InputFile& file, const Shape& shape) {
   const std::uint64_t most = file.content_limit() - std::min(file.content_limit(), file.offset());
   std::uint64_t count = 1;
@@ -78,7 +78,7 @@ std::uint64_t claimed_elements(const InputFile& file, const Shape& shape) {
 std::vector<std::uint8_t> read_elements(InputFile& file, const Shape& shape) {
   const std::uint64_t claimed = claimed_elements(file, shape);
   std::vector<std::uint8_t> elements;
-  if (file.stored_bytes() >= claimed) elements.reserve(claimed);  // they are there; else they may not be
+  if (file.stored_bytes() >= claimed) elements.reserve(claimed);  // a compressed file may hold fewer
   while (elements.size() < claimed) {
     const std::size_t have = elements.size();
     const std::uint64_t grown = std::min(claimed, std::max<std::uint64_t>(kFirstGrowth, have * 2));
@@ -112,7 +112,7 @@ void check_labels(const std::filesystem::path& path, const IdxArray& labels, std
 std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& name,
                                 const std::string& advice) {
   for (const char* ending : {"", ".gz"}) {
-    std::error_code ignored;  // whatever the reason, it is not to be had there
+    std::error_code ignored;  // whatever the reason, the file is unavailable
     const std::filesystem::path path = folder / (name + ending);
     if (std::filesystem::exists(path, ignored)) return path;
   }

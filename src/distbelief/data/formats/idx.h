@@ -14,15 +14,15 @@ namespace distbelief::data {
 struct IdxArray {
   Shape shape;
   std::vector<std::uint8_t> elements;
-  std::uint64_t elements_offset = 0;  // of the first one in the file's content
+  std::uint64_t elements_offset = 0;  // byte offset of the first element in the decompressed content
 };
 
-// Throws Error(kUnavailable) when the file cannot be read, Error(kBadInput) with file and byte offset when
-// it is not IDX, has another rank, or is shorter or longer than its dimensions say. Memory follows the
-// bytes that are really there, never the header's claim alone.
+// Throws Error(kUnavailable) when the file cannot be read, and Error(kBadInput) with file and byte offset
+// when it is not IDX, has another rank, or is shorter or longer than its dimensions say. Memory follows the
+// bytes in the file, not the size that the header claims.
 IdxArray read_idx(const std::filesystem::path& path, std::size_t rank);
 
-// What the files do not tell.
+// Properties of the data set that its files do not contain.
 struct IdxTraits {
   std::int64_t classes = 10;
   float mean = 0.0F;
@@ -30,7 +30,7 @@ struct IdxTraits {
   std::vector<std::string> class_names{};
 };
 
-// Grey images and their classes, decoded into memory.
+// Grey images and their classes, decoded in memory.
 class IdxSource : public Source {
  public:
   IdxSource(const std::filesystem::path& images, const std::filesystem::path& labels,
@@ -48,9 +48,9 @@ class IdxSource : public Source {
   std::size_t image_bytes_;
 };
 
-// Opens the usual four files (train-images-idx3-ubyte and so on, each plain or .gz) of `folder`. A missing
-// one is Error(kUnavailable), ending in `advice` on where to get it. Images of two shapes are
-// Error(kBadInput).
+// Opens the usual four files (train-images-idx3-ubyte and so on, each plain or .gz) in `folder`. Throws
+// Error(kUnavailable) for a missing file; the message ends with `advice` on where to get it. Throws
+// Error(kBadInput) when training and test images have different shapes.
 DataSet open_idx_folder(const std::filesystem::path& folder, const IdxTraits& traits,
                         const std::string& advice);
 

@@ -69,7 +69,7 @@ class Idx : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-// The message of the Error that `action` throws, which must have this code.
+// Returns the message of the Error that `action` throws, and expects this code.
 template <typename Action>
 std::string failure(ErrorCode code, Action action) {
   try {
@@ -91,7 +91,7 @@ std::string place(const std::string& name, std::size_t offset) {
 }
 
 TEST_F(Idx, ReadsPlainAndGzipAlike) {
-  const Bytes elements = counting(3'000'000);  // several growth steps and buffers
+  const Bytes elements = counting(3'000'000);  // several reallocations and buffers
   const Bytes file = idx(8, {3000, 10, 100}, elements);
   for (const auto& path :
        {write("plain", file), write_gzip("packed.gz", file), write_gzip("packed_unnamed", file)}) {

@@ -13,7 +13,7 @@
 namespace distbelief::data {
 namespace {
 
-// Names in a folder that pass, sorted.
+// The names in a folder for which `passes` is true, sorted.
 template <typename Passes>
 std::vector<std::string> sorted_names(const std::filesystem::path& folder, Passes passes) {
   std::vector<std::string> names;
@@ -60,7 +60,7 @@ Error no_images(const std::filesystem::path& root, const std::string& name) {
                   folder.string(), name, folder.string()));
 }
 
-// Without classes those of the folder to train on.
+// Without `classes` the training folder defines them.
 DataSet open_images_as(const DataConfig& config, const OptionMap& options,
                        const std::vector<std::string>& classes) {
   if (config.path.empty())
@@ -80,7 +80,7 @@ DataSet open_images_as(const DataConfig& config, const OptionMap& options,
           held.size()};
 }
 
-// Railways are photographed too: images, and no folders of them, make a folder called "train" a class.
+// "train" may be a class (photographs of trains): then the folder contains images and no folders.
 bool is_class_folder(const std::filesystem::path& folder) {
   return folders_in(folder).empty() &&
          !sorted_names(folder, [](const auto& entry) { return has_image_ending(entry.path()); }).empty();
@@ -184,7 +184,7 @@ ImageParts find_image_parts(const std::filesystem::path& root) {
   if (is_class_folder(root / "train")) return {root, {}};
   for (const char* name : {"test", "val", "valid", "validation"})
     if (std::filesystem::is_directory(root / name, ignored)) return {root / "train", root / name};
-  // Alone it is the part to train on; beside classes it is no part, and has to be a class.
+  // Alone, "train" is the training part. Beside class folders it must be a class itself.
   for (const std::string& name : folders_in(root))
     if (name != "train" && is_class_folder(root / name)) return {root, {}};
   return {root / "train", {}};

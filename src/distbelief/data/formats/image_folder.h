@@ -8,16 +8,17 @@
 #include "distbelief/data/image/decoder.h"
 #include "distbelief/data/registry.h"
 
-// Images in a folder for each class: ROOT/cat/1.jpg, ROOT/dog/7.png.
+// Images in one folder per class: ROOT/cat/1.jpg, ROOT/dog/7.png.
 namespace distbelief::data {
 
-// Names alone, in one piece of memory. Sorted by class and name, so that every machine numbers them alike.
+// The file names of all images, in one block of memory. They are sorted by class and name, so every machine
+// numbers them alike.
 class ImageList {
  public:
-  // Looks into the class folders of `root`. Given classes must be all there are; with none they are found.
-  // Names that begin with a dot and files that are no images by name are passed over. Throws
-  // Error(kUnavailable) for a folder that cannot be read, Error(kBadInput) for one without classes, a class
-  // without images, or an unknown one.
+  // Lists the class folders of `root`. Without `classes` the folders define the classes; otherwise they must
+  // be exactly `classes`. Skips names that begin with a dot and files without an image ending. Throws
+  // Error(kUnavailable) for a folder that cannot be read, and Error(kBadInput) for a root without classes, a
+  // class without images, or an unknown class.
   explicit ImageList(std::filesystem::path root, std::vector<std::string> classes = {});
 
   std::uint64_t size() const { return labels_.size(); }
@@ -26,7 +27,7 @@ class ImageList {
   const std::vector<std::string>& classes() const { return classes_; }
   const std::filesystem::path& root() const { return root_; }
 
-  // Those that are held out, or those that are not.
+  // Selects the held-out images or the others.
   enum class Keep { kHeldOut, kOthers };
   ImageList part(const std::vector<bool>& held_out, Keep keep) const;
 
@@ -37,11 +38,11 @@ class ImageList {
   std::filesystem::path root_;
   std::vector<std::string> classes_;
   std::string names_;
-  std::vector<std::uint64_t> ends_;  // of each name in names_
+  std::vector<std::uint64_t> ends_;  // end of each name in names_
   std::vector<std::uint32_t> labels_;
 };
 
-// Reads and decodes one file for each sample. A file that cannot be decoded is Error(kBadInput) with its name
+// Reads and decodes one file per sample. A file that cannot be decoded throws Error(kBadInput) with its name
 // and byte.
 class ImageFolderSource : public Source {
  public:
@@ -56,8 +57,8 @@ class ImageFolderSource : public Source {
   ImageSettings settings_;
 };
 
-// The part to train on and the part to test on, by folders of these names; the second is empty when there is
-// none.
+// The folders of the training part and the test part, found by their names. `test` is empty when there is no
+// such folder.
 struct ImageParts {
   std::filesystem::path train;
   std::filesystem::path test;

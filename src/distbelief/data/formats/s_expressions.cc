@@ -24,14 +24,14 @@ struct LabelledTree {
   std::int64_t line = 0;  // from 1 on
 };
 
-// How trees become numbers, as the training trees say.
+// How trees become numbers, as fitted on the training trees.
 struct TreeReading {
   std::shared_ptr<const Learnt> learnt;  // the tokens
   std::int64_t nodes = 1;
   std::int64_t labels = 2;
 };
 
-// Every line that is not empty; what `take` throws gets file and line.
+// Calls `take` for each line that is not blank; adds file and line to the errors that it throws.
 void for_each_line(const std::string& file, const char* advice,
                    const std::function<void(std::string_view line, std::int64_t number)>& take) {
   TextLines lines(file, kTreeLimits);
@@ -47,7 +47,8 @@ void for_each_line(const std::string& file, const char* advice,
   }
 }
 
-// The number at the beginning of a line and what comes after it; all of the line when it begins otherwise.
+// The label at the beginning of a line and the text after it; the whole line in `rest` when there is no
+// label.
 struct SplitLine {
   std::optional<std::int64_t> label{};
   std::string_view rest;
@@ -112,7 +113,8 @@ class TreeSource final : public Source {
   TreeReading reading_;
 };
 
-// Refuses what is beyond the reading, of the file of that name.
+// Throws Error(kBadInput) with `file` and line for trees with larger labels or more nodes than `reading`
+// allows.
 void require_readable(const std::vector<LabelledTree>& trees, const TreeReading& reading,
                       const std::string& file) {
   for (const LabelledTree& each : trees)

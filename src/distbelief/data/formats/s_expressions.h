@@ -8,19 +8,19 @@
 
 namespace distbelief::data {
 
-// The trees of text files: a line "LABEL EXPRESSION" for each, LABEL from 0 on, in train.sexp and test.sexp
-// of config.path. Tokens and the number of nodes and classes are those of the training file. Throws
-// Error(kBadInput) with file and line.
+// Opens train.sexp and test.sexp in config.path: one line "LABEL EXPRESSION" per tree, labels from 0. The
+// training file defines the tokens, the number of nodes and the number of classes. Throws Error(kBadInput)
+// with file and line.
 DataSet open_s_expressions(const DataConfig& config, const OptionMap& options);
-// The same with tokens, nodes and classes that were learnt before.
+// Opens the same files with the tokens, nodes and classes of a data manifest.
 struct KnownSet;
 DataSet reopen_s_expressions(const DataConfig& config, const OptionMap& options, const KnownSet& known);
 
-// The numbers that a run's data set gives to names of nodes: of s_expressions the training file is read;
-// empty for a set that has no trees, or whose names are not kept.
+// The token of each node name in a run's data set. Reads the training file when the set is s_expressions.
+// Empty for a set without trees and for one that does not keep the names.
 TreeTokens tree_tokens(const DataConfig& config);
 
-// The trees of a file of expressions, a line each, with or without labels; `line` counts from 1. Throws
+// Reads the trees of a file, one expression per line, with or without labels; `line` counts from 1. Throws
 // Error(kBadInput) with file and line.
 struct AskedTree {
   std::vector<TreeNode> tree;

@@ -32,7 +32,7 @@ double number_of(const CsvReader& row, const TableColumn& column, std::string_vi
   return (value - column.mean) / column.deviation;
 }
 
-// Where the word stands among the categories, or kNoCategory.
+// The index of the word among the categories, or kNoCategory.
 TableCell place_of(const std::vector<std::string>& sorted, std::string_view word) {
   const auto found = std::lower_bound(sorted.begin(), sorted.end(), word);
   return found == sorted.end() || *found != word ? kNoCategory
@@ -73,7 +73,7 @@ std::int64_t TableSchema::encode_class(const CsvReader& row) const {
   const std::string_view field = target_field(*this, row);
   const auto& classes = target_column().categories;
   if (const TableCell place = place_of(classes, field); place != kNoCategory) return place;
-  // Classes that are numbers are in the order of these: searching by halves may miss them.
+  // Numeric classes are sorted by number, so binary search over their text may miss one.
   const auto found = std::find(classes.begin(), classes.end(), field);
   if (found == classes.end())
     throw row.fault(fmt::format("class '{}' of column '{}' is not among those trained on", shown(field),

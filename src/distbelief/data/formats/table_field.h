@@ -16,7 +16,7 @@ inline std::string_view trimmed(std::string_view field) {
   return field.substr(begin, field.find_last_not_of(" \t") - begin + 1);
 }
 
-// A number that float32 can hold, all of the field; the same in every locale.
+// Parses the whole field as a number in the range of float32; the same in every locale.
 inline bool parse_number(std::string_view field, double& value) {
   if (field.size() > 1 && field[0] == '+' && field[1] != '-') field.remove_prefix(1);
   const auto [end, failure] = std::from_chars(field.data(), field.data() + field.size(), value);
@@ -24,7 +24,7 @@ inline bool parse_number(std::string_view field, double& value) {
   return failure == std::errc{} && end == field.data() + field.size() && std::abs(value) <= kLargest;
 }
 
-// The same with another mark before the decimals, a comma: a point is then no part of a number.
+// The same with a configurable decimal mark. With a comma, a field that contains a point is not a number.
 inline bool parse_number(std::string_view field, char decimal, double& value) {
   if (decimal == '.') return parse_number(field, value);
   constexpr std::size_t kMostDigits = 400;
@@ -38,7 +38,7 @@ inline bool is_missing(const std::vector<std::string>& words, std::string_view f
   return field.empty() || std::find(words.begin(), words.end(), field) != words.end();
 }
 
-// The start of a long field, for a message.
+// The start of a long field, for messages.
 inline std::string shown(std::string_view field) {
   constexpr std::size_t kMostShown = 40;
   return std::string(field.substr(0, kMostShown)) + (field.size() > kMostShown ? "..." : "");

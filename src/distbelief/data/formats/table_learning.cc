@@ -14,12 +14,11 @@
 namespace distbelief::data {
 namespace {
 
-constexpr std::size_t kMostCategoryBytes = 256;  // a longer text is no category
-constexpr std::size_t kMostGuessedClasses =
-    20;  // whole numbers beyond so many are rather values than classes
+constexpr std::size_t kMostCategoryBytes = 256;  // longer texts are not categories
+constexpr std::size_t kMostGuessedClasses = 20;  // an integer column with more values is a regression target
 constexpr std::int64_t kMostFeatures = 1 << 20;
-constexpr std::size_t kMostSurveyBytes = std::size_t{128} << 20;  // of all columns' different values
-constexpr std::size_t kValueBytes = 80;                           // that each takes besides its characters
+constexpr std::size_t kMostSurveyBytes = std::size_t{128} << 20;  // for the distinct values of all columns
+constexpr std::size_t kValueBytes = 80;                           // overhead of each, besides its characters
 
 Error bad_option(const std::string& name, const std::string& what) {
   return Error(ErrorCode::kBadInput, fmt::format("data set 'csv': option '{}' {}", name, what),
@@ -60,7 +59,7 @@ std::size_t most_categories(const OptionMap& options) {
   return static_cast<std::size_t>(most);
 }
 
-// Columns that an option lists, by index.
+// The indices of the columns that an option lists.
 std::set<std::size_t> listed(const TableSurvey& survey, const OptionMap& options, const std::string& name) {
   std::set<std::size_t> found;
   std::vector<std::string> names;
@@ -87,7 +86,7 @@ std::size_t target_of(const TableSurvey& survey, const OptionMap& options) {
   return *found.begin();
 }
 
-// Collects what the columns hold, with bounded memory.
+// Collects the distinct values of the columns in bounded memory.
 class Surveyor {
  public:
   Surveyor(TableSurvey& survey, const OptionMap& options)
@@ -101,7 +100,7 @@ class Surveyor {
     const std::size_t target = target_of(survey, options);
     needed_.insert(target);
     ignored_.erase(target);
-    // Between commas, one within a field may be anything.
+    // With comma as delimiter, a decimal comma within a field cannot be told from other text.
     for (ColumnSurvey& column : survey.columns)
       column.other_decimal = survey.delimiter != ',' || decimal_ == ',';
   }
@@ -152,8 +151,8 @@ class Surveyor {
     survey_.columns[index].many = true;
   }
 
-  // Numbers are no categories, as a rule: of a wide table their values go first. One that turns out to be
-  // text below has then too many.
+  // Drops the values of numeric columns first, because numbers are rarely categories. Such a column that
+  // turns out to be text further down then counts as having too many values.
   void shed() {
     for (std::size_t i = 0; i < values_.size(); ++i)
       if (survey_.columns[i].numeric && !needed_.contains(i) && values_[i].size() > kMostGuessedClasses)
@@ -165,9 +164,9 @@ class Surveyor {
   char decimal_;
   std::size_t most_;
   std::set<std::size_t> ignored_;
-  std::set<std::size_t> needed_;  // also when they are numbers
+  std::set<std::size_t> needed_;  // collected even when they are numeric
   std::vector<std::set<std::string, std::less<>>> values_;
-  std::size_t bytes_ = 0;  // that values_ takes
+  std::size_t bytes_ = 0;  // held by values_
 };
 
 TableTask task_of(const ColumnSurvey& target, const OptionMap& options) {
@@ -180,7 +179,7 @@ TableTask task_of(const ColumnSurvey& target, const OptionMap& options) {
   return target.numeric && !(target.integers && few) ? TableTask::kRegression : TableTask::kClassification;
 }
 
-// Numbers that were meant must not pass for categories.
+// Numbers written with the other decimal mark must not become categories.
 void require_decimal(const ColumnSurvey& column, char decimal) {
   if (!has_other_decimal(column)) return;
   throw Error(
@@ -192,7 +191,7 @@ void require_decimal(const ColumnSurvey& column, char decimal) {
                   decimal == '.' ? ',' : '.'));
 }
 
-// By their numbers if they are numbers: class 10 comes after 9.
+// Sorts numeric classes by number: class 10 comes after 9.
 std::vector<std::string> classes_of(const ColumnSurvey& target, char decimal) {
   if (target.many || target.values.size() < 2)
     throw bad_option("target",
@@ -207,12 +206,12 @@ std::vector<std::string> classes_of(const ColumnSurvey& target, char decimal) {
   return classes;
 }
 
-// What people wrote about the columns, by index.
+// Columns that the options name, by index.
 struct WrittenRoles {
   std::set<std::size_t> ignored, numeric, category;
 };
 
-// Which of two wishes counts would be a guess.
+// A column named in two options has no single role: refuse rather than guess.
 void require_one_role(const TableSurvey& survey, std::size_t target, const WrittenRoles& written) {
   const std::pair<const char*, const std::set<std::size_t>&> lists[] = {
       {"ignore", written.ignored}, {"numeric", written.numeric}, {"category", written.category}};
@@ -243,7 +242,7 @@ ColumnRole role_of(const ColumnSurvey& column, std::size_t index, const WrittenR
                                column.name));
 }
 
-// Welford's sums: no loss of digits for values far from 0.
+// Welford's algorithm: stays accurate for values far from 0.
 struct Moments {
   std::uint64_t count = 0;
   double mean = 0;

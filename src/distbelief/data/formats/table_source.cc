@@ -9,7 +9,7 @@ namespace {
 
 struct LearntTable {
   std::shared_ptr<const Learnt> learnt;
-  std::vector<bool> held_out{};  // empty: another file is tested on
+  std::vector<bool> held_out{};  // empty: a separate file holds the test rows
 };
 
 void require_table_path(const DataConfig& config) {
@@ -48,7 +48,7 @@ DataSet read_rows(const DataConfig& config, const OptionMap& options, const Lear
   return {std::move(train), std::move(test), table.learnt, table.held_out.size()};
 }
 
-// Columns mean what they meant, whatever rows there are now.
+// Keeps the meaning of the columns from `known`, whatever rows the file has now.
 DataSet reopen_table(const DataConfig& config, const OptionMap& options, const KnownSet& known) {
   require_table_path(config);
   if (!known.learnt || !known.learnt->table) return open_table(config, options);

@@ -8,12 +8,12 @@
 
 namespace distbelief::data {
 
-// Rows of a table in memory, 4 bytes a column; categories become features when a row is read.
+// The rows of a table in memory, 4 bytes per column. read() expands categories to features.
 class TableSource : public Source {
  public:
   explicit TableSource(std::shared_ptr<const TableSchema> schema);
 
-  void add(const CsvReader& row);  // before it is shared
+  void add(const CsvReader& row);  // only before the source is shared
   std::uint64_t size() const override { return size_; }
   void read(std::uint64_t index, void* input, void* target) const override;
   const TableSchema& schema() const { return *schema_; }
@@ -26,12 +26,12 @@ class TableSource : public Source {
   std::vector<std::int32_t> classes_;  // classification
 };
 
-// What its rows are as samples.
+// The sample specification of the table's rows.
 SampleSpec table_spec(const TableSchema& schema);
 
-// Surveys, learns and reads the table that [data] path names, three times through the file.
+// Surveys, fits and reads the table at [data] path; reads the file three times.
 DataSet open_table(const DataConfig& config, const OptionMap& options);
-// The first two of these alone: for who has rows of his own.
+// Surveys and fits the table without reading its rows, for callers that have their own rows.
 TableSchema learn_table(const DataConfig& config);
 
 DataSetEntry table_entry();

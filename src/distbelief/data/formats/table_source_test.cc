@@ -18,7 +18,7 @@ class Table : public ::testing::Test {
     write_text(folder_.path() / name, content);
     return (folder_.path() / name).string();
   }
-  // A set that is trained on `train` whole.
+  // Opens a set that trains on all rows of `train`.
   DataSet open(const std::string& train, const std::string& test, OptionMap options = {}) {
     DataConfig config;
     config.name = "csv";
@@ -56,7 +56,7 @@ TEST_F(Table, StandardisesNumbersAndUnfoldsCategories) {
 
 TEST_F(Table, SaysWhereAValueIsMissing) {
   const DataSet set = open("a,b,y\n1,x,p\n,NA,q\n3,x,p\n", "a,b,y\n?,,p\n");
-  ASSERT_EQ(set.train->spec().input_shape, Shape{4});  // a, a is missing, b is x, b is missing
+  ASSERT_EQ(set.train->spec().input_shape, Shape{4});  // features: a, missing a, b = x, missing b
   EXPECT_EQ(features(*set.train, 1), (std::vector<float>{0, 1, 0, 1}));
   EXPECT_EQ(features(*set.train, 2), (std::vector<float>{1, 0, 1, 0}));
   EXPECT_EQ(features(*set.test, 0), (std::vector<float>{0, 1, 0, 1}));
@@ -92,7 +92,7 @@ TEST_F(Table, TakesRolesFromTheOptions) {
   const DataSet set =
       open(rows, rows,
            {{"target", std::string("y")}, {"ignore", std::string("id")}, {"category", std::string("code")}});
-  EXPECT_EQ(set.train->spec().input_shape, Shape{3});  // code 1, code 2, n
+  EXPECT_EQ(set.train->spec().input_shape, Shape{3});  // features: code 1, code 2, n
   EXPECT_EQ(features(*set.train, 1)[1], 1.0F);
   EXPECT_FLOAT_EQ(features(*set.train, 2)[2], std::sqrt(1.5F));
 }

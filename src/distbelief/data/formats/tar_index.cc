@@ -39,7 +39,7 @@ Error tar_fault(const RandomAccessFile& file, std::uint64_t offset, const std::s
   return Error(ErrorCode::kBadInput, fmt::format("{}: {}", file.at(offset), what));
 }
 
-// A name leaves the folder it would be unpacked to.
+// Whether a name points outside the folder that it would be unpacked into.
 bool escapes(const std::string& name) {
   if (name.starts_with('/')) return true;
   for (std::size_t at = 0; at <= name.size();) {

@@ -63,14 +63,15 @@ void TarReader::check(std::int64_t result) const {
 archive_entry* TarReader::next() {
   archive_entry* entry = nullptr;
   const int result = archive_read_next_header(handle_.get(), &entry);
-  // A warning is about a name that is not in this process's character set, or a time: the member is whole.
+  // libarchive warns about names outside the process's character set and about odd times; the member is
+  // intact.
   if (result != ARCHIVE_WARN) check(result);
   return result == ARCHIVE_EOF ? nullptr : entry;
 }
 
 std::string TarReader::name_of(archive_entry* entry) {
   const char* name = archive_entry_pathname(entry);
-  if (name == nullptr) name = archive_entry_pathname_utf8(entry);  // as pax has it
+  if (name == nullptr) name = archive_entry_pathname_utf8(entry);  // pax stores UTF-8
   return name == nullptr ? "" : name;
 }
 

@@ -36,7 +36,7 @@ TextLevel level_of(const OptionMap& options) {
   throw bad_text_option("level", fmt::format("must be bytes, characters or sentences, found '{}'", level));
 }
 
-// Calls `take` with every line that has more than spaces, and where it begins.
+// Calls `take` with every line that is not blank, and its offset.
 template <typename Take>
 void for_each_text_line(std::string_view text, Take take) {
   for (std::size_t at = 0; at < text.size();) {
@@ -53,7 +53,7 @@ std::uint64_t count_lines(std::string_view text) {
   return lines;
 }
 
-// Where the last `share` of the text begins, not within a character.
+// The offset where the last `share` of the text begins, at a character boundary.
 std::size_t tail_begin(std::string_view text, double share) {
   if (!(share > 0.0 && share < 1.0))
     throw bad_text_option("held_out", fmt::format("must lie between 0 and 1, it is {}", share));
@@ -62,17 +62,17 @@ std::size_t tail_begin(std::string_view text, double share) {
   return at;
 }
 
-// What is trained on and tested on, as text.
+// The training text and the test text.
 struct TextParts {
-  std::string train;  // sentences: a line each
+  std::string train;  // sentences: one per line
   std::string test{};
   std::string train_file;
   std::string test_file;
   std::uint64_t test_offset = 0;
-  std::uint64_t held_out_of = 0;  // lines
+  std::uint64_t held_out_of = 0;  // number of lines
 };
 
-// Lines to train on move together at the beginning, so that there is no second copy of them.
+// Moves the training lines to the front of parts.train in place, so there is no second copy of them.
 void hold_out_lines(const OptionMap& options, TextParts& parts) {
   if (!parts.train.ends_with('\n')) parts.train += '\n';
   const std::vector<bool> held = hold_out(count_lines(parts.train), options);
@@ -135,13 +135,13 @@ TokenArray tokens_of(const std::string& text, const std::string& file, std::uint
   TokenArray tokens(vocabulary.size());
   const bool bytes = vocabulary.level() == TextLevel::kBytes;
   tokens.reserve(std::uint64_t(std::count_if(text.begin(), text.end(), [bytes](char c) {
-    return bytes || (static_cast<unsigned char>(c) & 0xC0) != 0x80;  // a character begins
+    return bytes || (static_cast<unsigned char>(c) & 0xC0) != 0x80;  // first byte of a character
   })));
   vocabulary.for_each_token(text, file, offset, [&tokens](std::uint32_t token) { tokens.push_back(token); });
   return tokens;
 }
 
-// Tokens are those of `known`, or are learnt where it is null.
+// Uses the tokens of `known`; fits new ones when it is null.
 DataSet open_text_as(const DataConfig& config, const OptionMap& options,
                      std::shared_ptr<const Learnt> known) {
   const TextLevel level = level_of(options);
@@ -155,7 +155,7 @@ DataSet open_text_as(const DataConfig& config, const OptionMap& options,
             sentences(parts.test, parts.test_file, vocabulary, length), std::move(known), parts.held_out_of};
   const auto windows = [&](std::string& text, const std::string& file, std::uint64_t offset) {
     TokenArray tokens = tokens_of(text, file, offset, vocabulary);
-    std::string().swap(text);  // its memory goes
+    std::string().swap(text);  // frees its memory
     return std::make_unique<TextWindows>(
         std::move(tokens), vocabulary.size(),
         TextWindows::Options{.length = length, .stride = stride == 0 ? length : stride});
@@ -196,7 +196,7 @@ std::vector<OptionSpec> text_options() {
 
 }  // namespace
 
-// Grows with what is really there: a compressed file may claim anything.
+// Grows with the bytes that are read: a compressed file may claim any size.
 std::string read_text_file(const std::string& path, std::uint64_t most_bytes) {
   InputFile file(path);
   std::string text;
@@ -271,7 +271,7 @@ void Sentences::read(std::uint64_t index, void* input, void* target) const {
   const std::uint64_t words = ends_[index] - begin;
   auto* tokens = static_cast<std::int64_t*>(input);
   auto* next = static_cast<std::int64_t*>(target);
-  // The sentence's end comes first too: a model learns how sentences begin.
+  // The input begins with the sentence end, so the model learns how sentences begin.
   const std::uint64_t here = std::min(words, length_);
   tokens_.copy(begin, here, next);
   std::fill(tokens, tokens + length_, std::int64_t{Vocabulary::kSentenceEnd});

@@ -9,10 +9,11 @@
 #include "distbelief/data/formats/vocabulary.h"
 #include "distbelief/data/registry.h"
 
-// Plain text for language models: the target of every token is the one after it.
+// Plain text for language models: the target of each token is the next token.
 namespace distbelief::data {
 
-// Tokens in as few bytes each as the vocabulary needs. Any thread may read; one fills it before.
+// Tokens in 1, 2 or 4 bytes each, depending on the vocabulary. One thread fills the array; afterwards any
+// thread may read.
 class TokenArray {
  public:
   explicit TokenArray(std::uint32_t vocabulary);
@@ -23,18 +24,18 @@ class TokenArray {
   void copy(std::uint64_t begin, std::uint64_t count, std::int64_t* to) const;
 
  private:
-  std::size_t width_;  // bytes: 1, 2 or 4
+  std::size_t width_;  // bytes per token: 1, 2 or 4
   std::vector<std::uint8_t> bytes_;
 };
 
-// Windows of `length` tokens, each `stride` after the one before.
+// Windows of `length` tokens; consecutive windows begin `stride` tokens apart.
 class TextWindows : public Source {
  public:
   struct Options {
     std::int64_t length = 128;
     std::int64_t stride = 128;
   };
-  // Throws Error(kBadInput) when the text has not even one window and the token after it.
+  // Throws Error(kBadInput) when the text is shorter than one window and the token after it.
   TextWindows(TokenArray tokens, std::uint32_t vocabulary, const Options& options);
   std::uint64_t size() const override { return size_; }
   void read(std::uint64_t index, void* input, void* target) const override;
@@ -46,8 +47,8 @@ class TextWindows : public Source {
   std::uint64_t size_;
 };
 
-// A sentence each: its words, cut at `length`, then Vocabulary::kSentenceEnd. Up to `length` the input goes
-// on with ends, the target with kNoTarget.
+// One sentence per sample: its words, cut at `length`, then Vocabulary::kSentenceEnd. The input is padded to
+// `length` with kSentenceEnd, the target with kNoTarget.
 class Sentences : public Source {
  public:
   Sentences(TokenArray tokens, std::vector<std::uint64_t> ends, std::uint32_t vocabulary,
@@ -56,17 +57,18 @@ class Sentences : public Source {
   void read(std::uint64_t index, void* input, void* target) const override;
 
  private:
-  TokenArray tokens_;                // of all sentences, one after the other
-  std::vector<std::uint64_t> ends_;  // of each
+  TokenArray tokens_;                // all sentences, one after the other
+  std::vector<std::uint64_t> ends_;  // end of each sentence
   std::uint64_t length_;
 };
 
-inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{1} << 30;  // of a data set's file
+inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{1} << 30;  // limit for one file of a data set
 
-// All of a file, plain or gzip. Throws Error(kBadInput) when it is longer than so many bytes.
+// Reads a whole file, plain or gzip. Throws Error(kBadInput) when its content is longer than `most_bytes`.
 std::string read_text_file(const std::string& path, std::uint64_t most_bytes);
 
-// The tokens of data set "text": for who has text of his own, or tokens of a model's. Reads the file.
+// Fits the vocabulary of data set "text", for callers that have their own text or decode a model's tokens.
+// Reads the file.
 Vocabulary learn_vocabulary(const DataConfig& config);
 
 DataSetEntry text_entry();

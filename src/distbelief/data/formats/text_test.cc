@@ -38,7 +38,7 @@ TEST_F(Text, CutsBytesIntoWindowsWithTheNextByteAsTarget) {
       "abcdefghij", {{"level", std::string("bytes")}, {"length", std::int64_t{3}}, {"held_out", 0.4}}));
   EXPECT_EQ(set.train->spec().classes, 256);
   EXPECT_EQ(set.train->spec().target_shape, Shape{3});
-  ASSERT_EQ(set.train->size(), 1U);  // abcdef: abc with d, then def has nothing after it
+  ASSERT_EQ(set.train->size(), 1U);  // abcdef: abc with target d; the window def has no next token
   EXPECT_EQ(sample(*set.train, 0), (std::pair<Tokens, Tokens>{{'a', 'b', 'c'}, {'b', 'c', 'd'}}));
   EXPECT_EQ(sample(*set.test, 0), (std::pair<Tokens, Tokens>{{'g', 'h', 'i'}, {'h', 'i', 'j'}}));
 }

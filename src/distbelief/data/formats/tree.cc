@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kLogicStream = 9;
 constexpr std::size_t kMostDepth = 1000;
 
-// Reads one expression; the stack of a deep one is bounded.
+// Parses one expression; limits its depth, and thus the stack.
 class TreeParser {
  public:
   explicit TreeParser(std::string_view text) : text_(text) {}
@@ -27,7 +27,7 @@ class TreeParser {
   }
 
  private:
-  // Gives the number of the node that it added.
+  // Returns the index of the node that it added.
   std::size_t expression(std::size_t depth) {
     if (depth > kMostDepth) throw trouble(fmt::format("at most {} levels", kMostDepth));
     skip_space();
@@ -78,7 +78,7 @@ struct Formula {
   bool value = false;
 };
 
-// Of exactly so many nodes.
+// Draws a formula of exactly `nodes` nodes.
 Formula draw_formula(SplitMix64& random, std::int64_t nodes) {
   if (nodes == 1) {
     const bool value = random.below(2) == 1;

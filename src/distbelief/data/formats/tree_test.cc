@@ -100,7 +100,7 @@ TEST(SExpressions, AreReadFromFilesAndRefusedWithLine) {
   std::int64_t label = 0;
   set.test->read(0, numbers.data(), &label);
   EXPECT_EQ(numbers, (std::vector<std::int64_t>{1, 2, 3, 2, 4, -1}));
-  EXPECT_EQ(set.train->spec().input_tokens, 5);  // none, one, plus, two, any other
+  EXPECT_EQ(set.train->spec().input_tokens, 5);  // empty, one, plus, two, any other
   for (const char* larger : {"0 one\n3 two\n", "0 one\n\n1 (plus one one one)\n"}) {
     std::ofstream(folder.path() / "test.sexp") << larger;
     EXPECT_PRED_FORMAT2(::testing::IsSubstring, "test.sexp', line ",

@@ -10,7 +10,7 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::uint32_t kReservedWords = 2;
-// Of all different words while they are counted, and what each takes besides its characters.
+// Limit for all distinct words while they are counted, and the overhead of each besides its characters.
 constexpr std::size_t kMostWordsBytes = std::size_t{128} << 20, kWordBytes = 96;
 
 Error not_utf8(const std::string& file, std::uint64_t offset) {
@@ -25,7 +25,7 @@ std::vector<char32_t> distinct_characters(std::string_view text, const std::stri
   return {found.begin(), found.end()};
 }
 
-// The most frequent ones, the earlier in the alphabet of equals, in alphabetical order.
+// The `most` most frequent words, in alphabetical order; of equally frequent words the alphabetically first.
 std::vector<std::string> frequent_words(std::string_view text, const std::string& file, std::size_t most) {
   std::map<std::string, std::uint64_t, std::less<>> counts;
   std::size_t bytes = 0;

@@ -8,21 +8,21 @@
 
 #include "distbelief/base/error.h"
 
-// Text as tokens and back.
+// Conversion of text to tokens and back.
 namespace distbelief::data {
 
 enum class TextLevel { kBytes, kCharacters, kSentences };
 
-// Which token stands for which piece of text. Bytes: 256, themselves. Characters: the code points of the
-// training text in order, and a last token for all others. Sentences: words; token 0 is the end of a sentence
-// and what follows it, 1 any word that is not among the most frequent. Immutable; any thread may use it.
+// The token of each piece of text. Bytes: 256 tokens, one per byte value. Characters: the code points of the
+// training text in order, then one token for all others. Sentences: words; token 0 ends a sentence and pads
+// it, token 1 is any word that is not among the most frequent. Immutable; any thread may use it.
 class Vocabulary {
  public:
-  // Learns from the training text, the start of `file`. Throws Error(kBadInput) with file and byte for text
-  // that is not UTF-8 (characters).
+  // Fits the vocabulary on the training text, the start of `file`. Throws Error(kBadInput) with file and byte
+  // for text that is not UTF-8 (level kCharacters).
   Vocabulary(TextLevel level, std::string_view training_text, const std::string& file,
              std::size_t most_words);
-  // Of words that were learnt before, sorted.
+  // Makes a word vocabulary from sorted words that were fitted earlier.
   explicit Vocabulary(std::vector<std::string> words);
 
   static constexpr std::uint32_t kSentenceEnd = 0;
@@ -30,14 +30,14 @@ class Vocabulary {
 
   TextLevel level() const { return level_; }
   std::uint32_t size() const { return size_; }
-  // `file` and `offset` are for messages: where the text stands.
+  // `file` and `offset` locate the text for messages.
   std::vector<std::uint32_t> encode(std::string_view text, const std::string& file,
                                     std::uint64_t offset) const;
-  // The same, one token after the other, without memory for them.
+  // Calls `take` with each token; does not store the tokens.
   template <typename Take>
   void for_each_token(std::string_view text, const std::string& file, std::uint64_t offset, Take take) const;
-  std::string decode(std::uint32_t token) const;  // of a sentence's word with a space before it
-  std::string characters() const;                 // that have tokens of their own, as UTF-8
+  std::string decode(std::uint32_t token) const;  // a word of a sentence gets a leading space
+  std::string characters() const;                 // all characters that have their own tokens, as UTF-8
   const std::vector<std::string>& words() const { return words_; }
 
  private:
@@ -50,11 +50,11 @@ class Vocabulary {
   std::vector<std::string> words_;    // sorted; the first is token 2
 };
 
-// Reads one code point at text[at] and goes past it. Throws Error(kBadInput) with file and byte.
+// Reads the code point at text[at] and advances `at`. Throws Error(kBadInput) with file and byte.
 char32_t next_character(std::string_view text, std::size_t& at, const std::string& file,
                         std::uint64_t offset);
 
-// Calls `take` with each word: what stands between spaces and line ends.
+// Calls `take` with each word; spaces, tabs and line ends separate words.
 template <typename Take>
 void for_each_word(std::string_view text, Take take) {
   constexpr std::string_view kSpaces = " \t\r\n";

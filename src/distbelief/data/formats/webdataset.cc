@@ -25,8 +25,8 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::uint64_t kMostLabelBytes = 64 << 10;
-constexpr std::int64_t kMostLabel = 100'000;  // as many classes as may have names
-constexpr std::size_t kMostNameBytes = 256;   // of a class
+constexpr std::int64_t kMostLabel = 100'000;  // the same limit as for named classes
+constexpr std::size_t kMostNameBytes = 256;   // limit of a class name
 constexpr std::size_t kMostNames = 100'000;
 constexpr const char* kUsualJsonKey = "label";
 
@@ -35,8 +35,8 @@ Error shard_fault(const RandomAccessFile& file, std::uint64_t offset, const std:
 }
 
 struct MemberName {
-  std::string_view key;     // up to the first dot of the last part
-  std::string_view ending;  // after it
+  std::string_view key;     // the last path component, up to its first dot
+  std::string_view ending;  // the rest, without that dot
 };
 
 MemberName split_name(std::string_view name) {
@@ -46,7 +46,7 @@ MemberName split_name(std::string_view name) {
   return {name.substr(0, dot), name.substr(dot + 1)};
 }
 
-// A class as it is written: a number from 0, or a name.
+// The class of a sample as the shard states it: a number from 0, or a name.
 struct Label {
   std::int64_t number = -1;
   std::string name;
@@ -102,10 +102,10 @@ Label read_label(const RandomAccessFile& file, const TarMember& member, std::str
   return label;
 }
 
-// Names get numbers as they come; sorted() says which they have in order.
+// Numbers class names in order of appearance; finish() renumbers them in sorted order.
 class NamedClasses {
  public:
-  // The number of this class. Throws where some classes have names and others none.
+  // Returns the number of this class. Throws for shards that mix numbered and named classes.
   std::int32_t number_of(const RandomAccessFile& file, const TarMember& member, const Label& label) {
     const Kind kind = label.name.empty() ? Kind::kNumbers : Kind::kNames;
     if (kind_ != Kind::kNone && kind != kind_)
@@ -127,7 +127,7 @@ class NamedClasses {
     return place->second;
   }
 
-  // Numbers the samples by their names in order.
+  // Renumbers the samples in the sorted order of their class names.
   void finish(ShardIndex& index) const {
     std::vector<std::int32_t> places(numbers_.size());
     for (const auto& [name, number] : numbers_) {
@@ -144,12 +144,12 @@ class NamedClasses {
   std::map<std::string, std::int32_t> numbers_;
 };
 
-// Of the whole ending: "0001.seg.png" is something else about sample 0001, such as a mask.
+// Tests the whole ending: "0001.seg.png" belongs to sample 0001 but is not its image; it may be a mask.
 bool is_image_of_sample(std::string_view ending) {
   return ending.find('.') == std::string_view::npos && has_image_ending("x." + std::string(ending));
 }
 
-// Gathers the files of one sample after the other.
+// Collects the files of one sample after the other.
 class SampleGatherer {
  public:
   SampleGatherer(const RandomAccessFile& file, std::uint32_t shard, const std::string& json_key,
@@ -173,10 +173,10 @@ class SampleGatherer {
     if (name.ending == "json") json_ = member;
   }
 
-  // Of the sample so far.
+  // Finishes the current sample.
   void finish() {
     const bool has_class = class_ || json_;
-    if (sample_.bytes > 0 || has_class) {  // else only files of other kinds
+    if (sample_.bytes > 0 || has_class) {  // otherwise the sample has only files of other kinds
       if (sample_.bytes == 0 || !has_class)
         throw shard_fault(
             file_, first_byte_,
@@ -214,9 +214,9 @@ class SampleGatherer {
   NamedClasses& classes_;
   ShardIndex& index_;
   std::string key_;
-  std::string image_;  // of the sample so far
+  std::string image_;  // image file of the current sample
   std::uint64_t first_byte_ = 0;
-  std::optional<TarMember> class_, json_;  // of them too: what says its class, wherever it stands
+  std::optional<TarMember> class_, json_;  // the current sample's files that state its class
   ShardSample sample_{.label = -1};
 };
 
@@ -227,8 +227,8 @@ std::vector<ShardSample> kept_samples(const ShardIndex& index, const std::vector
   return kept;
 }
 
-// All that the parts have, of the ones that training had if those are known. Numbers samples that have names
-// anew.
+// Merges the classes of all parts; with named classes in `known`, throws for any other name. Renumbers
+// samples with named classes.
 ClassList number_classes(std::span<ShardIndex* const> parts, const ClassList& known) {
   const ShardIndex& first = *parts.front();
   ClassList all{.names = known.names};
@@ -266,7 +266,7 @@ ClassList number_classes(std::span<ShardIndex* const> parts, const ClassList& kn
   return all;
 }
 
-// Without known classes those that the shards have.
+// Without known classes, the shards define them.
 DataSet open_shards_as(const DataConfig& config, const OptionMap& options, const ClassList& known) {
   if (config.path.empty()) throw Error(ErrorCode::kUnavailable, "set data.path to a folder of tar shards");
   const ImageSettings settings = image_settings("data set 'webdataset'", options);
@@ -336,7 +336,7 @@ std::string likely_json_key(const std::vector<std::filesystem::path>& shards) {
     if (name.ending != "json") continue;
     first_key = name.key;
     found = json_or_discarded(read_member(file, member));
-    if (!found.is_object()) return kUsualJsonKey;  // refused where it is read
+    if (!found.is_object()) return kUsualJsonKey;  // index_shards() reports it
   }
   if (found.is_null()) return kUsualJsonKey;
   std::vector<std::string> all, possible;
@@ -370,7 +370,8 @@ void WebDatasetSource::read(std::uint64_t index, void* input, void* target) cons
   DISTBELIEF_INVARIANT(index < size());
   const ShardSample& sample = samples_[index];
   ImageDecoder& decoder = thread_decoder();
-  const RandomAccessFile file(index_->shards[sample.shard]);  // open files are few, shards may be thousands
+  const RandomAccessFile file(index_->shards[sample.shard]);  // opened per read: the limit on open files is
+                                                              // low, and there may be thousands of shards
   decoder.file_space().resize(sample.bytes);
   file.read(sample.offset, decoder.file_space().data(), sample.bytes);
   try {

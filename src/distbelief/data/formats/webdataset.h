@@ -9,11 +9,11 @@
 #include "distbelief/data/image/decoder.h"
 #include "distbelief/data/registry.h"
 
-// WebDataset: samples in tar files, "shards". Files that follow each other and share their name up to the
-// first dot are one sample: 0001.jpg and 0001.cls, or 0001.png and 0001.json.
+// WebDataset: samples in tar files called shards. Consecutive files whose names agree up to the first dot
+// form one sample: 0001.jpg and 0001.cls, or 0001.png and 0001.json.
 namespace distbelief::data {
 
-// A sample's image within a shard, and its class: a number, or where classes have names the name's place.
+// The location of a sample's image in a shard, and its class: a number, or the index of the class name.
 struct ShardSample {
   std::uint64_t offset = 0;
   std::uint32_t bytes = 0;
@@ -24,26 +24,26 @@ struct ShardSample {
 struct ShardIndex {
   std::vector<std::filesystem::path> shards;
   std::vector<ShardSample> samples;
-  std::int64_t classes = 0;          // one more than the largest label
-  std::vector<std::string> names{};  // of classes that have names, sorted; otherwise none
+  std::int64_t classes = 0;          // the largest label plus one
+  std::vector<std::string> names{};  // class names, sorted; empty when classes are numbers
 };
 
-// How many classes there are, and what they are called where they have names.
+// The number of classes, and their names if they have any.
 struct ClassList {
   std::int64_t count = 0;
   std::vector<std::string> names{};
 };
 
-// Reads every header and label of the shards, none of the images. `json_key` names the class in .json files.
-// Throws as index_tar does, and Error(kBadInput) with shard and byte for samples without image or label, and
-// where some classes are numbers and others names.
+// Reads all headers and labels of the shards, but no images. `json_key` names the class in .json files.
+// Throws as index_tar does, and Error(kBadInput) with shard and byte for a sample without image or label, and
+// for shards that mix numbered and named classes.
 ShardIndex index_shards(std::vector<std::filesystem::path> shards, const std::string& json_key);
 
-// What the class seems to be called in the .json files of these shards, from the first sample. "label" where
-// there is a .cls beside it or no .json. Throws Error(kBadInput) with what there is when nothing will do.
+// Guesses the key of the class in the .json files from the first sample. Returns "label" when the sample has
+// a .cls file or no .json. Throws Error(kBadInput) with the keys found when none fits.
 std::string likely_json_key(const std::vector<std::filesystem::path>& shards);
 
-// Images stay in the shards; memory is 24 bytes a sample.
+// Images stay in the shards; memory is 24 bytes per sample.
 class WebDatasetSource : public Source {
  public:
   WebDatasetSource(std::shared_ptr<const ShardIndex> index, std::vector<ShardSample> samples,

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kFirstStateStream = 10;
 
-// The numbers of the usual benchmark.
+// The constants of the common benchmark.
 class CartPole final : public Environment {
  public:
   std::int64_t actions() const override { return 2; }
@@ -44,7 +44,7 @@ class CartPole final : public Environment {
   static constexpr float kMostPlace = 2.4F, kMostAngle = 0.20943951F;
 };
 
-// Observed are the own field and the goal's, from -1 to 1.
+// The agent observes its own field and the goal's field, each from -1 to 1.
 class GridWorld final : public Environment {
  public:
   std::int64_t actions() const override { return 4; }
@@ -69,7 +69,7 @@ class GridWorld final : public Environment {
  private:
   static constexpr int kSide = 7;
   static float seen(int field) { return 2.0F * static_cast<float>(field) / (kSide - 1) - 1.0F; }
-  // A state that was carried may be off by a rounding.
+  // Rounds, because a stored state may have rounding errors.
   static int field_of(float value) {
     return static_cast<int>(std::lround((value + 1.0F) * 0.5F * (kSide - 1)));
   }

@@ -15,7 +15,7 @@
 namespace distbelief::data {
 namespace {
 
-// As many samples in each as the options say.
+// Opens both parts with the sizes that the options give.
 template <typename Set>
 DataSet both_parts(typename Set::Options wanted, const OptionMap& options) {
   wanted.samples = option<std::int64_t>(options, "samples");

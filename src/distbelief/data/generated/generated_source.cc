@@ -10,9 +10,9 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::int64_t kMostGenerated = std::int64_t{1} << 62;
-constexpr std::uint64_t kTestShare = 4;  // of all inputs there are, one in so many is tested on
-// A part that none of so many draws is of counts as empty. With few different samples each is drawn often,
-// with many a quarter of them is tested on: none is rarer than one in some hundreds.
+constexpr std::uint64_t kTestShare = 4;  // one in so many inputs belongs to the test part
+// A part counts as empty when so many draws miss it. With few distinct samples each is drawn often, and with
+// many a quarter of them are test samples: each part gets at least one draw in some hundreds.
 constexpr int kMostDraws = 1 << 12;
 
 Part part_of(std::span<const std::int64_t> input) {

@@ -7,21 +7,20 @@
 
 namespace distbelief::data {
 
-// The two parts of a generated set: the same classes or grammar, other samples.
+// The two parts of a generated set have the same classes or grammar, but different samples.
 enum class Part { kTrain, kTest };
 
-// A set without files: every sample is computed from its index, so it is the same on every machine and takes
-// no memory however many there are. A kind of set says in draw() how. As with every Source, read() may be
-// called from any number of threads.
+// A data set without files. Every sample is computed from its index, so it is the same on every machine and
+// takes no memory. A subclass computes a sample in draw(). Any thread may call read(), as with every Source.
 class GeneratedSource : public Source {
  public:
   std::uint64_t size() const final { return size_; }
   void read(std::uint64_t index, void* input, void* target) const final;
 
  protected:
-  // Throws Error(kBadInput) for fewer samples than 1 or more than 2^62.
+  // Throws Error(kBadInput) unless there are 1 to 2^62 samples.
   GeneratedSource(Part part, std::int64_t samples);
-  // Of one sample. Each kind of set has a stream of its own, so that no two draw the same.
+  // The random generator of one sample. Each kind of set has its own `stream`, so no two kinds draw the same.
   SplitMix64 randomness(std::uint64_t stream, std::uint64_t index) const;
   Part part() const { return part_; }
 
@@ -32,29 +31,29 @@ class GeneratedSource : public Source {
   std::uint64_t size_;
 };
 
-// A generated set of whole numbers, of which two draws may well be the same. A sample's input decides by its
-// hash which part may have it, and drawing goes on until it is of the part that was asked for: no sample that
-// is tested on is ever trained on.
+// A generated set of whole numbers, in which draws may repeat. The hash of a sample's input assigns it to one
+// part, and drawing repeats until the sample belongs to the requested part: no test sample is ever a training
+// sample.
 class DiscreteSource : public GeneratedSource {
  protected:
   struct Kind {
-    std::uint64_t stream;  // of its randomness
-    const char* name;      // of the set
-    const char* advice;    // which options make for more different samples
+    std::uint64_t stream;  // separates its random numbers
+    const char* name;      // data set, for messages
+    const char* advice;    // names the options that allow more distinct samples
   };
   DiscreteSource(Part part, std::int64_t samples, const Kind& kind);
-  // For the end of a constructor. Throws Error(kBadInput) when all that can be drawn is of the other part.
+  // Call at the end of a constructor. Throws Error(kBadInput) when every draw belongs to the other part.
   void require_samples() const;
 
  private:
   void draw(std::uint64_t index, void* input, void* target) const final;
-  // Of either part.
+  // Draws a sample of either part.
   virtual void draw_any(SplitMix64& random, std::int64_t* input, std::int64_t* target) const = 0;
 
   Kind kind_;
 };
 
-// Throws Error(kBadInput) unless option `name` is in [least, most].
+// Throws Error(kBadInput) unless the value of option `name` is in [least, most].
 void check_generated(const char* name, std::int64_t value, std::int64_t least, std::int64_t most);
 
 }  // namespace distbelief::data

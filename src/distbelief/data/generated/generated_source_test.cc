@@ -7,7 +7,7 @@
 namespace distbelief::data {
 namespace {
 
-// A number below `numbers`.
+// Draws one number below `numbers`.
 class OneNumber final : public DiscreteSource {
  public:
   OneNumber(Part part, std::uint64_t numbers)

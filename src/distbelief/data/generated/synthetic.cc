@@ -13,7 +13,7 @@ namespace distbelief::data {
 namespace {
 
 constexpr int kGridSide = 4;
-constexpr int kOne = 256;  // 1 in the fixed-point arithmetic of the patterns
+constexpr int kOne = 256;  // the value 1 in the fixed-point arithmetic of the patterns
 constexpr std::int64_t kMostSide = 1 << 14;
 constexpr std::int64_t kMostSampleBytes = 1 << 28;
 constexpr std::int64_t kMostLength = 1 << 20;
@@ -21,7 +21,7 @@ constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 constexpr std::uint64_t kMostStride = 4;
 constexpr std::uint64_t kTokensPerJump = 16;
 
-// Keep the streams of randomness apart.
+// Separate streams of random numbers.
 constexpr std::uint64_t kPatternStream = 1;
 constexpr std::uint64_t kNoiseStream = 2;
 constexpr std::uint64_t kTokenStream = 3;
@@ -70,7 +70,7 @@ SyntheticImages::SyntheticImages(Part part, const Options& options) : GeneratedS
 std::vector<SyntheticImages::GridPosition> SyntheticImages::grid_positions(std::int64_t count) {
   std::vector<GridPosition> positions;
   for (std::int64_t i = 0; i < count; ++i) {
-    // Up to the last cell's end but not onto it, so that cell + 1 always exists.
+    // Stops before the end of the last cell, so that cell + 1 always exists.
     const auto place = static_cast<int>(i * (kGridSide - 1) * kOne / count);
     positions.push_back({place / kOne, place % kOne});
   }

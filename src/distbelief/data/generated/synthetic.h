@@ -5,10 +5,10 @@
 
 #include "distbelief/data/generated/generated_source.h"
 
-// Generated in integer arithmetic: the same bits on every machine.
+// Samples computed in integer arithmetic: the same bits on every machine.
 namespace distbelief::data {
 
-// Images of class index % classes: a smooth pattern that belongs to the class, and noise of the sample.
+// Images of class index % classes: a smooth pattern per class plus noise per sample.
 class SyntheticImages : public GeneratedSource {
  public:
   struct Options {
@@ -17,13 +17,14 @@ class SyntheticImages : public GeneratedSource {
     std::int64_t height = 28;
     std::int64_t width = 28;
     std::int64_t classes = 10;
-    double noise = 0.25;  // the most a pixel is changed, as a share of the whole range
+    double noise = 0.25;  // largest change of a pixel, as a share of the full range
   };
   // Throws Error(kBadInput) for options outside their range.
   SyntheticImages(Part part, const Options& options);
 
  private:
-  // Where a row or column lies on the coarse grid that a pattern is drawn from: cell and 256ths beyond it.
+  // The position of a row or column on the coarse grid of a pattern: the cell, and the offset in 256ths of a
+  // cell.
   struct GridPosition {
     int cell;
     int fraction;
@@ -36,8 +37,8 @@ class SyntheticImages : public GeneratedSource {
   std::vector<GridPosition> columns_;
 };
 
-// Token sequences that climb by a stride of their own and now and then jump. The target is the next token:
-// it can be told from the two before it, not from one, so a model has to look back.
+// Token sequences that rise by a stride of their own, with occasional jumps. The target is the next token,
+// which depends on the previous two tokens, so a model has to look back.
 class SyntheticTokens final : public DiscreteSource {
  public:
   struct Options {
@@ -45,7 +46,7 @@ class SyntheticTokens final : public DiscreteSource {
     std::int64_t length = 128;
     std::int64_t vocabulary = 256;
   };
-  // Throws Error(kBadInput) for options outside their range, or with which there is nothing to test on.
+  // Throws Error(kBadInput) for options out of range, and for options that leave one part without samples.
   SyntheticTokens(Part part, const Options& options);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kClickStream = 11;
 constexpr std::uint64_t kLeaningStream = 12;
 constexpr int kTastes = 4;
-constexpr double kBias = -1.0;  // clicks are fewer than what is shown
+constexpr double kBias = -1.0;  // makes clicks rarer than non-clicks
 constexpr double kTasteWeight = 1.5;
 
 double signed_unit_of(SplitMix64& random) { return 2.0 * random.uniform() - 1.0; }

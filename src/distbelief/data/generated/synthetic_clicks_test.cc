@@ -26,7 +26,7 @@ TEST(SyntheticClicks, FewIdsComeOftenAndMostNever) {
     ++seen[ids[0]];
     clicked += target;
   }
-  EXPECT_GT(seen[0], 500);  // of 20,000: about 1 in 24
+  EXPECT_GT(seen[0], 500);  // of 20,000 draws: about 1 in 24
   EXPECT_GT(seen.size(), 8'000U);
   EXPECT_GT(largest, 99'000'000);
   EXPECT_GT(clicked, 4'000);

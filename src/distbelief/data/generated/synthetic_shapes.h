@@ -4,15 +4,15 @@
 
 namespace distbelief::data {
 
-// Grey images of discs, squares and triangles of several sizes and greys on a noisy ground; the target is the
-// class of every pixel: 0 ground, 1 disc, 2 square, 3 triangle. Later shapes lie on earlier ones. Computed
-// from the index in whole numbers.
+// Grey images of discs, squares and triangles in several sizes and grey levels on a noisy ground. The target
+// is the class of each pixel: 0 ground, 1 disc, 2 square, 3 triangle. Later shapes cover earlier ones.
+// Computed from the index in integer arithmetic.
 class SyntheticShapes : public GeneratedSource {
  public:
   struct Options {
     std::int64_t samples = 10'000;
-    std::int64_t size = 32;  // of both sides
-    double noise = 0.25;     // the most a pixel is changed, as a share of the whole range
+    std::int64_t size = 32;  // height and width
+    double noise = 0.25;     // largest change of a pixel, as a share of the full range
   };
   // Throws Error(kBadInput) for options outside their range.
   SyntheticShapes(Part part, const Options& options);

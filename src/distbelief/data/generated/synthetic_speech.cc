@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::uint64_t kSpeechStream = 7;
 constexpr std::uint64_t kSpectrumStream = 8;
-constexpr std::uint64_t kShortest = 3, kSpread = 3;  // frames of a symbol: 3 to 5
-constexpr std::uint64_t kSilence = 3;                // frames after it: 0 to 2
-constexpr std::int64_t kFramesPerSymbol = 8;         // the most that one takes
+constexpr std::uint64_t kShortest = 3, kSpread = 3;  // a symbol lasts 3 to 5 frames
+constexpr std::uint64_t kSilence = 3;                // 0 to 2 frames of silence follow
+constexpr std::int64_t kFramesPerSymbol = 8;         // at most
 
 void check_speech(const SyntheticSpeech::Options& options) {
   const std::int64_t least = kFramesPerSymbol * SyntheticSpeech::kMostSymbols;
@@ -52,7 +52,7 @@ void SyntheticSpeech::draw(std::uint64_t index, void* input, void* target) const
   std::size_t frame = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     symbols[i] = static_cast<std::int64_t>(1 + random.below(static_cast<std::uint64_t>(options_.symbols)));
-    if (i > 0 && symbols[i] == symbols[i - 1]) ++frame;  // else nobody could tell the two apart
+    if (i > 0 && symbols[i] == symbols[i - 1]) ++frame;  // separates two equal symbols
     for (std::uint64_t left = kShortest + random.below(kSpread); left > 0; --left) said[frame++] = symbols[i];
     frame += random.below(kSilence);
   }

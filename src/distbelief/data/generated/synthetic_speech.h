@@ -4,10 +4,9 @@
 
 namespace distbelief::data {
 
-// Frames of a made-up speech: every symbol has a spectrum of its own, lasts some frames, and is followed by
-// none or some of silence; all frames have noise. Input [frames, bands]. The target is the symbols in order,
-// from 1 on, and then zeros: where they lie in time is not told. Symbols may be said twice in a row, then
-// with silence between.
+// Frames of synthetic speech, [frames, bands]. Every symbol has its own spectrum, lasts several frames, and
+// may be followed by silence; all frames have noise. The target lists the symbols in order, numbered from 1
+// and padded with zeros, without their times. Silence separates equal neighbours.
 class SyntheticSpeech : public GeneratedSource {
  public:
   struct Options {
@@ -15,9 +14,9 @@ class SyntheticSpeech : public GeneratedSource {
     std::int64_t frames = 48;
     std::int64_t bands = 8;
     std::int64_t symbols = 6;
-    double noise = 0.3;  // the most that a band is changed
+    double noise = 0.3;  // largest change of a band
   };
-  static constexpr std::int64_t kMostSymbols = 6;  // in a sample
+  static constexpr std::int64_t kMostSymbols = 6;  // per sample
   // Throws Error(kBadInput) for options outside their range.
   SyntheticSpeech(Part part, const Options& options);
 
@@ -25,7 +24,7 @@ class SyntheticSpeech : public GeneratedSource {
   void draw(std::uint64_t index, void* input, void* target) const override;
 
   Options options_;
-  std::vector<float> spectra_;  // of silence and each symbol
+  std::vector<float> spectra_;  // silence first, then each symbol
 };
 
 }  // namespace distbelief::data

@@ -4,9 +4,9 @@
 
 namespace distbelief::data {
 
-// Rows of a made-up table of credit applications: numbers in [-1, 1] and a category as 0s and a 1. The risk
-// is a sum of the numbers, of the product of the first two, and of an effect of the category that turns with
-// the sign of the third; it has noise. The target is the risk, or whether it is above 0.
+// Rows of a synthetic table of credit applications: numbers in [-1, 1] and a one-hot category. The risk sums
+// the weighted numbers, the product of the first two numbers, an effect of the category whose sign follows
+// the third number, and noise. The target is the risk, or whether it is positive.
 class SyntheticTable : public GeneratedSource {
  public:
   enum class Target { kClass, kValue };
@@ -14,7 +14,7 @@ class SyntheticTable : public GeneratedSource {
     std::int64_t samples = 20'000;
     std::int64_t numbers = 8;     // at least 3
     std::int64_t categories = 8;  // at least 2
-    double noise = 0.3;           // the most that the risk is changed
+    double noise = 0.3;           // largest change of the risk
     Target target = Target::kClass;
   };
   // Throws Error(kBadInput) for options outside their range.
@@ -24,8 +24,8 @@ class SyntheticTable : public GeneratedSource {
   void draw(std::uint64_t index, void* input, void* target) const override;
 
   Options options_;
-  std::vector<double> weights_;  // of the numbers
-  std::vector<double> effects_;  // of the categories
+  std::vector<double> weights_;  // one per number
+  std::vector<double> effects_;  // one per category
 };
 
 }  // namespace distbelief::data

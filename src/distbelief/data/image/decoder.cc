@@ -65,7 +65,7 @@ SampleSpec image_spec(const ImageSettings& settings, std::int64_t classes) {
   SampleSpec spec;
   spec.input_shape = {settings.channels, settings.size.crop, settings.size.crop};
   spec.classes = classes;
-  // ImageNet's, which photographs in general are near to.
+  // The statistics of ImageNet, which approximate those of photographs in general.
   spec.mean =
       settings.channels == 3 ? std::vector<float>{0.485F, 0.456F, 0.406F} : std::vector<float>{0.449F};
   spec.deviation =
@@ -90,7 +90,7 @@ void ImageDecoder::decode(std::span<const std::uint8_t> file, const ImageSetting
                           std::uint8_t* planes) {
   const DecodeRequest request{
       .channels = settings.channels, .least_side = settings.size.resize, .most_pixels = settings.most_pixels};
-  // Most files of a set that was made for training are this: nothing to turn, nothing to resize.
+  // The common case in a training set: the picture needs no turning and no resizing.
   if (is_jpeg(file) && exif_orientation(file) == Orientation::kUpright &&
       jpeg_.decode_apart(file, request, apart_)) {
     mixer_.crop(apart_, plan_fit(apart_.size(), settings.size), planes);

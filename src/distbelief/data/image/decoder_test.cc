@@ -28,7 +28,7 @@ std::vector<std::uint8_t> decoded(const std::string& file, const ImageSettings& 
   return planes;
 }
 
-// What is wrong, or "accepted"; `offset` is where.
+// Returns the fault of the image, or "accepted"; `offset` receives its place.
 std::string fault(const std::string& file, const ImageSettings& how, std::uint64_t* offset = nullptr) {
   try {
     decoded(file, how);
@@ -39,7 +39,7 @@ std::string fault(const std::string& file, const ImageSettings& how, std::uint64
   return "accepted";
 }
 
-// Smooth, so that JPEG keeps it nearly as it is.
+// A smooth picture, which JPEG changes little.
 testing::Drawing ramp(std::uint32_t width, std::uint32_t height) {
   return testing::draw(width, height, [=](std::uint32_t x, std::uint32_t y, std::uint32_t c) {
     return c == 0 ? x * 255 / width : c == 1 ? y * 255 / height : 128;
@@ -140,7 +140,7 @@ TEST(ImageDecoder, NamesTheByteWhereAFileIsCutShort) {
   EXPECT_EQ(offset, png.size() / 2) << "where it ends";
 }
 
-// Changes the size that a file claims, and where PNG has one, its checksum.
+// Changes the size that a PNG header claims, and its checksum.
 std::string with_png_size(std::string file, std::uint32_t width, std::uint32_t height) {
   for (int i = 0; i < 4; ++i) {
     file[static_cast<std::size_t>(16 + i)] = static_cast<char>(width >> (24 - 8 * i));
@@ -166,7 +166,7 @@ std::string big_endian(std::uint32_t value) {
   return {char(value >> 24), char(value >> 16), char(value >> 8), char(value)};
 }
 
-// A compressed text of so many bytes, all the same.
+// A compressed text chunk of `bytes` equal characters.
 std::string text_chunk(std::size_t bytes) {
   const std::vector<Bytef> text(bytes, 'a');
   std::vector<Bytef> packed(compressBound(uLong(bytes)));

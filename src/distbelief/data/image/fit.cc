@@ -28,7 +28,7 @@ void split_channels(const std::uint8_t* from, std::size_t count, std::uint8_t* r
   }
 }
 
-// One row of pixels to row y of each plane.
+// Writes one row of pixels to row y of each plane.
 void spread_row(const std::uint8_t* row, std::uint32_t channels, ImageSize size, std::uint32_t y,
                 std::uint8_t* planes) {
   const std::size_t plane = std::size_t{size.width} * size.height;
@@ -112,7 +112,7 @@ void Fitter::prepare(Filter& filter, const FitAxis& axis) {
       filter.weights.push_back(weight);
       if (shares[i] > shares[heaviest]) heaviest = i;
     }
-    filter.weights[filter.taps.back().first_weight + heaviest] += left;  // a plain area stays as it is
+    filter.weights[filter.taps.back().first_weight + heaviest] += left;  // uniform areas keep their value
   }
 }
 

@@ -5,34 +5,34 @@
 
 #include "distbelief/data/image/pixels.h"
 
-// Bringing a picture to the size that a model takes.
+// Resizes and crops a picture to the input size of a model.
 namespace distbelief::data {
 
 struct FitSize {
-  std::uint32_t resize = 256;  // the shorter side afterwards; 0: as it is
-  std::uint32_t crop = 224;    // the square cut from the middle
+  std::uint32_t resize = 256;  // length of the shorter side after resizing; 0: no resizing
+  std::uint32_t crop = 224;    // side of the centred square
 };
 
-// Where a crop comes from, along one axis of the picture: output position p shows resized position first + p.
+// The source of a crop along one axis: output position p shows resized position first + p.
 struct FitAxis {
   std::uint32_t source = 0;   // length of the picture
-  std::uint64_t resized = 0;  // and once resized
+  std::uint64_t resized = 0;  // length after resizing
   std::uint64_t first = 0;
-  std::uint32_t outputs = 0;  // how many positions are shown
+  std::uint32_t outputs = 0;  // number of output positions
   bool operator==(const FitAxis&) const = default;
 };
 struct FitPlan {
   FitAxis across;
   FitAxis down;
 };
-// Throws ImageFault when the picture is smaller than the crop and is not to be resized.
+// Throws ImageFault when the picture is smaller than the crop and resizing is off.
 FitPlan plan_fit(ImageSize picture, FitSize wanted);
-// The largest part from the middle that has the proportions of `wanted`, at that size.
+// The largest centred part with the proportions of `wanted`, resized to `wanted`.
 FitPlan plan_cover(ImageSize picture, ImageSize wanted);
 
-// Resizes and crops as planned. Writes planes of bytes, one for each channel. Resizing is by
-// triangle filters as wide as the scale asks for (no aliasing), in fixed point: the same bits on every
-// machine. Keeps working space and the filters of the last size. One thread.
+// Resizes and crops as planned and writes one plane of bytes per channel. Resizing uses triangle filters as
+// wide as the scale requires (no aliasing), in fixed point: the same bits on every machine. Keeps working
+// memory and the filters of the last size. Use from one thread.
 class Fitter {
  public:
   void fit(const Pixels& picture, const FitPlan& plan, std::uint8_t* planes);

@@ -11,16 +11,16 @@
 
 #include <jpeglib.h>  // after <cstdio>, which it needs and does not include
 
-#include <jerror.h>  // after <jpeglib.h>, whose settings say which messages there are
+#include <jerror.h>  // after <jpeglib.h>, whose macros select the messages
 
 namespace distbelief::data {
 namespace {
 
-constexpr long kMostDecoderBytes = 256L << 20;  // coefficients of a large progressive picture
-constexpr int kMostScans = 200;                 // usual are 10; each costs a pass over the whole picture
+constexpr long kMostDecoderBytes = 256L << 20;  // for the coefficients of a large progressive picture
+constexpr int kMostScans = 200;                 // 10 are usual; each costs a pass over the whole picture
 constexpr JDIMENSION kRowsAtOnce = 16;
 
-// What goes wrong below libjpeg comes back by longjmp: no exception may pass through C.
+// Errors in libjpeg return by longjmp, because no exception may pass through C frames.
 struct JpegErrors {
   jpeg_error_mgr manager;
   std::jmp_buf jump;
@@ -35,8 +35,8 @@ JpegErrors& errors_of(j_common_ptr info) { return *reinterpret_cast<JpegErrors*>
   std::longjmp(errors.jump, 1);
 }
 
-// libjpeg goes on after most damage with a warning and grey pixels. Lost data is an error here; oddities of
-// writers (bytes between segments and the like) are not.
+// libjpeg reports most damage as a warning and continues with grey pixels. Here lost data is an error;
+// harmless deviations of encoders (such as bytes between segments) are not.
 void judge_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
@@ -60,7 +60,8 @@ void count_scans(j_common_ptr info) {
   std::longjmp(errors_of(info).jump, 1);
 }
 
-// Of 1/1, 1/2, 1/4 and 1/8, which have fast code, the smallest that leaves the shorter side long enough.
+// Returns the smallest scale of 1/8, 1/4, 1/2 and 1/1, which have fast code, that keeps the shorter side at
+// `least_side` or more.
 unsigned eighths(ImageSize size, std::uint32_t least_side) {
   if (least_side == 0) return 8;
   const std::uint32_t side = std::min(size.width, size.height);
@@ -69,7 +70,7 @@ unsigned eighths(ImageSize size, std::uint32_t least_side) {
   return 8;
 }
 
-// Adobe's CMYK is inverted: 255 is no ink.
+// Adobe's CMYK is inverted: 255 means no ink.
 void cmyk_to_output(const std::uint8_t* from, std::size_t count, std::uint32_t channels, std::uint8_t* to) {
   const auto mix = [](std::uint32_t ink, std::uint32_t black) { return (ink * black + 127) / 255; };
   for (std::size_t i = 0; i < count; ++i, from += 4) {
@@ -89,12 +90,12 @@ bool has_factors(const jpeg_component_info& component, int across, int down) {
   return component.h_samp_factor == across && component.v_samp_factor == down;
 }
 
-// How a picture keeps its colour, where YccPicture knows it.
+// The colour sampling of the picture, if YccPicture supports it.
 std::optional<YccPicture::Colour> colour_kept(const jpeg_decompress_struct& info) {
   if (info.jpeg_color_space != JCS_YCbCr || info.num_components != 3) return std::nullopt;
   if (!has_factors(info.comp_info[1], 1, 1) || !has_factors(info.comp_info[2], 1, 1)) return std::nullopt;
   if (has_factors(info.comp_info[0], 1, 1)) return YccPicture::Colour::kEveryPixel;
-  if (info.image_width <= 4) return std::nullopt;  // libjpeg has no filter for so few samples
+  if (info.image_width <= 4) return std::nullopt;  // libjpeg does not filter so few samples
   if (has_factors(info.comp_info[0], 2, 1)) return YccPicture::Colour::kHalfAcross;
   if (has_factors(info.comp_info[0], 2, 2)) return YccPicture::Colour::kHalfAcrossAndDown;
   return std::nullopt;
@@ -106,15 +107,15 @@ struct JpegDecoder::State {
   jpeg_decompress_struct info;
   JpegErrors errors;
   jpeg_progress_mgr progress;
-  std::vector<std::uint8_t> inks;  // a row of CMYK
+  std::vector<std::uint8_t> inks;  // one row of CMYK
 
   std::uint64_t offset(std::size_t file_bytes) const {
     return info.src == nullptr ? 0 : file_bytes - std::min(file_bytes, info.src->bytes_in_buffer);
   }
-  // The header, and whether the picture is not too large. Throws ImageFault, like the next.
+  // Reads the header and checks the size. Throws ImageFault, as does require().
   ImageSize open(std::span<const std::uint8_t> file, std::uint64_t most_pixels);
   void require(bool done, std::size_t file_bytes);
-  // These return false after a longjmp, which may only leave frames that have nothing to destroy.
+  // These functions return false after a longjmp, which must only leave frames without destructors.
   bool read_header(std::span<const std::uint8_t> file);
   bool start(const DecodeRequest& request, unsigned scale);
   bool start_apart();
@@ -169,7 +170,7 @@ bool JpegDecoder::State::start_apart() {
   return true;
 }
 
-// A row of blocks at a time, as libjpeg wants it: up to 16 rows of samples of each plane.
+// Reads one row of blocks at a time, as libjpeg requires: up to 16 sample rows of each plane.
 bool JpegDecoder::State::read_planes(YccPicture& out) {
   if (setjmp(errors.jump) != 0) return false;
   const auto rows_at_once = static_cast<JDIMENSION>(info.max_v_samp_factor * DCTSIZE);
@@ -189,8 +190,8 @@ bool JpegDecoder::State::read_planes(YccPicture& out) {
   return true;
 }
 
-// All rows, though a crop needs fewer: passing over rows or columns (jpeg_skip_scanlines, jpeg_crop_scanline)
-// was measured to take a fifth longer.
+// Reads all rows although a crop needs fewer: skipping rows or columns (jpeg_skip_scanlines,
+// jpeg_crop_scanline) was measured to be a fifth slower.
 bool JpegDecoder::State::read_rows(Pixels& out) {
   if (setjmp(errors.jump) != 0) return false;
   while (info.output_scanline < info.output_height) {
@@ -222,7 +223,7 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
   state_->errors.manager.error_exit = leave;
   state_->errors.manager.emit_message = judge_message;
   state_->errors.manager.output_message = print_nothing;
-  if (setjmp(state_->errors.jump) != 0) throw std::bad_alloc();  // all that can fail here
+  if (setjmp(state_->errors.jump) != 0) throw std::bad_alloc();  // only memory allocation can fail here
   jpeg_create_decompress(&state_->info);
   state_->info.mem->max_memory_to_use = kMostDecoderBytes;
   state_->progress = {};

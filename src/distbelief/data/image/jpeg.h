@@ -9,9 +9,9 @@
 
 namespace distbelief::data {
 
-// JPEG by libjpeg-turbo: baseline and progressive; grey, YCbCr, RGB, and CMYK as Adobe writes it. Larger
-// pictures are decoded at 1/2, 1/4 or 1/8 where that is enough. Results have the same bits on every machine
-// (slow integer DCT). Holds the library's state for the next image. One thread.
+// Decodes JPEG with libjpeg-turbo: baseline and progressive; grey, YCbCr, RGB, and Adobe's CMYK. Decodes at
+// 1/2, 1/4 or 1/8 of the size where that suffices. The slow integer DCT gives the same bits on every machine.
+// Keeps the library's state for the next image. Use from one thread.
 class JpegDecoder {
  public:
   JpegDecoder();
@@ -19,17 +19,18 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // Throws ImageFault for what is not JPEG, is damaged or cut short, is too large, or has suspiciously many
-  // scans.
+  // Throws ImageFault for a file that is not JPEG, is damaged, cut short or too large, or has suspiciously
+  // many scans.
   void decode(std::span<const std::uint8_t> file, const DecodeRequest& request, Pixels& out);
-  // The same before colours are mixed, for who wants a part of it: decoding is four fifths of the work.
-  // False, and nothing done, unless the picture's shorter side is request.least_side already (or that is 0),
-  // in colour, and kept in one of the ways that YccPicture knows.
+  // Decodes to separate planes before colour conversion, for callers that need only a part of the picture:
+  // decoding alone is four fifths of the work. Returns false and does nothing unless the shorter side already
+  // equals request.least_side (or that is 0), the request is for colour, and YccPicture supports the file's
+  // colour sampling.
   bool decode_apart(std::span<const std::uint8_t> file, const DecodeRequest& request, YccPicture& out);
-  ImageSize size(std::span<const std::uint8_t> file);  // the header alone
+  ImageSize size(std::span<const std::uint8_t> file);  // reads only the header
 
  private:
-  struct State;  // libjpeg's, kept out of sight: its header wants macros of its own
+  struct State;  // libjpeg's state; its header needs macros, so it stays out of this one
   std::unique_ptr<State> state_;
 };
 

@@ -7,7 +7,7 @@
 namespace distbelief::data {
 namespace {
 
-// Numbers at places of a piece of a file, in the byte order that it names; beyond its end there are none.
+// Reads numbers in the given byte order; positions beyond the end yield nothing.
 class TiffBytes {
  public:
   TiffBytes(std::span<const std::uint8_t> bytes, bool little) : bytes_(bytes), little_(little) {}
@@ -27,7 +27,7 @@ class TiffBytes {
 constexpr std::uint32_t kOrientationTag = 0x0112, kShort = 3;
 constexpr std::uint64_t kEntryBytes = 12;
 
-// The first directory of a TIFF structure has the tag.
+// Looks up the tag in the first directory of a TIFF structure.
 std::optional<std::uint32_t> tiff_orientation(std::span<const std::uint8_t> tiff) {
   if (tiff.size() < 8 || tiff[0] != tiff[1] || (tiff[0] != 'I' && tiff[0] != 'M')) return std::nullopt;
   const TiffBytes bytes(tiff, tiff[0] == 'I');
@@ -43,7 +43,7 @@ std::optional<std::uint32_t> tiff_orientation(std::span<const std::uint8_t> tiff
 }
 
 bool is_exif(std::span<const std::uint8_t> segment) {
-  constexpr char kName[] = "Exif\0";  // and the end of the literal: six bytes
+  constexpr char kName[] = "Exif\0";  // with the literal's own terminator: six bytes
   return segment.size() > sizeof kName && std::memcmp(segment.data(), kName, sizeof kName) == 0;
 }
 
@@ -57,7 +57,7 @@ Orientation exif_orientation(std::span<const std::uint8_t> jpeg) {
   for (std::size_t at = 2; jpeg.size() >= 4 && at <= jpeg.size() - 4 && jpeg[at] == 0xFF;) {
     const std::uint8_t marker = jpeg[at + 1];
     const std::uint32_t length = *bytes.number(at + 2, 2);
-    if (marker == 0xFF) {  // fill
+    if (marker == 0xFF) {  // fill byte
       ++at;
       continue;
     }

@@ -6,27 +6,27 @@
 
 #include "distbelief/data/image/pixels.h"
 
-// How a camera was held: it stores what its sensor saw, and notes in EXIF how to turn it.
+// Orientation of photographs: a camera stores the sensor's rows and records in EXIF how to turn them.
 namespace distbelief::data {
 
-// As EXIF numbers them: what has to be done with the stored picture, or what it shows.
+// The EXIF numbers. Each names the turn that makes the stored picture upright, or the state of that picture.
 enum class Orientation : std::uint8_t {
   kUpright = 1,
   kMirrored = 2,
   kUpsideDown = 3,
   kUpsideDownMirrored = 4,
   kTransposed = 5,
-  kTurnRight = 6,  // to be upright
+  kTurnRight = 6,  // turn right to make it upright
   kTransversed = 7,
   kTurnLeft = 8
 };
 
-// What a JPEG file says of it; upright when it says nothing, or nothing sensible. Looks at the segments
-// before the picture alone, and trusts no length in them. Pure.
+// The EXIF orientation of a JPEG file; upright when it is missing or invalid. Reads only the segments before
+// the picture and trusts no length in them. Pure.
 Orientation exif_orientation(std::span<const std::uint8_t> jpeg);
 
 ImageSize upright_size(Orientation stored, ImageSize size);
-// Turns the picture. `space` is working space, as large as the picture unless it is upright.
+// Turns the picture. `space` is working memory as large as the picture; upright pictures do not use it.
 void turn_upright(Orientation stored, Pixels& picture, std::vector<std::uint8_t>& space);
 
 }  // namespace distbelief::data

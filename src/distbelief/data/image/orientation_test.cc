@@ -21,7 +21,7 @@ std::string tiff_number(std::uint32_t value, std::size_t width, ByteOrder order)
   return bytes;
 }
 
-// What cameras write: a directory with another tag before the one that matters.
+// Like the segments of cameras: a directory with another tag before the orientation.
 std::string exif_segment(std::uint32_t orientation, ByteOrder order) {
   const auto number = [&](std::uint32_t value, std::size_t width) {
     return tiff_number(value, width, order);
@@ -38,7 +38,7 @@ std::string with_segment(const std::string& jpeg, const std::string& segment) {
   return jpeg.substr(0, 2) + segment + jpeg.substr(2);
 }
 
-// Left to right, and down: 0 1 2 / 3 4 5.
+// From left to right, then down: 0 1 2 / 3 4 5.
 Pixels six() { return {.width = 3, .height = 2, .channels = 1, .bytes = {0, 1, 2, 3, 4, 5}}; }
 
 TEST(Orientation, EveryOneIsTurnedUpright) {
@@ -69,7 +69,7 @@ TEST(Orientation, NonsenseIsUpright) {
     EXPECT_EQ(exif_orientation(span_of(with_segment(jpeg, exif_segment(number, ByteOrder::kBig)))),
               Orientation::kUpright);
   const std::string whole = with_segment(jpeg, exif_segment(6, ByteOrder::kLittle));
-  const std::size_t needed = 2 + 4 + 6 + 8 + 2 + 12 + 10;  // up to the number itself
+  const std::size_t needed = 2 + 4 + 6 + 8 + 2 + 12 + 10;  // up to the orientation number
   for (std::size_t size = 0; size < needed; ++size)
     EXPECT_EQ(exif_orientation(span_of(whole).first(size)), Orientation::kUpright) << size;
   std::string far = whole;
@@ -79,7 +79,7 @@ TEST(Orientation, NonsenseIsUpright) {
 }
 
 TEST(Orientation, DecodedPhotographsStandUpright) {
-  // Dark above, bright below; stored by a camera that was held so that it must be turned right.
+  // Upright it is dark above and bright below; it is stored such that it must be turned right.
   const std::string stored =
       testing::to_jpeg(testing::draw(32, 16, [](auto x, auto, auto) { return x < 16 ? 20U : 220U; }));
   const std::string file = with_segment(stored, exif_segment(6, ByteOrder::kLittle));

@@ -11,11 +11,11 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::size_t kMostChunkBytes = std::size_t{8}
-                                        << 20;  // text and profiles, which may be compressed too
-// None: texts and what libpng does not know are passed over unread. (0 would be any number.)
+                                        << 20;  // for text and profiles, which may be compressed
+// Keeps no chunks: libpng skips texts and unknown chunks unread. (0 would mean no limit.)
 constexpr int kMostKeptChunks = 1;
 
-// What libpng reads from, and the reason it gave up for.
+// The input of libpng, and the reason why it gave up.
 struct PngInput {
   std::span<const std::uint8_t> file;
   std::size_t at = 0;
@@ -40,8 +40,8 @@ void read_input(png_structp png, png_bytep to, png_size_t count) {
 
 void pass_over(png_structp, png_const_charp) {}
 
-// Owns libpng's two structures. The functions that call libpng return false after its longjmp, which may only
-// leave frames that have nothing to destroy.
+// Owns the two structures of libpng. The member functions that call libpng return false after its longjmp,
+// which must only leave frames without destructors.
 class PngReader {
  public:
   explicit PngReader(PngInput& input)
@@ -66,7 +66,7 @@ class PngReader {
     return true;
   }
 
-  // All kinds become three channels of a byte, or one where the picture is grey already and grey is wanted.
+  // Converts every kind to three 8-bit channels, or to one when the picture is grey and grey is wanted.
   bool start(std::uint32_t wanted, std::uint32_t& channels) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_expand(png_);

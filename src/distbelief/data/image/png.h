@@ -10,10 +10,11 @@ namespace distbelief::data {
 
 bool is_png(std::span<const std::uint8_t> file);
 
-// PNG by libpng: every colour type and depth, as 8 bits a channel. Transparency is dropped, gamma left as it
-// is. `rows` is working space. Throws ImageFault for what is damaged, cut short or too large. Any thread.
+// Decodes PNG with libpng: every colour type and depth, to 8 bits per channel. Drops transparency and ignores
+// gamma. `rows` is working memory. Throws ImageFault for a file that is damaged, cut short or too large.
+// Thread-safe.
 void decode_png(std::span<const std::uint8_t> file, const DecodeRequest& request, Pixels& out,
                 std::vector<std::uint8_t*>& rows);
-ImageSize png_size(std::span<const std::uint8_t> file);  // the header alone
+ImageSize png_size(std::span<const std::uint8_t> file);  // reads only the header
 
 }  // namespace distbelief::data

@@ -12,10 +12,10 @@ bool is_blank(std::uint8_t byte) { return byte == ' ' || (byte >= '\t' && byte <
 struct PnmHeader {
   std::uint32_t channels = 1;
   ImageSize size{};
-  std::size_t end = 0;  // where the pixels begin
+  std::size_t end = 0;  // offset of the first pixel
 };
 
-// Reads the numbers of a header one after another.
+// Reads the numbers of a header one after the other.
 class PnmNumbers {
  public:
   explicit PnmNumbers(std::span<const std::uint8_t> file) : file_(file) {}

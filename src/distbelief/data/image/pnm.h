@@ -9,9 +9,9 @@ namespace distbelief::data {
 
 bool is_pnm(std::span<const std::uint8_t> file);
 
-// A binary PGM or PPM file (P5, P6; 8 bits a channel). Throws ImageFault for what is damaged, cut short or
-// too large; memory follows the bytes that are there. Any thread.
+// Decodes a binary PGM or PPM file (P5, P6; 8 bits per channel). Throws ImageFault for a file that is
+// damaged, cut short or too large. Memory follows the bytes in the file. Thread-safe.
 void decode_pnm(std::span<const std::uint8_t> file, const DecodeRequest& request, Pixels& out);
-ImageSize pnm_size(std::span<const std::uint8_t> file);  // the header alone
+ImageSize pnm_size(std::span<const std::uint8_t> file);  // reads only the header
 
 }  // namespace distbelief::data

@@ -17,7 +17,7 @@ Pixels pnm_pixels(const std::string& file, std::uint32_t channels) {
   return out;
 }
 
-// What is wrong, and at which byte.
+// Returns the fault and its byte.
 std::string pnm_fault(const std::string& file) {
   try {
     pnm_pixels(file, 1);

@@ -11,8 +11,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "two pixels lie in a 16-bit number");
 
-// A pixel has 3/4 of the nearer sample of colour and 1/4 of the other, along each axis. What is added before
-// the sixteenths are cut off makes neighbours round differently, so that no colour is favoured.
+// Along each axis a pixel takes 3/4 of the nearer colour sample and 1/4 of the other. The values added before
+// the division by 16 make neighbouring pixels round in opposite directions, so no colour is favoured.
 struct Rounding {
   std::uint16_t left = 0;
   std::uint16_t right = 0;
@@ -20,14 +20,14 @@ struct Rounding {
 constexpr Rounding kAcrossAndDown{8, 7};
 constexpr Rounding kAcross{4, 8};
 
-// Quarters of a sample between two rows.
+// Blends two rows, in quarters of a sample.
 DISTBELIEF_MULTIVERSION
 void blend_rows(const std::uint8_t* __restrict nearer, const std::uint8_t* __restrict farther,
                 std::size_t count, std::uint16_t* __restrict out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<std::uint16_t>(nearer[i] * 3 + farther[i]);
 }
 
-// Pair i has sums[i + 1] and, on both sides of it, its neighbours.
+// Pair i blends sums[i + 1] with its left neighbour, then with its right one.
 DISTBELIEF_MULTIVERSION
 void blend_columns(const std::uint16_t* __restrict sums, std::size_t count, Rounding rounding,
                    std::uint16_t* __restrict pairs) {
@@ -43,15 +43,15 @@ inline std::uint8_t to_byte(std::int16_t value) {
   return static_cast<std::uint8_t>(std::clamp<std::int16_t>(value, 0, 255));
 }
 
-// The high half of a product of 16-bit numbers, halved and rounded: (value * factor + 2^15) >> 16 for a value
-// of half the size.
+// Computes (value * factor + 2^15) >> 16 for value = doubled / 2: the high half of the 16-bit product, halved
+// and rounded.
 inline std::int16_t rounded_share(std::int16_t doubled, std::int32_t factor) {
   const auto high = static_cast<std::int16_t>((doubled * factor) >> 16);
   return static_cast<std::int16_t>((high + 1) >> 1);
 }
 
-// red = y + 1.402 v, green = y - 0.34414 u - 0.71414 v, blue = y + 1.772 u, where factors of 2^16 that do not
-// fit in 16 bits are a whole number and a share.
+// red = y + 1.402 v, green = y - 0.34414 u - 0.71414 v, blue = y + 1.772 u. A factor of 2^16 that does not
+// fit in 16 bits is split into an integer and a fraction.
 DISTBELIEF_MULTIVERSION
 void mix_row(const std::uint8_t* __restrict brightness, const std::uint8_t* __restrict blueness,
              const std::uint8_t* __restrict redness, std::size_t count, std::uint8_t* __restrict red,
@@ -69,7 +69,7 @@ void mix_row(const std::uint8_t* __restrict brightness, const std::uint8_t* __re
   }
 }
 
-// Of the rows next to a pixel's own sample of colour, the one that is nearer to it.
+// The nearer one of the colour rows beside the pixel's own colour row.
 std::uint32_t other_row(std::uint32_t y, std::uint32_t rows) {
   const std::uint32_t own = y / 2;
   if (y % 2 == 0) return own == 0 ? 0 : own - 1;
@@ -102,7 +102,7 @@ const std::uint8_t* YccMixer::spread(const YccPicture& picture, std::size_t whic
   const std::uint8_t* own = plane.row(across_only ? y : y / 2);
   const std::uint8_t* other = across_only ? own : plane.row(other_row(y, plane.height));
   const std::uint32_t begin = columns.first / 2;
-  const std::uint32_t end = (columns.first + columns.count + 1) / 2;  // of the samples at these pixels
+  const std::uint32_t end = (columns.first + columns.count + 1) / 2;  // the colour samples of these pixels
   const std::uint32_t known_begin = std::max(begin, 1U) - 1, known_end = std::min(end + 1, plane.width);
   columns.sums.resize(end - begin + 2);
   columns.pairs.resize(end - begin);

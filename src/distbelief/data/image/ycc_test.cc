@@ -11,7 +11,7 @@
 namespace distbelief::data {
 namespace {
 
-// Every pixel another colour, the extremes too.
+// A different colour at every pixel, including the extremes.
 std::string noisy_jpeg(ImageSize size, testing::JpegKind kind) {
   SplitMix64 random(size.width * 1000 + size.height);
   return testing::to_jpeg(
@@ -22,7 +22,7 @@ std::span<const std::uint8_t> jpeg_bytes(const std::string& file) {
   return {reinterpret_cast<const std::uint8_t*>(file.data()), file.size()};
 }
 
-// The part at (x, y) of the picture as libjpeg makes it, and as YccMixer does.
+// Compares the part at (x, y) as decoded by libjpeg with the result of YccMixer.
 void expect_same_bytes(const std::string& file, ImageSize at, ImageSize part) {
   JpegDecoder decoder;
   Pixels whole;
@@ -100,7 +100,7 @@ TEST(JpegDecoder, DecodesApartOnlyWhatNeedsNoResizingInKnownWays) {
   EXPECT_FALSE(taken(noisy_jpeg({4, 30}, testing::JpegKind::kBaseline), {}));
   EXPECT_FALSE(taken(noisy_jpeg({40, 30}, testing::JpegKind::kColourHalfDown), {}));
   EXPECT_FALSE(taken(noisy_jpeg({40, 30}, testing::JpegKind::kCmyk), {}));
-  EXPECT_TRUE(taken(usual, {}));  // and nothing is left of those
+  EXPECT_TRUE(taken(usual, {}));  // the refused files leave no state behind
 }
 
 TEST(JpegDecoder, DecodingApartRefusesWhatIsCutShortOrTooLarge) {

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file under its unfinished name, and the hash of what it has so far.
+// A file under its temporary name, and the hash of its bytes so far.
 class PartialFile {
  public:
   PartialFile(fs::path target, const RemoteFile& wanted)
@@ -111,8 +111,8 @@ bool is_there(const fs::path& folder, const RemoteFile& file) {
 
 struct AllIsHere {};
 
-// One home's try at a file. A wrong hash after a continued fetch may be the old part's fault: once more, from
-// the first byte.
+// Fetches a file from one home. If the hash is wrong after a resumed fetch, the old part may be damaged:
+// repeats once from the first byte.
 void fetch_from(const HttpClient& client, const std::string& url, const RemoteFile& file,
                 PartialFile& partial, const FetchOptions& options, Fetched& fetched) {
   for (;;) {
@@ -126,7 +126,7 @@ void fetch_from(const HttpClient& client, const std::string& url, const RemoteFi
     };
     try {
       if (had < file.bytes) client.download(url, had, {.take = take, .restart = [&] { partial.clear(); }});
-    } catch (const AllIsHere&) {  // whatever length the server claims
+    } catch (const AllIsHere&) {  // the file is complete, whatever length the server claims
     }
     if (partial.is_right()) {
       fetched.kept_bytes += had;

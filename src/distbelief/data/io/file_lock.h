@@ -6,17 +6,17 @@
 
 namespace distbelief::data {
 
-// A file or folder that one process has at a time (flock); the system gives it back when that process ends,
-// however it ends. One thread.
+// An exclusive lock on a file or folder, for one process at a time (flock). The system releases it when the
+// process ends, however it ends. Use from one thread.
 class FileLock {
  public:
   struct Options {
-    std::string waiting;  // told when another process has it
-    std::string advice;   // what to do when it cannot be had
+    std::string waiting;  // logged while another process holds the lock
+    std::string advice;   // added to the error when the lock cannot be taken
     std::chrono::hours deadline{6};
   };
-  // `path`: a folder, or a file, which is made when it is not there. Blocks. Throws Error(kUnavailable) when
-  // it cannot be opened, Error(kTimeout) when another process keeps it.
+  // `path` is a folder, or a file, which is created if it is missing. Blocks. Throws Error(kUnavailable) when
+  // it cannot be opened, and Error(kTimeout) when another process holds it until the deadline.
   FileLock(const std::filesystem::path& path, const Options& options);
   ~FileLock();
   FileLock(const FileLock&) = delete;

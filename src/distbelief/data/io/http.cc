@@ -21,26 +21,26 @@ namespace {
 
 constexpr long kOk = 200, kPart = 206, kNoSuchRange = 416;
 
-// What is wanted, and how far it has come over all attempts.
+// The requested bytes and the progress over all attempts.
 struct Wanted {
   std::string url;
-  std::uint64_t at = 0;   // of the next byte
-  std::uint64_t end = 0;  // 0: to the end of what lies there
+  std::uint64_t at = 0;   // offset of the next byte
+  std::uint64_t end = 0;  // 0: to the end of the content
   std::function<void(std::span<const std::uint8_t>, std::uint64_t all)> take;
   std::function<void()> restart;  // empty: bytes before `at` are skipped
 };
 
-// One attempt.
+// The state of one attempt.
 struct Attempt {
   Wanted& wanted;
   CURL* handle;
-  std::uint64_t all = 0;   // length of what lies there; 0: not known
-  std::uint64_t ends = 0;  // where this answer does; 0: not known
-  std::uint64_t skip = 0;  // bytes still to be passed over
+  std::uint64_t all = 0;   // total length; 0: unknown
+  std::uint64_t ends = 0;  // end of this response; 0: unknown
+  std::uint64_t skip = 0;  // bytes still to skip
   bool begun = false;
   bool enough = false;
-  std::string refused;                         // what the server's answer lacks
-  std::array<char, CURL_ERROR_SIZE> reason{};  // libcurl's own
+  std::string refused;                         // defect of the server's response
+  std::array<char, CURL_ERROR_SIZE> reason{};  // libcurl's message
   std::exception_ptr thrown;
 };
 
@@ -61,7 +61,7 @@ std::uint64_t body_bytes(CURL* handle) {
   return length > 0 ? static_cast<std::uint64_t>(length) : 0;
 }
 
-// Looks at the answer's head when its first byte arrives.
+// Checks the response headers when the first byte arrives.
 bool begin_answer(Attempt& attempt) {
   attempt.begun = true;
   const long status = status_of(attempt.handle);
@@ -75,7 +75,7 @@ bool begin_answer(Attempt& attempt) {
     attempt.refused = "it answered with another range than the one asked for";
     return false;
   }
-  if (status != kOk) return false;  // an error page
+  if (status != kOk) return false;  // the body is an error page
   attempt.all = attempt.ends = body_bytes(attempt.handle);
   if (attempt.wanted.at > 0 && attempt.wanted.restart) {
     attempt.wanted.restart();
@@ -103,7 +103,7 @@ std::size_t take_bytes(char* data, std::size_t, std::size_t count, void* context
     return 0;
   }
   attempt.enough = wanted.end > 0 && wanted.at == wanted.end;
-  // 0 ends it, and the connection with it: more comes that is not wanted.
+  // Returning 0 aborts the transfer and its connection: the server would send more than is wanted.
   return attempt.enough && attempt.ends != wanted.end ? 0 : count;
 }
 
@@ -122,7 +122,7 @@ Error untrusted(const Attempt& attempt, CURLcode code) {
                   attempt.wanted.url, reason));
 }
 
-// Another attempt would find the same certificate.
+// Whether the certificate is at fault; another attempt would see the same one.
 bool is_about_trust(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
          code == CURLE_SSL_ISSUER_ERROR;
@@ -136,7 +136,7 @@ Error ends_early_at(const Attempt& attempt) {
                            attempt.wanted.url, attempt.all > 0 ? attempt.all : attempt.wanted.at));
 }
 
-// Whether all is there; otherwise `reason` says why it may be worth another attempt. Throws when it is not.
+// Whether all bytes arrived. If not, sets `reason` to retry; throws when a retry cannot help.
 bool is_done(Attempt& attempt, CURLcode code, std::string& reason) {
   if (attempt.thrown) std::rethrow_exception(attempt.thrown);
   if (attempt.enough) return true;
@@ -206,7 +206,7 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
   if (!number(range.begin) || !sign('-') || !number(last) || !sign('/')) return std::nullopt;
   if (!number(range.all) && !sign('*')) return std::nullopt;
   range.end = last + 1;
-  // One that ends behind all there is shows that this is too short: for the caller to say.
+  // A range beyond the total length is valid here: the caller reports that the content is too short.
   return at == end && range.end > range.begin ? std::optional(range) : std::nullopt;
 }
 
@@ -220,7 +220,7 @@ class HttpClient::Pool {
     for (CURL* handle : idle_) curl_easy_cleanup(handle);
   }
 
-  // A handle of this thread's own while it lives.
+  // Holds a handle for exclusive use by one thread during its lifetime.
   class Lease {
    public:
     explicit Lease(Pool& pool) : pool_(pool), handle_(pool.take()) {}
@@ -259,7 +259,7 @@ class HttpClient::Pool {
 
 namespace {
 
-// Attempts until all is there. One that brought something does not count as failed.
+// Repeats attempts until all bytes arrived. An attempt that made progress does not count as failed.
 void get_all_of(CURL* handle, Wanted& wanted, const HttpClient::Options& options) {
   auto pause = options.first_pause;
   std::string reason;

@@ -11,29 +11,28 @@
 
 namespace distbelief::data {
 
-// What an answer's Content-Range says: "bytes 100-199/1000". Nothing when that cannot be.
+// The Content-Range of a response: "bytes 100-199/1000". Nothing when the text is invalid.
 struct ContentRange {
   std::uint64_t begin = 0;
-  std::uint64_t end = 0;  // behind its last byte
-  std::uint64_t all = 0;  // length of what lies there; 0: the server does not say ("*")
+  std::uint64_t end = 0;  // one past the last byte
+  std::uint64_t all = 0;  // total length; 0: the server does not say ("*")
 };
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
-// GET requests over HTTP(S) with libcurl: connections are kept and used again, one per thread that asks at
-// the same time. A request that fails for a reason that may pass (no connection, cut off, a status of 5xx,
-// 408 or 429, silence) is made again after a pause, from the byte that was reached; each pause is twice the
-// one before. Then it is Error(kUnavailable), at once for a server whose certificate is not trusted. Safe to
-// use from any number of threads; calls block.
+// GET requests over HTTP(S) with libcurl. Reuses connections, one per concurrent request. A request that
+// fails for a temporary reason (no connection, connection lost, status 5xx, 408 or 429, silence) is retried
+// after a pause from the byte that it reached; each pause is twice the previous one. After the last attempt
+// it throws Error(kUnavailable); an untrusted certificate throws it at once. Thread-safe; calls block.
 class HttpClient {
  public:
   struct Options {
     int attempts = 6;
     std::chrono::milliseconds first_pause{100};
     std::chrono::seconds connect_deadline{10};
-    // So long without a byte, and the request has failed. All attempts together are shorter than a loader
-    // waits.
+    // An attempt fails after this time without a byte. All attempts together take less time than the deadline
+    // of a loader.
     std::chrono::seconds silence_deadline{15};
-    // PEM file with the certificates of those who may vouch for an https server; empty: the system's.
+    // PEM file with the certificate authorities for https servers; empty: those of the system.
     std::string ca_file{};
   };
   HttpClient();
@@ -42,15 +41,15 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Exactly the bytes [offset, offset + to.size()), with a range request; a server that knows no ranges sends
-  // the whole, of which the rest is skipped. Error(kBadInput) when what lies there is shorter.
+  // Reads exactly the bytes [offset, offset + to.size()) with a range request. If the server ignores ranges,
+  // skips the rest of the full response. Throws Error(kBadInput) when the content is shorter.
   void read(const std::string& url, std::uint64_t offset, std::span<std::uint8_t> to) const;
 
   std::string read_all(const std::string& url, std::uint64_t most_bytes) const;
 
-  // From `offset` to the end. `take` gets the bytes in order; `all` is the whole length, 0 when the server
-  // does not say. What it throws ends the request. `restart` is called when the server begins at byte 0 all
-  // the same.
+  // Downloads from `offset` to the end. `take` receives the bytes in order; `all` is the total length, 0 when
+  // the server does not say. An exception from `take` ends the request. `restart` is called when the server
+  // starts again at byte 0.
   struct Sink {
     std::function<void(std::span<const std::uint8_t> bytes, std::uint64_t all)> take;
     std::function<void()> restart;

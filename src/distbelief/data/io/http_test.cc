@@ -29,7 +29,7 @@ TEST(ContentRange, OfOtherFormsIsNone) {
     EXPECT_FALSE(parse_content_range(text)) << text;
 }
 
-// Takes connections, in its backlog, and never says a word.
+// Accepts connections in its backlog and never answers.
 class SilentServer {
  public:
   SilentServer() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

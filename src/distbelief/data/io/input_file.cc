@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostInflatedAtOnce = std::size_t{1} << 30;  // fits zlib's unsigned counters
-constexpr std::uint64_t kMostRatio = 100;  // of what is compressed; the format itself allows 1032
-constexpr std::uint64_t kAnyRatioBytes = std::uint64_t{64} << 20;  // harmless however small the file is
+constexpr std::uint64_t kMostRatio = 100;  // plausible compression ratio; the format allows 1032
+constexpr std::uint64_t kAnyRatioBytes = std::uint64_t{64} << 20;  // always allowed: harmless for tiny files
 constexpr int kGzipWindowBits = 16 + MAX_WBITS;
 
 Error unreadable(const std::filesystem::path& path, const std::string& reason) {
@@ -23,7 +23,7 @@ Error unreadable(const std::filesystem::path& path, const std::string& reason) {
 
 Error missing_from(const std::filesystem::path& folder, const std::string& wanted,
                    const std::string& advice) {
-  std::error_code ignored;  // whatever the reason, it is not to be had there
+  std::error_code ignored;  // whatever the reason, the folder is unavailable
   const char* const state =
       std::filesystem::exists(folder, ignored) ? "lacks a file:" : "is missing, and with it";
   return Error(ErrorCode::kUnavailable,
@@ -97,7 +97,7 @@ std::size_t InputFile::inflate_some(std::uint8_t* to, std::size_t count) {
     if (stream_.avail_in == 0) throw_damaged("the file is cut short: its compressed data ends too early");
     const int result = inflate(&stream_, Z_NO_FLUSH);
     if (result == Z_STREAM_END) {
-      // gzip files may be joined, so whatever follows has to be another one.
+      // gzip members may be concatenated, so any following bytes must be another member.
       if (stream_.avail_in == 0) refill();
       ended_ = stream_.avail_in == 0;
       inflateReset(&stream_);

@@ -14,12 +14,13 @@
 
 namespace distbelief::data {
 
-// What to throw where a set's folder lacks a file, or is not there itself.
+// The error for a file missing from the folder of a data set, or for a missing folder.
 Error missing_from(const std::filesystem::path& folder, const std::string& wanted, const std::string& advice);
 
-// The content of a file from first byte to last. A gzip file is known by its first bytes, whatever its
-// name, and decompressed on the way; its checksums are verified. One that turns out much larger than such
-// files ever do is refused there: who reads it holds all of it. Memory is one fixed buffer. One thread.
+// Reads the content of a file from the first byte to the last. A gzip file is recognised by its first bytes,
+// whatever its name, and is decompressed; its checksums are verified. Content far beyond a plausible
+// compression ratio is refused, because callers hold all of it. Memory is one fixed buffer. Use from one
+// thread.
 class InputFile {
  public:
   // Throws Error(kUnavailable) when the file cannot be read.
@@ -28,15 +29,16 @@ class InputFile {
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  // Up to `count` bytes; fewer only at the end. Throws Error(kBadInput) for damaged compression, and for
+  // Reads up to `count` bytes; fewer only at the end. Throws Error(kBadInput) for damaged compression and for
   // content beyond content_limit().
   std::size_t read(std::uint8_t* to, std::size_t count);
 
-  std::uint64_t offset() const { return offset_; }  // in the content, of the next byte
-  // No content of this file may be longer: its size, or what so many compressed bytes are believed to hold.
+  std::uint64_t offset() const { return offset_; }  // content offset of the next byte
+  // Upper bound of the content: the file's size, or the largest content that is plausible for its compressed
+  // size.
   std::uint64_t content_limit() const;
-  std::uint64_t stored_bytes() const { return file_bytes_; }  // of the file itself, compressed or not
-  std::string at(std::uint64_t offset) const;                 // "'file', byte 16": how messages name a place
+  std::uint64_t stored_bytes() const { return file_bytes_; }  // size of the file itself, compressed or not
+  std::string at(std::uint64_t offset) const;  // a place as messages name it: "'file', byte 16"
 
  private:
   struct CloseFile {
@@ -53,9 +55,9 @@ class InputFile {
   std::unique_ptr<std::FILE, CloseFile> file_;
   std::uint64_t offset_ = 0;
   bool compressed_ = false;
-  bool ended_ = false;  // the last gzip member and the file ended together
+  bool ended_ = false;  // the last gzip member ended at the end of the file
   std::uint64_t compressed_bytes_read_ = 0;
-  std::vector<std::uint8_t> buffer_;  // compressed bytes on their way to stream_
+  std::vector<std::uint8_t> buffer_;  // compressed input of stream_
   z_stream stream_{};
 };
 

@@ -8,11 +8,11 @@
 
 namespace distbelief::data {
 
-// What to throw where memory did not suffice for what lies at `place`, a file or a folder: names it with its
-// bytes.
+// The error when memory does not suffice for the data at `place`, a file or a folder; names its largest file
+// and that file's size.
 Error too_large_for_memory(const std::string& place);
 
-// Calls `read`, whose memory follows what lies at `place`.
+// Calls `read`, whose memory grows with the data at `place`, and converts a failed allocation to that error.
 template <typename Read>
 auto within_memory(const std::string& place, const Read& read) {
   try {

@@ -22,7 +22,7 @@ Error cannot_read(const std::filesystem::path& path, const std::string& reason) 
 
 RandomAccessFile::RandomAccessFile(std::filesystem::path path)
     : path_(std::move(path)),
-      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe must not hold us up
+      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe must not block
   if (descriptor_ < 0) throw cannot_read(path_, std::strerror(errno));
   struct stat status {};
   const bool known = ::fstat(descriptor_, &status) == 0;

@@ -11,7 +11,7 @@
 #include "distbelief/base/options.h"
 #include "distbelief/data/io/fetch.h"
 
-// The sets that have a public home. Hashes are those that several independent projects publish.
+// The data sets that can be downloaded. Several independent projects publish the same hashes.
 namespace distbelief::data {
 namespace {
 

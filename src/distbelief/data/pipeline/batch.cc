@@ -17,13 +17,13 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::size_t kByteValues = 256;
-constexpr std::uint64_t kExpectAhead = 3;     // samples: about the time that memory takes to answer
+constexpr std::uint64_t kExpectAhead = 3;     // samples; about the latency of memory
 constexpr std::int64_t kMirroredBytes = 256;  // at a time
-constexpr std::int64_t kFewBytes = 64;        // looked up sooner than vector arithmetic is set up
-constexpr std::size_t kManyBytes = std::size_t{4} << 20;  // of a batch: more than stays in a core's caches
+constexpr std::int64_t kFewBytes = 64;  // for fewer bytes the table beats the setup of vector arithmetic
+constexpr std::size_t kManyBytes = std::size_t{4} << 20;  // batch size that exceeds the caches of a core
 constexpr std::size_t kSmallPage = 4096;
-constexpr int kCollapse = 25;                  // MADV_COLLAPSE of Linux 6.1, for which glibc 2.36 has no name
-constexpr std::uint64_t kAnnounceAhead = 256;  // samples, when they are read in order
+constexpr int kCollapse = 25;                  // MADV_COLLAPSE of Linux 6.1, which glibc 2.36 does not define
+constexpr std::uint64_t kAnnounceAhead = 256;  // samples, for reads in order
 
 bool is_image(const SampleSpec& spec) {
   return spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3;
@@ -47,12 +47,12 @@ void check(const SampleSpec& spec, const BatchMaker::Options& options, std::int6
   }
 }
 
-// In float and in this order, so that the result has the bits of torch's div(255), sub(mean), div(deviation).
 bool is_normalized(const SampleSpec& spec, const BatchMaker::Options& options) {
   return options.normalize && !spec.mean.empty();
 }
 
-// What each byte of a channel becomes: the same operations as normalize_bytes, for pixels that move.
+// The float of each byte of a channel, for moved images. Computes in float and in the order of
+// normalize_bytes, so that the result has the bits of torch's div(255), sub(mean), div(deviation).
 std::vector<float> conversion_table(const SampleSpec& spec, std::int64_t channels,
                                     const BatchMaker::Options& options) {
   const bool normalized = is_normalized(spec, options);
@@ -67,16 +67,16 @@ std::vector<float> conversion_table(const SampleSpec& spec, std::int64_t channel
   return table;
 }
 
-// A hint: filling megabytes in order, each small page would cost a walk through the page tables, in a virtual
-// machine through two of them.
+// Hints to use huge pages. When megabytes are filled in order, every small page costs a walk of the page
+// tables, and two walks in a virtual machine.
 void want_huge_pages(std::byte* begin, std::size_t bytes) {
   const std::uintptr_t unaligned = reinterpret_cast<std::uintptr_t>(begin) % kSmallPage;
   const std::size_t skipped = unaligned == 0 ? 0 : kSmallPage - unaligned;
   ::madvise(begin + skipped, bytes - skipped, MADV_HUGEPAGE);
-  ::madvise(begin + skipped, bytes - skipped, kCollapse);  // at once, though it has been written to
+  ::madvise(begin + skipped, bytes - skipped, kCollapse);  // immediately, even for written pages
 }
 
-// Array::resize takes a Shape, which is an allocation: only when the shape really changes.
+// Array::resize takes a Shape, which allocates: call it only when the shape changes.
 void fit(Array& array, ElementType type, std::uint64_t size, const Shape& sample) {
   const Shape& now = array.shape();
   const auto count = static_cast<std::int64_t>(size);
@@ -91,7 +91,7 @@ void fit(Array& array, ElementType type, std::uint64_t size, const Shape& sample
   if (is_new && array.byte_count() >= kManyBytes) want_huge_pages(array.data(), array.byte_count());
 }
 
-// Whether vector arithmetic gives a channel's table to the bit.
+// Whether vector arithmetic reproduces the table of a channel bit by bit.
 bool is_exact(const float* table, float mean, float deviation) {
   std::array<std::uint8_t, kByteValues> bytes;
   std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
@@ -105,10 +105,10 @@ void mirror(const std::uint8_t* __restrict from, std::int64_t count, std::uint8_
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[count - 1 - i];
 }
 
-// One channel's bytes to floats.
+// Converts the bytes of one channel to floats.
 class ByteConversion {
  public:
-  // Arithmetic where that is exact, which is faster than the table of all 256.
+  // Uses arithmetic where it is exact, because that is faster than the table.
   ByteConversion(const float* table, const BatchMaker::Conversion& how, BatchMaker::Writing writing)
       : table_(table),
         mean_(how.mean),
@@ -123,7 +123,7 @@ class ByteConversion {
     else
       normalize_bytes(to, from, mean_, deviation_, static_cast<std::size_t>(count));
   }
-  // From the last byte to the first.
+  // Converts from the last byte to the first.
   void backwards(const std::uint8_t* from, std::int64_t count, float* to) const {
     std::array<std::uint8_t, kMirroredBytes> turned;
     for (std::int64_t done = 0; done < count; done += kMirroredBytes) {
@@ -229,7 +229,7 @@ BatchMaker::Placement BatchMaker::draw_placement(std::uint64_t epoch, std::uint6
   Placement placement;
   if (!options_.augment_pad_crop && !options_.augment_flip) return placement;
   SplitMix64 random(derive_seed({options_.seed, epoch, sample}));
-  const bool mirrored = (random() >> 63) != 0;  // drawn always: switching one kind leaves the other as it was
+  const bool mirrored = (random() >> 63) != 0;  // drawn always, so the other draws stay the same
   placement.mirrored = options_.augment_flip && mirrored;
   if (options_.augment_pad_crop) {
     const std::int64_t pad = options_.pad;
@@ -250,8 +250,8 @@ void BatchMaker::convert_placed(const std::uint8_t* raw, const Placement& placem
                                 float* out) const {
   const std::int64_t height = source_.spec().input_shape[1];
   const std::int64_t width = source_.spec().input_shape[2];
-  // Columns [begin, end) of the output before it is mirrored fall on the source; the others are padding,
-  // which is byte 0 before conversion.
+  // Output columns [begin, end), before mirroring, lie on the source; the others are padding, which is byte 0
+  // before conversion.
   const std::int64_t begin = std::clamp<std::int64_t>(-placement.right, 0, width);
   const std::int64_t end = std::clamp<std::int64_t>(width - placement.right, begin, width);
   const std::int64_t first = placement.mirrored ? width - end : begin;

@@ -9,8 +9,8 @@
 
 namespace distbelief::data {
 
-// What one lane works on in one step. Images are float32, scaled to [0, 1] and normalised when asked;
-// tokens and features stay as they are. An empty lane has size 0.
+// The samples of one lane in one step. Images are float32, scaled to [0, 1] and optionally normalised; tokens
+// and features stay unchanged. An empty lane has size 0.
 struct Batch {
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;  // within the epoch
@@ -18,16 +18,16 @@ struct Batch {
   std::uint64_t size = 0;
   Array input;                         // [size, input_shape...]
   Array target;                        // [size, target_shape...]
-  std::vector<std::uint64_t> samples;  // which ones, in order
-  std::vector<std::uint8_t> raw;       // working space of BatchMaker: one image as the source gives it
+  std::vector<std::uint64_t> samples;  // sample indices, in order
+  std::vector<std::uint8_t> raw;       // working memory of BatchMaker: one image as the source stores it
 };
 
-// Throws Error(kBadInput) when samples are not images, which alone can be augmented.
+// Throws Error(kBadInput) unless samples are images: only images can be augmented.
 void require_augmentable(const SampleSpec& spec);
 
-// Fills one batch: reads, converts, augments, normalises. Pure: randomness is (seed, epoch, sample).
-// Borrows the source, which must outlive it. Any number of threads may fill different batches at once.
-// A batch that is filled again keeps its memory.
+// Fills one batch: reads, converts, augments, normalises. Pure: randomness depends only on (seed, epoch,
+// sample). Borrows the source, which must outlive it. Any number of threads may fill different batches at
+// once. Refilling a batch reuses its memory.
 class BatchMaker {
  public:
   struct Options {
@@ -37,26 +37,26 @@ class BatchMaker {
     bool augment_flip = false;
     int pad = 4;
   };
-  // Throws Error(kBadInput) when augmentation is asked for and the samples are not images.
+  // Throws Error(kBadInput) when augmentation is on and the samples are not images.
   BatchMaker(const Source& source, Options options);
 
-  // Positions [range) of the epoch's order, augmented. Leaves out.step and out.lane alone.
+  // Fills positions `range` of the epoch's order, with augmentation. Leaves out.step and out.lane unchanged.
   void train_batch(const Order& order, std::uint64_t epoch, Range range, Batch& out) const;
-  // Samples [range) in index order, without augmentation.
+  // Fills samples `range` in index order, without augmentation.
   void eval_batch(Range range, Batch& out) const;
 
   const Source& source() const { return source_; }
 
-  // How a channel's bytes become floats when an image stays where it is.
+  // How the bytes of a channel become floats when the image is not moved.
   struct Conversion {
     float mean = 0;
     float deviation = 1;
-    bool exact = false;  // arithmetic has the table's bits
+    bool exact = false;  // vector arithmetic gives the same bits as the table
   };
   enum class Writing { kThroughCaches, kPastCaches };
 
  private:
-  // Where an output image lies on its source: output (y, x) shows source (y + down, x + right).
+  // The position of an output image on its source: output (y, x) shows source (y + down, x + right).
   struct Placement {
     std::int64_t down = 0;
     std::int64_t right = 0;
@@ -71,11 +71,11 @@ class BatchMaker {
 
   const Source& source_;
   Options options_;
-  std::int64_t input_elements_;  // of one sample
-  std::size_t target_bytes_;     // of one sample
+  std::int64_t input_elements_;  // per sample
+  std::size_t target_bytes_;     // per sample
   std::int64_t channels_;
   std::vector<Conversion> conversions_;  // per channel
-  std::vector<float> table_;             // [channels_, 256]: what each byte becomes
+  std::vector<float> table_;             // [channels_, 256]: the float of each byte
 };
 
 }  // namespace distbelief::data

@@ -11,13 +11,13 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::int64_t kHeight = 5;
-constexpr std::int64_t kWidth = 70;  // more and, shifted, less than is worth vector arithmetic
+constexpr std::int64_t kWidth = 70;  // whole, long enough for vector arithmetic; shifted, too short
 
 std::uint8_t pixel(std::uint64_t sample, std::int64_t channel, std::int64_t y, std::int64_t x) {
   return static_cast<std::uint8_t>(1 + (sample * 37 + channel * 100 + y * 16 + x * 3) % 255);  // never 0
 }
 
-// Two-channel images whose pixels tell where they come from.
+// Two-channel images whose pixels identify sample and position.
 class NumberedImages : public Source {
  public:
   explicit NumberedImages(std::uint64_t size = 200) : size_(size) {
@@ -47,7 +47,7 @@ float normalised(const SampleSpec& spec, std::int64_t channel, std::uint8_t valu
   return (static_cast<float>(value) / 255.0F - spec.mean[c]) / spec.deviation[c];
 }
 
-// The image that shows `sample` moved by (down, right), optionally mirrored, with zero bytes around it.
+// The image of `sample` shifted by (down, right), optionally mirrored, padded with zero bytes.
 std::vector<float> placed(const SampleSpec& spec, std::uint64_t sample, std::int64_t down, std::int64_t right,
                           int mirrored) {
   std::vector<float> image;
@@ -109,7 +109,7 @@ TEST(BatchMaker, TrainFollowsThePermutationWithoutAugmentation) {
   }
 }
 
-// Which of all allowed placements an augmented image is; fails when it is none.
+// Returns the index of the placement that an augmented image shows; fails when no placement matches.
 int placement_number(const SampleSpec& spec, const Batch& batch, std::uint64_t slot, std::int64_t pad) {
   const std::vector<float> image = image_of(batch, slot);
   int number = 0;
@@ -191,7 +191,7 @@ TEST(BatchMaker, AugmentationDependsOnSeedEpochAndSampleAlone) {
             150);
 }
 
-// Batches of more than the caches hold are written another way.
+// Batches larger than the caches use another way of writing.
 TEST(BatchMaker, GivesASampleTheSameBitsInBatchesOfAnySize) {
   const NumberedImages source(1600);
   const Permutation order(source.size(), 1, 0);

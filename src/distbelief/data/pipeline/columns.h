@@ -6,11 +6,11 @@
 
 namespace distbelief::data {
 
-// Some features of another source's samples: partitioning by feature (S3.12). Its samples are rows of
-// columns: [1, 1, count] when they are of one channel, so share its mean and deviation, else [count, 1, 1].
+// A range of features of another source's samples, for partitioning by feature. Samples have shape [1, 1,
+// count] when the range lies in one channel and thus shares its mean and deviation, otherwise [count, 1, 1].
 class Columns final : public Source {
  public:
-  // Elements [begin, begin + count) of each sample's input, which are bytes.
+  // Selects elements [begin, begin + count) of each input; the inputs must be bytes.
   Columns(std::unique_ptr<Source> whole, std::uint64_t begin, std::uint64_t count);
 
   std::uint64_t size() const override { return whole_->size(); }

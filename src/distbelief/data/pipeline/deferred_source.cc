@@ -5,7 +5,7 @@
 namespace distbelief::data {
 namespace {
 
-// Shared by the two parts. Any thread may ask; a failure is not kept, so the next one tries again.
+// The set that both parts share. Thread-safe. A failure is not cached, so the next call tries again.
 class DeferredSet {
  public:
   explicit DeferredSet(std::function<DataSet()> open) : open_(std::move(open)) {}

@@ -6,9 +6,9 @@
 
 namespace distbelief::data {
 
-// Both parts of a set whose files need not be there: `open` is called when a sample, or how many there are,
-// is first asked for, and what it throws is thrown there. Until then its spec and what was learnt are those
-// of `known`.
+// Both parts of a set whose files may be absent. The first call that needs a sample or the number of samples
+// calls `open`, and its exceptions pass through. The specification and the fitted preprocessing come from
+// `known`.
 DataSet deferred_data_set(const KnownSet& known, std::function<DataSet()> open);
 
 }  // namespace distbelief::data

@@ -12,7 +12,7 @@
 namespace distbelief::data {
 namespace {
 
-constexpr std::uint64_t kHeldOutStream = 0x68656c64;  // keeps it apart from the order of the epochs
+constexpr std::uint64_t kHeldOutStream = 0x68656c64;  // separates it from the order of the epochs
 
 }  // namespace
 

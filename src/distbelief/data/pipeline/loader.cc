@@ -45,8 +45,8 @@ Loader::Options checked(const Loader::Options& options) {
   return options;
 }
 
-// What a fill takes as a rule: the median of the last few, which a thread that lost its core now and then
-// does not move.
+// The typical duration of a fill: the median of the last few, which ignores occasional preemption of a
+// thread.
 class FillTimes {
  public:
   void add(std::chrono::nanoseconds took) { last_[next_++ % last_.size()] = took; }
@@ -69,9 +69,9 @@ std::chrono::nanoseconds own_below(int carriers) {
   return spare_core ? std::chrono::microseconds(0) : std::chrono::microseconds(50);
 }
 
-// Batches have numbers: 0 is the first delivered. Number n lives in slot n modulo the ring, which has
-// one slot more than `prefetch` for the batch that the consumer holds. A slot belongs to the thread that
-// claimed it until it is published, then to the consumer until the next() after the one that gave it.
+// Batches are numbered from 0 in the order of delivery. Batch n uses slot n modulo the ring size; the ring
+// has one slot more than `prefetch`, for the batch that the consumer holds. A slot belongs to the thread that
+// claimed it until it is published, then to the consumer until the next() after the one that returned it.
 class Loader::Ring {
  public:
   Ring(const BatchMaker& maker, const Options& options);
@@ -84,7 +84,7 @@ class Loader::Ring {
   struct Slot {
     Batch batch;
     std::exception_ptr failure;
-    bool ready = false;  // under mutex_
+    bool ready = false;  // guarded by mutex_
   };
 
   Slot& slot(std::uint64_t number) { return slots_[number % slots_.size()]; }
@@ -105,21 +105,21 @@ class Loader::Ring {
   const Options options_;
   const std::uint64_t prefetch_;
   std::vector<Slot> slots_;
-  Batch own_;  // what the consumer filled itself: always the same memory, which stays in its cache
+  Batch own_;  // filled by the consumer: always the same memory, which stays in its cache
 
-  std::mutex mutex_;                  // guards the nine below
+  std::mutex mutex_;                  // guards the nine members below
   std::condition_variable_any room_;  // loader threads sleep here
   std::condition_variable ready_;     // the consumer sleeps here
-  std::uint64_t claimed_ = 0;         // numbers below it are filled or being filled
-  std::uint64_t delivered_ = 0;       // numbers below it were given to the consumer
-  bool refilling_ = true;             // from half full until full: threads wake once for many batches
+  std::uint64_t claimed_ = 0;         // smaller numbers are filled or being filled
+  std::uint64_t delivered_ = 0;       // smaller numbers were given to the consumer
+  bool refilling_ = true;             // from half full until full, so that threads wake once for many batches
   bool consumer_waits_ = false;
   FillTimes fill_times_;
-  bool alone_ = false;              // batches are cheap: the consumer fills them
-  std::deque<std::uint64_t> told_;  // steps that were announced, but for
-  std::uint64_t told_before_ = 0;   // so many that have been delivered
+  bool alone_ = false;              // the consumer fills the batches, because they are cheap
+  std::deque<std::uint64_t> told_;  // announced steps
+  std::uint64_t told_before_ = 0;   // number of delivered steps dropped from told_
 
-  std::vector<std::jthread> threads_;  // last, so that they end first
+  std::vector<std::jthread> threads_;  // last, so that the threads end first
 };
 
 Loader::Ring::Ring(const BatchMaker& maker, const Options& options)
@@ -262,12 +262,12 @@ void Loader::Ring::announce(std::uint64_t step) {
   room_.notify_all();
 }
 
-// They are filled all the same: threads are ahead by the time that it is known that nobody wants them.
+// Skipped batches are filled nevertheless: the threads have filled them ahead by the time of the call.
 void Loader::Ring::skip(std::uint64_t steps) {
   for (std::uint64_t i = 0; i < steps * lanes(); ++i) next();
 }
 
-// Counted over all epochs.
+// Counts steps over all epochs.
 std::uint64_t Loader::Ring::step_of(std::uint64_t number) {
   const std::uint64_t index = number / lanes();
   if (!options_.is_told) return options_.epoch * options_.plan.steps() + options_.step + index;
@@ -288,7 +288,7 @@ void Loader::Ring::fill(std::uint64_t number, Batch& batch) {
   const std::uint64_t epoch = step / plan.steps();
   batch.step = step % plan.steps();
   batch.lane = lane_of(number);
-  // Made anew for each batch: it costs less than sharing one between threads.
+  // Constructed per batch, which is cheaper than sharing one between threads.
   const Order order = options_.arrangement == Arrangement::kStreams
                           ? Order(Permutation::streams(plan.samples, plan.batch))
                           : Order({plan, maker_.source().locality(), options_.seed}, epoch);

@@ -52,7 +52,7 @@ const BatchMaker& augmenting_maker() {
 }
 
 TEST(Loader, DeliversStepsAsTheyAreAnnounced) {
-  const std::array<std::uint64_t, 5> steps = {9, 2, 14, 0, 3};  // of 7 in an epoch
+  const std::array<std::uint64_t, 5> steps = {9, 2, 14, 0, 3};  // an epoch has 7 steps
   for (const int threads : {0, 1, 3}) {
     for (const auto own_below : {0ns, std::chrono::nanoseconds(1h)}) {
       Loader::Options options = three_lanes();
@@ -157,7 +157,7 @@ TEST(Loader, BatchStaysAsItIsUntilTheNextCall) {
   }
 }
 
-// One-byte samples behind a gate, counting the reads that came through; a batch is one sample.
+// One-byte samples behind a gate; counts the reads that passed. A batch is one sample.
 class GatedSource : public Source {
  public:
   GatedSource() {

@@ -9,20 +9,20 @@
 namespace distbelief::data {
 namespace {
 
-constexpr std::uint64_t kWindowStream = 0x77696e646f77;  // keeps these keys apart from other uses of the seed
+constexpr std::uint64_t kWindowStream = 0x77696e646f77;  // separates these keys from other uses of the seed
 
 std::uint64_t rounded_up_quotient(std::uint64_t value, std::uint64_t divisor) {
   return value / divisor + (value % divisor != 0 ? 1 : 0);
 }
 
-// What lane `index` of `lanes` gets of `count` things that are shared out in order.
+// The share of lane `index` when `count` items are divided over `lanes` in order.
 Range share_of(std::uint64_t count, std::uint64_t lanes, std::uint64_t index) {
   const std::uint64_t share = count / lanes, larger = count % lanes;
   const std::uint64_t begin = index * share + std::min(index, larger);
   return {begin, begin + share + (index < larger ? 1 : 0)};
 }
 
-// Half a lane's window at most, so that a window mixes several runs; whole slices, at least one.
+// Run length: at most half a lane's window, so that a window mixes several runs; whole slices, at least one.
 std::uint64_t run_samples(const Order::Options& options) {
   const Locality& locality = options.locality;
   if (locality.slice == 0) return 1;
@@ -64,7 +64,7 @@ void Order::list(Range positions, std::uint64_t* samples) const {
     for (std::uint64_t at = positions.begin; at < positions.end; ++at) *samples++ = permutation_(at);
     return;
   }
-  std::optional<Permutation> within;  // of the window that the last sample was in
+  std::optional<Permutation> within;  // the window of the previous sample
   std::uint64_t within_lane = 0, within_window = 0;
   for (std::uint64_t at = positions.begin; at < positions.end; ++at) {
     const InLane place = in_lane(at);

@@ -19,7 +19,7 @@ std::vector<std::uint64_t> all_of(const Order& order) {
   return samples;
 }
 
-// Notes what it is told.
+// Records the announced ranges.
 class ToldSource : public Source {
  public:
   std::uint64_t size() const override { return 0; }
@@ -79,7 +79,7 @@ TEST(Order, DiffersBetweenEpochsAndSeeds) {
 }
 
 TEST(Order, KeepsALaneWithinItsWindow) {
-  const Order::Options options = many_plans().back();  // windows of 512 samples a lane, runs of 256
+  const Order::Options options = many_plans().back();  // 512 samples per lane's window, 256 per run
   const Order order(options, 1);
   for (std::uint64_t lane = 0; lane < 2; ++lane) {
     for (std::uint64_t window = 0; window < 4; ++window) {
@@ -99,7 +99,7 @@ TEST(Order, MixesTheSlicesOfAWindowInEveryBatch) {
   for (std::uint64_t step = 0; step < options.plan.steps(); ++step) {
     std::set<std::uint64_t> slices;
     for (std::uint64_t at = step * 128; at < (step + 1) * 128; ++at) slices.insert(order(at) / 64);
-    EXPECT_GE(slices.size(), 12U);  // of 16 in the two lanes' windows
+    EXPECT_GE(slices.size(), 12U);  // of 16 in the windows of both lanes
   }
 }
 
@@ -129,7 +129,7 @@ TEST(Order, TellsOnlyOfItsOwnLanes) {
   std::set<std::uint64_t> runs;
   for (const Range range : source.told) runs.insert(range.begin);
   for (const std::uint64_t begin : runs) told += begin < options.plan.samples ? 256 : 0;
-  // Half the epoch for each lane, and the first window of the next epoch.
+  // Half the epoch per lane, and the first window of the next epoch.
   EXPECT_LE(told, 4096 / 2 + 512 + 256);
 }
 

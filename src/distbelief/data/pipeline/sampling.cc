@@ -10,7 +10,7 @@ namespace distbelief::data {
 namespace {
 
 constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 62;
-constexpr std::uint64_t kOrderStream = 0x6f72646572;  // keeps these keys apart from other uses of the seed
+constexpr std::uint64_t kOrderStream = 0x6f72646572;  // separates these keys from other uses of the seed
 
 std::uint64_t root_rounded_up(std::uint64_t value) {
   auto root = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(value)));
@@ -19,7 +19,7 @@ std::uint64_t root_rounded_up(std::uint64_t value) {
   return root;
 }
 
-// One Feistel round: moves `side` by an amount that only `other` decides, so it can be undone.
+// One Feistel round: shifts `side` by an amount that depends only on `other`, so it can be inverted.
 std::uint64_t shifted(std::uint64_t side, std::uint64_t modulus, std::uint64_t other, std::uint64_t key) {
   const std::uint64_t moved = side + SplitMix64(key ^ other).below(modulus);
   return moved < modulus ? moved : moved - modulus;
@@ -31,13 +31,13 @@ std::uint64_t shifted_back(std::uint64_t side, std::uint64_t modulus, std::uint6
   return side >= amount ? side - amount : side + modulus - amount;
 }
 
-// A position of the network: the digits of a mixed radix.
+// A position in the network, as the digits of a mixed radix.
 struct Cell {
   std::uint64_t row = 0;
   std::uint64_t column = 0;
 };
 
-// From `index` along `rounds`, which permute the cells, until it lands below `size`.
+// Applies `rounds`, which permutes the cells, until the result is below `size` (cycle walking).
 template <typename Rounds>
 std::uint64_t walked(std::uint64_t index, std::uint64_t size, std::uint64_t columns, Rounds rounds) {
   do {
@@ -48,16 +48,16 @@ std::uint64_t walked(std::uint64_t index, std::uint64_t size, std::uint64_t colu
   return index;
 }
 
-// From rows of `columns` to columns; what lies beyond the rows stays.
+// Transposes positions from rows of `columns` to columns; positions beyond the rows stay.
 std::uint64_t transposed(std::uint64_t index, std::uint64_t rows, std::uint64_t columns) {
   return index < rows * columns ? index % columns * rows + index / columns : index;
 }
 
 }  // namespace
 
-// The halves are digits of a mixed radix rather than bits (Black and Rogaway, "Ciphers with Arbitrary
-// Finite Domains", 2002): fewer than rows_ positions lie outside, so the walk is nearly always one step
-// whatever the size; halves of bits would walk up to four.
+// The halves are digits of a mixed radix instead of bits (Black and Rogaway, "Ciphers with Arbitrary Finite
+// Domains", 2002): fewer than rows_ positions lie outside, so the walk nearly always takes one step for any
+// size. Halves of bits would take up to four.
 Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch) : size_(size) {
   DISTBELIEF_INVARIANT(size <= kMostSamples);
   rows_ = std::max<std::uint64_t>(1, root_rounded_up(size));

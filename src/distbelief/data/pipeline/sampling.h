@@ -3,32 +3,32 @@
 #include <array>
 #include <cstdint>
 
-// Which samples make which batch. Everything here is a pure function of its arguments: no memory per
-// sample, and any position can be reached at once.
+// Assigns samples to batches. All functions are pure: no memory per sample, and any position is available at
+// once.
 namespace distbelief::data {
 
-// A permutation of [0, size) fixed by (seed, epoch): a Feistel network walked until it lands inside.
-// size is at most 2^62. Cheap to make, and safe to use from any number of threads.
+// A permutation of [0, size), determined by (seed, epoch): a Feistel network, iterated until the result lies
+// inside. `size` is at most 2^62. Cheap to construct, thread-safe.
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch);
-  // Not shuffled: step t of place b of a batch reads sample b * steps + t, so each place reads a run of
-  // neighbouring samples. What no full batch is left for comes last, as it is.
+  // An unshuffled order: place b of the batch reads sample b * steps + t in step t, so each place reads
+  // neighbouring samples. The samples left over from full batches come last, in their order.
   static Permutation streams(std::uint64_t size, std::uint64_t batch);
   std::uint64_t operator()(std::uint64_t index) const;  // index < size
-  std::uint64_t index_of(std::uint64_t value) const;    // the other way round
+  std::uint64_t index_of(std::uint64_t value) const;    // the inverse
   std::uint64_t size() const { return size_; }
 
  private:
   Permutation() = default;
   std::uint64_t size_ = 0;
   std::uint64_t stream_batch_ = 0;  // 0: shuffled
-  std::uint64_t rows_ = 1;          // the network works on rows_ * columns_ positions, hardly more than size_
+  std::uint64_t rows_ = 1;  // the network permutes rows_ * columns_ positions, slightly more than size_
   std::uint64_t columns_ = 1;
   std::array<std::uint64_t, 4> keys_{};
 };
 
-// How the samples of an epoch are arranged: shuffled, or in streams that go on from batch to batch.
+// The arrangement of an epoch: shuffled, or in streams that continue from batch to batch.
 enum class Arrangement { kShuffled, kStreams };
 
 struct Range {
@@ -37,8 +37,9 @@ struct Range {
   std::uint64_t size() const { return end - begin; }
 };
 
-// How an epoch of `samples` is cut: steps of `batch` (the last may be shorter, never dropped), each cut
-// over `lanes` in order, sizes differing by at most one; a lane of a short last batch may be empty.
+// Divides an epoch of `samples` into steps of `batch` (the last may be shorter and is never dropped), and
+// each step into `lanes` in order, with sizes that differ by at most one. A lane of a short last batch may be
+// empty.
 struct EpochPlan {
   std::uint64_t samples = 0;
   std::uint64_t batch = 0;
@@ -49,11 +50,11 @@ struct EpochPlan {
   Range lane_range(std::uint64_t step, std::uint64_t lane) const;  // part of step_range
 };
 
-// How a source's samples lie together, when reading one brings its neighbours along.
+// Describes how samples are grouped in storage, when reading one also loads its neighbours.
 struct Locality {
-  std::uint64_t slice = 0;   // samples that come together, from a multiple of it on; 0: each comes alone
-  std::uint64_t run = 1;     // neighbouring slices that one transfer may bring
-  std::uint64_t window = 0;  // samples that the source can hold to be shuffled, of all lanes together
+  std::uint64_t slice = 0;   // samples loaded together, aligned to a multiple of it; 0: each alone
+  std::uint64_t run = 1;     // neighbouring slices per transfer, at most
+  std::uint64_t window = 0;  // samples that the source can hold for shuffling, over all lanes
 };
 
 }  // namespace distbelief::data

@@ -75,7 +75,7 @@ TEST(Permutation, LeavesNoRunsOfNeighbours) {
     neighbours += (a > b ? a - b : b - a) < 60 ? 1 : 0;
     rising += b > a ? 1 : 0;
   }
-  EXPECT_LT(neighbours, 180);  // 118 expected of a fair shuffle
+  EXPECT_LT(neighbours, 180);  // a fair shuffle has 118 on average
   EXPECT_GT(neighbours, 60);
   EXPECT_NEAR(rising, 30000, 500);
 }

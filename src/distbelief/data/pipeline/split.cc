@@ -21,8 +21,8 @@
 namespace distbelief::data {
 namespace {
 
-constexpr std::uint64_t kSplitStream = 0x73706c6974;  // keeps these keys apart from other uses of the seed
-constexpr double kLeastAlpha = 1e-3;  // there each class has one owner; far below, logarithms end
+constexpr std::uint64_t kSplitStream = 0x73706c6974;  // separates these keys from other uses of the seed
+constexpr double kLeastAlpha = 1e-3;  // then each class has one owner; far below it, logarithms overflow
 using Samples = std::vector<std::uint64_t>;
 
 [[noreturn]] void refuse_split(const std::string& text) {
@@ -43,7 +43,7 @@ Number number_after(const std::string& text, std::size_t at) {
   return value;
 }
 
-// The element of a row that is the column's number; nothing when no input is called so.
+// The index of the input element for a numeric column; nothing when no input has this name.
 std::optional<std::uint64_t> feature_of(const TableSchema& table, std::string_view name) {
   for (const std::size_t input : table.inputs) {
     const TableColumn& column = table.columns[input];
@@ -84,7 +84,7 @@ Samples all_samples(std::uint64_t count) {
   return samples;
 }
 
-// Consecutive stretches, as long as each other to within one.
+// Cuts into consecutive ranges whose lengths differ by at most one.
 void cut_evenly(const Samples& samples, Split& split) {
   const EpochPlan plan{samples.size(), std::max<std::uint64_t>(1, samples.size()), split.size()};
   if (samples.empty()) return;
@@ -95,8 +95,8 @@ void cut_evenly(const Samples& samples, Split& split) {
   }
 }
 
-// Dealt like cards, going on with the next client in the next class: clients differ by one at most, in every
-// class and in all.
+// Deals samples like cards and continues with the next client in the next class: clients differ by at most
+// one sample, in every class and in total.
 void deal(const std::vector<Samples>& classes, Split& split) {
   std::size_t next = 0;
   for (const Samples& samples : classes)
@@ -113,7 +113,7 @@ void split_by_label(const SplitRule& rule, const std::vector<Samples>& classes, 
         fmt::format("{} clients with {} classes each cannot share out {} classes: each class needs a client, "
                     "and a client has each class once; change label:{} or the number of clients",
                     split.size(), each, classes.size(), each));
-  // Places go round the classes, so those of one client are of different classes.
+  // Places cycle through the classes, so each client gets different classes.
   const Permutation label_order(classes.size(), derive_seed({seed, kSplitStream}), 0);
   const Permutation client_order(split.size(), derive_seed({seed, kSplitStream, 1}), 0);
   std::vector<std::vector<std::size_t>> holders(classes.size());
@@ -124,13 +124,13 @@ void split_by_label(const SplitRule& rule, const std::vector<Samples>& classes, 
       split[holders[label][i % holders[label].size()]].push_back(classes[label][i]);
 }
 
-double normal(SplitMix64& random) {  // Box and Muller
+double normal(SplitMix64& random) {  // Box-Muller transform
   const double radius = std::sqrt(-2.0 * std::log(1.0 - random.uniform()));
   return radius * std::cos(2.0 * std::numbers::pi * random.uniform());
 }
 
-// The logarithm of a draw from Gamma(alpha): for small alpha the draw itself would be 0. Marsaglia and Tsang,
-// "A Simple Method for Generating Gamma Variables", 2000.
+// The logarithm of a draw from Gamma(alpha), because the draw itself underflows to 0 for small alpha.
+// Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables", 2000.
 double log_gamma_draw(double alpha, SplitMix64& random) {
   if (alpha < 1.0) return log_gamma_draw(alpha + 1.0, random) + std::log(1.0 - random.uniform()) / alpha;
   const double d = alpha - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
@@ -163,7 +163,7 @@ void split_by_dirichlet(const SplitRule& rule, const std::vector<Samples>& class
     std::size_t at = 0;
     for (std::size_t client = 0; client < split.size(); ++client) {
       reached += shares[client];
-      const bool last = client + 1 == split.size();  // sums of doubles need not reach 1
+      const bool last = client + 1 == split.size();  // a rounded sum of doubles may miss 1
       const auto end =
           last ? samples.size()
                : std::clamp<std::size_t>(std::size_t(std::llround(reached * double(samples.size()))), at,
@@ -175,7 +175,7 @@ void split_by_dirichlet(const SplitRule& rule, const std::vector<Samples>& class
 
 void split_by_feature(const SplitColumns& columns, Split& split) {
   Samples samples = all_samples(columns.samples);
-  const auto key = [&](std::uint64_t i) {  // what is no number comes last
+  const auto key = [&](std::uint64_t i) {  // NaN sorts last
     const double value = columns.values[i];
     return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
   };

@@ -33,7 +33,7 @@ std::vector<std::int64_t> class_counts(const SplitColumns& columns,
   return counts;
 }
 
-// A sample whose label is none of its classes.
+// A source with a label outside its classes.
 class Mislabelled final : public Source {
  public:
   Mislabelled() {
@@ -112,7 +112,7 @@ TEST(Split, ByLabelGivesSoManyClassesToEach) {
   EXPECT_NE(testing::refusal([&] { split_samples(parse_split("label:8"), columns, 6, 5); }), "accepted");
 }
 
-// How far the clients' shares of a class are from equal, summed.
+// Sums the deviations of the clients' class counts from equal counts.
 double unevenness(const SplitColumns& columns, double alpha) {
   double sum = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

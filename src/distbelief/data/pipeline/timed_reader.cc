@@ -15,9 +15,9 @@ namespace distbelief::data {
 struct TimedReader::Desk {
   std::mutex mutex;
   std::condition_variable_any changed;
-  std::optional<Range> wanted;  // until it has been read
-  Batch batch;                  // the thread's while something is wanted, else the consumer's
-  std::exception_ptr failure;   // of what was read last
+  std::optional<Range> wanted;  // set until it has been read
+  Batch batch;                  // owned by the thread while `wanted` is set, otherwise by the consumer
+  std::exception_ptr failure;   // exception of the last read
 
   void work(const std::stop_token& stop, const BatchMaker& maker) {
     pthread_setname_np(pthread_self(), "db-reader");
@@ -45,7 +45,7 @@ TimedReader::TimedReader(const BatchMaker& maker, const Options& options)
       thread_([desk = desk_, &maker](const std::stop_token& stop) { desk->work(stop, maker); }) {}
 
 TimedReader::~TimedReader() {
-  if (!is_lost_) return;  // the thread is waiting for work, and ends
+  if (!is_lost_) return;  // the thread waits for work, so it can end
   thread_.request_stop();
   thread_.detach();
 }

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::IsSubstring;
 
-// Reads of sample 30 do not come back before open() is called, as those of a dead file server.
+// Reads of sample 30 block until open(), as on a dead file server.
 class Hanging : public Source {
  public:
   explicit Hanging(const Source& inner) : inner_(inner) { spec_ = inner.spec(); }
@@ -30,7 +30,7 @@ class Hanging : public Source {
     }
     inner_.read(index, input, target);
   }
-  // Lets the reader go, and waits until it has.
+  // Releases the reader and waits until it has finished.
   void open() {
     std::unique_lock lock(mutex_);
     is_open_ = true;
@@ -68,7 +68,7 @@ TEST(TimedReader, ReadsWhatTheMakerWould) {
 }
 
 TEST(TimedReader, ASampleThatNeverComesCostsTheDeadline) {
-  static Hanging source(tiny_images());  // both stay: the thread that reads is left behind
+  static Hanging source(tiny_images());  // both stay alive, because the reading thread is abandoned
   static const BatchMaker maker(source, {});
   TimedReader reader(maker, {.deadline = 50ms, .rank = 3});
   reader.read({0, 20}, 4);

@@ -13,7 +13,7 @@
 namespace distbelief::data {
 namespace {
 
-constexpr std::chrono::seconds kSliceDeadline{300};  // more than a depot takes to give up
+constexpr std::chrono::seconds kSliceDeadline{300};  // longer than a depot tries
 
 }  // namespace
 
@@ -46,7 +46,7 @@ SliceCache::Slice SliceCache::get(std::uint64_t number) {
   return entry.slice;
 }
 
-// Out of the queue what has this slice; the slice alone when nobody announced it.
+// Takes the queued range that contains this slice; the slice alone when it was not announced.
 Range SliceCache::take_job(std::uint64_t number) {
   const auto found = std::find_if(queue_.begin(), queue_.end(), [number](Range range) {
     return range.begin <= number && number < range.end;
@@ -67,7 +67,8 @@ void SliceCache::run_job(Range job, std::unique_lock<std::mutex>& lock) {
   held_bytes_ += bytes;
   lock.unlock();
   std::exception_ptr failure;
-  // Not to be told from the entries: a slice may be here, gone and coming again before this job has ended.
+  // Tracked apart from the entries: before this job ends, a slice may be delivered, evicted and loading
+  // again.
   std::vector<bool> delivered(job.size());
   try {
     options_.bring(job, [&](std::uint64_t number, Bytes slice) {

@@ -10,7 +10,7 @@
 namespace distbelief::data {
 namespace {
 
-// Slices of 100 bytes, each full of its number.
+// Slices of 100 bytes, each filled with its number.
 struct Shelf {
   std::atomic<int> transfers{0};
   std::atomic<int> longest{0};
@@ -53,7 +53,7 @@ TEST(SliceCache, BringsWhatWasAnnouncedByItself) {
   SliceCache cache(shelf.options(10, 2));
   cache.announce({0, 3});
   cache.announce({20, 22});
-  while (cache.brought() < 5) std::this_thread::yield();  // ends by the test's deadline if it never comes
+  while (cache.brought() < 5) std::this_thread::yield();  // bounded by the test's timeout
   cache.get(1);
   cache.get(21);
   EXPECT_EQ(shelf.transfers, 2);
@@ -68,7 +68,7 @@ TEST(SliceCache, HoldsNoMoreThanItMayAndDropsWhatWasUsedLongestAgo) {
     cache.get(1);
     EXPECT_LE(cache.held_bytes(), 500U);
   }
-  EXPECT_EQ(shelf.transfers, 30);  // 1 never left
+  EXPECT_EQ(shelf.transfers, 30);  // slice 1 was never evicted
   EXPECT_EQ(*kept, SliceCache::Bytes(100, 0));
 }
 

@@ -9,7 +9,7 @@
 #include "distbelief/testing/written_images.h"
 #include "distbelief/testing/written_tar.h"
 
-// Every data set that has a name can be packed and cached, and gives the same samples from there.
+// Every named data set can be packed and cached, and gives the same samples from the slices.
 namespace distbelief::data {
 namespace {
 
@@ -38,7 +38,7 @@ std::string striped_png(std::uint32_t number) {
       testing::draw(6, 6, [=](auto x, auto y, auto c) { return number * 9 + x * 20 + y * 3 + c; }));
 }
 
-// The files of every set that needs some, and the options that fit them.
+// Writes the files of every set that needs some, with matching options.
 class EverySource : public ::testing::Test {
  protected:
   EverySource() {
@@ -111,8 +111,7 @@ void expect_same_spec(const SampleSpec& found, const SampleSpec& wanted) {
   EXPECT_EQ(found.table_features, wanted.table_features);
 }
 
-using Words =
-    std::vector<std::int64_t>;  // as wide as any element, so that each source may write what it likes
+using Words = std::vector<std::int64_t>;  // wide enough for every element type
 
 std::pair<Words, Words> words_of(const Source& source, std::uint64_t index) {
   const SampleBytes each = sample_bytes(source.spec());
@@ -141,7 +140,7 @@ TEST_F(EverySource, GivesTheSameSamplesFromSlicesAndFromItsCache) {
     expect_same_part(*packed.train, *set.train);
     expect_same_part(*packed.test, *set.test);
     own.options["cache"] = (scratch_.path() / "cache").string();
-    for (int i = 0; i < 2; ++i) {  // written, then read
+    for (int i = 0; i < 2; ++i) {  // first written, then read
       const DataSet cached = open_data_set(own);
       EXPECT_GT(cached.train->locality().slice, 0U);
       expect_same_part(*cached.train, *set.train);

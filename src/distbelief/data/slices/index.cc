@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kIndexFormat = "distbelief packed slices 1";
-constexpr int kMostDepth = 8;  // json::dump() calls itself
+constexpr int kMostDepth = 8;  // json::dump() is recursive
 
 [[noreturn]] void refuse_index(const std::string& name, const std::string& reason) {
   throw Error(ErrorCode::kBadInput, fmt::format("'{}': {}; fetch or pack the set again", name, reason));
@@ -27,7 +27,7 @@ constexpr int kMostDepth = 8;  // json::dump() calls itself
 
 std::string hex_of(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
-// What is no whole number from 0 on would be converted without a word.
+// Checks the type first, because the conversion would silently accept other numbers.
 std::uint64_t number_in(const json& from) {
   if (!from.is_number_unsigned()) throw std::invalid_argument("number");
   return from.get<std::uint64_t>();
@@ -47,7 +47,7 @@ json part_json(const PartIndex& part) {
   return {{"samples", part.samples}, {"files", part.files}, {"balance", part.balance}, {"slices", slices}};
 }
 
-// Reasons get the name of the index.
+// Adds the name of the index to errors.
 template <typename Read>
 auto read_of_index(const std::string& name, const Read& read) {
   try {
@@ -57,7 +57,7 @@ auto read_of_index(const std::string& name, const Read& read) {
   }
 }
 
-// A name in the same folder and nothing else.
+// Whether it is a plain file name in the same folder.
 bool is_plain_name(const std::string& name) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -77,7 +77,8 @@ SliceEntry slice_from(const json& from) {
           .xxh3 = std::stoull(from.at(6).get<std::string>(), nullptr, 16)};
 }
 
-// Slices follow one another without holes, in samples and in bytes; a file ends where the next begins.
+// Whether the slice follows the previous one without a gap, in samples and in bytes; each file starts at byte
+// 0.
 bool follows(const SliceIndex& index, const PartIndex& part, std::size_t number) {
   const SliceEntry& slice = part.slices[number];
   const SliceEntry before = number > 0 ? part.slices[number - 1] : SliceEntry{};
@@ -105,7 +106,7 @@ PartIndex part_from(const std::string& name, const SliceIndex& index, const json
   for (std::size_t i = 0; i < part.slices.size(); ++i) {
     if (!follows(index, part, i))
       refuse_index(name, fmt::format("slice {} is not where it must be after the one before it", i));
-    // Whoever reads a slice takes memory for it first.
+    // Checked here, because readers allocate this size first.
     if (const SliceEntry& slice = part.slices[i]; slice.bytes > most_slice_bytes(slice.raw_bytes))
       refuse_index(
           name, fmt::format("slice {} at byte {} of '{}' cannot have {} bytes, at most {}", i, slice.offset,
@@ -147,7 +148,7 @@ SliceIndex parsed(const std::string& name, const Parse& parse) try {
   refuse_index(name, fmt::format("no JSON at byte {}", error.byte));
 } catch (const json::exception& error) {
   refuse_index(name, fmt::format("this is not the index of a packed set ({})", error.what()));
-} catch (const std::logic_error&) {  // number_in, stoull
+} catch (const std::logic_error&) {  // from number_in and stoull
   refuse_index(name, "something in it is not the number that it should be");
 }
 

@@ -124,7 +124,7 @@ TEST(SliceIndexText, RefusesSlicesThatAreNotWhereTheyMustBe) {
       [](SliceIndex& index) { index.spec.classes = kMostClasses + 1; },
       [](SliceIndex& index) { index.train.balance.pop_back(); },
       [](SliceIndex& index) { index.spec.input_tokens = kMostClasses + 1; },
-      [](SliceIndex& index) { index.spec.target_share = 0.5; },  // of images
+      [](SliceIndex& index) { index.spec.target_share = 0.5; },  // invalid for images
   };
   for (std::size_t i = 0; i < lies.size(); ++i) EXPECT_NE(refusal_of(lies[i]), "accepted") << i;
 }

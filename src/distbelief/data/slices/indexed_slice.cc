@@ -9,7 +9,7 @@
 namespace distbelief::data {
 namespace {
 
-// Numbers lie anywhere in the slice, so they are copied out.
+// Numbers may be unaligned in the slice, so they are copied out.
 std::int64_t number_at(std::span<const std::uint8_t> bytes, std::uint64_t i) {
   std::int64_t number = 0;
   std::memcpy(&number, bytes.data() + i * sizeof number, sizeof number);
@@ -22,7 +22,7 @@ Error lying_sample(const SlicePlace& place, std::uint64_t sample, const std::str
                            place.file, place.offset, sample, what));
 }
 
-// Who counts classes trusts them.
+// Code that counts classes trusts them.
 void check_classes(const SliceIndex& index, const SliceEntry& entry, std::span<const std::uint8_t> raw,
                    const SlicePlace& place) {
   if (!has_class_targets(index.spec)) return;
@@ -34,7 +34,7 @@ void check_classes(const SliceIndex& index, const SliceEntry& entry, std::span<c
                          fmt::format("class {}, outside 0 to {}", target, index.spec.classes - 1));
 }
 
-// What models look up in tables as long as the index says.
+// Models use tokens as table indices and trust the index's bound.
 void check_tokens(const SliceIndex& index, const SliceEntry& entry, std::span<const std::uint8_t> raw,
                   const SlicePlace& place) {
   const std::int64_t limit = input_limit(index.spec);
@@ -46,7 +46,7 @@ void check_tokens(const SliceIndex& index, const SliceEntry& entry, std::span<co
       throw lying_sample(place, i / each, fmt::format("token {}, outside 0 to {}", token, limit - 1));
 }
 
-// Children come before their parents.
+// Checks that children come before their parents.
 void check_parents(const SliceIndex& index, const SliceEntry& entry, std::span<const std::uint8_t> raw,
                    const SlicePlace& place) {
   if (!has_trees(index.spec)) return;

@@ -21,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kSlicesEnding = ".slices";
 
-constexpr std::uint64_t kLeastEntryBytes = 36;  // of a slice in the index
+constexpr std::uint64_t kLeastEntryBytes = 36;  // minimum size of a slice's entry in the index
 
-// What nobody could read need not be written.
+// Refuses early to write an index that is too large to read.
 void check_index_bytes(std::uint64_t bytes) {
   if (bytes <= kMostIndexBytes) return;
   throw Error(ErrorCode::kBadInput,
@@ -48,7 +48,7 @@ bool is_of_packing(const fs::path& path) {
   return name.ends_with(kSlicesEnding) || name.starts_with(kTemporaryPrefix);
 }
 
-// Ready for a new set: what an interrupted packing left is removed, anything else refused.
+// Prepares a folder for a new set: removes the remains of an interrupted packing and refuses foreign files.
 void clear_for_packing(const fs::path& folder) {
   std::error_code failure;
   fs::create_directories(folder, failure);
@@ -70,7 +70,7 @@ void clear_for_packing(const fs::path& folder) {
   for (const fs::path& path : left) fs::remove(path);
 }
 
-// One file of one part: the unit that threads take.
+// One file of one part: the unit of work for the threads.
 struct FileJob {
   const Source* source;
   PartIndex* part;
@@ -106,7 +106,7 @@ class Packing {
     }
     if (failure_) std::rethrow_exception(failure_);
     std::string text = to_text(index_);
-    if (text.size() > kMostIndexBytes && index_.learnt) {  // samples matter more
+    if (text.size() > kMostIndexBytes && index_.learnt) {  // rather drop this than the samples
       index_.learnt.reset();
       text = to_text(index_);
     }
@@ -171,7 +171,7 @@ class Packing {
     source.announce(samples);
     raw.resize(samples.size() * each_.sum());
     std::uint8_t* targets = raw.data() + samples.size() * each_.input;
-    // Sources write whole numbers, and targets lie anywhere in the slice.
+    // Sources write aligned integers, but targets may be unaligned in the slice.
     std::vector<std::int64_t> target((each_.target + sizeof(std::int64_t) - 1) / sizeof(std::int64_t));
     for (std::uint64_t i = 0; i < samples.size(); ++i) {
       source.read(samples.begin + i, raw.data() + i * each_.input, target.data());
@@ -192,7 +192,7 @@ class Packing {
   std::vector<FileJob> jobs_;
   std::atomic<std::size_t> next_job_{0};
   std::atomic<bool> failed_{false};
-  std::mutex mutex_;  // of what follows, and of balances
+  std::mutex mutex_;  // guards the members below and the balances
   std::exception_ptr failure_;
   std::uint64_t done_ = 0;
   std::uint64_t all_ = 0;
@@ -206,14 +206,14 @@ SliceIndex pack(const DataSet& set, const PackOptions& options) {
 }
 
 void remove_packing(const fs::path& folder) {
-  constexpr int kTries = 100;  // a packing under way writes its next file meanwhile, until the folder is gone
+  constexpr int kTries = 100;  // a concurrent packing writes further files until the folder is gone
   std::error_code error;
-  if (fs::exists(folder / kIndexName, error)) return;  // it is whole
+  if (fs::exists(folder / kIndexName, error)) return;  // the set is complete
   for (int i = 0; i < kTries && fs::exists(folder, error); ++i) {
     fs::remove(folder / kIndexName, error);
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
       if (std::error_code ignored; is_of_packing(at->path())) fs::remove(at->path(), ignored);
-    fs::remove(folder, error);  // when it is empty
+    fs::remove(folder, error);  // succeeds only for an empty folder
   }
 }
 

@@ -71,7 +71,7 @@ TEST(Pack, GivesBackEverySampleOfBothParts) {
   const ScratchFolder scratch;
   const DataSet set = small_set();
   const SliceIndex index = pack(set, small_slices(scratch.path() / "set"));
-  EXPECT_EQ(index.train.files.size(), 9U);  // 36 slices of 28 samples, four in a file
+  EXPECT_EQ(index.train.files.size(), 9U);  // 36 slices of 28 samples, four per file
   const DataSet packed = open_packed((scratch.path() / "set").string(), kSmallCache);
   expect_same(*set.train, *packed.train);
   expect_same(*set.test, *packed.test);
@@ -140,14 +140,14 @@ TEST(PackedSource, ThrowsWithFileAndOffsetWhereASliceIsDamaged) {
   const SliceEntry& slice = index.train.slices[6];
   flip_byte(scratch.path() / index.train.files[slice.file], slice.offset + 60);
   const DataSet packed = open_packed(scratch.path().string(), kSmallCache);
-  for (int i = 0; i < 2; ++i) {  // again and again
+  for (int i = 0; i < 2; ++i) {  // repeatedly
     const std::string message = testing::refusal([&] { sample_of(*packed.train, slice.first + 3); });
     EXPECT_NE(message.find(fmt::format("byte {}:", slice.offset)), std::string::npos) << message;
   }
   EXPECT_EQ(sample_of(*packed.train, slice.first - 1), sample_of(*small_set().train, slice.first - 1));
 }
 
-// Images that all have one label.
+// Images that all have the same label.
 class OneLabel final : public Source {
  public:
   explicit OneLabel(std::int64_t label, Shape target_shape = {}) : label_(label) {
@@ -165,7 +165,7 @@ class OneLabel final : public Source {
   std::int64_t label_;
 };
 
-// In place of the first slice to train on: other samples, with right checksums in the slice and the index.
+// Replaces the first training slice with other samples and updates the checksums in the slice and the index.
 void lie(const fs::path& folder, SliceIndex index, const std::vector<std::uint8_t>& raw) {
   const std::vector<std::uint8_t> slice = encode_slice(raw, index.train.slices[0].samples, 3);
   index.train.slices[0].bytes = slice.size();
@@ -174,7 +174,7 @@ void lie(const fs::path& folder, SliceIndex index, const std::vector<std::uint8_
   write_text(folder / kIndexName, to_text(index));
 }
 
-// As packing refuses them.
+// Packs labels that packing itself would refuse.
 void pack_labels(const fs::path& folder, std::int64_t label, const Shape& target_shape) {
   const DataSet set{std::make_unique<OneLabel>(4, target_shape), std::make_unique<OneLabel>(4, target_shape)};
   const SliceIndex index = pack(set, {.folder = folder, .threads = 1, .origin = "", .progress = {}});
@@ -217,7 +217,7 @@ TEST(PackedSource, RefusesTargetsThatAreNoClasses) {
     }
 }
 
-// Refuses a set in which one number of the second sample's input is another, when it is read and verified.
+// Changes one number of the second sample's input, then expects reading and verification to refuse the set.
 void expect_refused(const DataSet& set, std::uint64_t at, std::int64_t number, const std::string& why) {
   const ScratchFolder scratch;
   const SliceIndex index = pack(set, {.folder = scratch.path(), .threads = 1, .origin = "", .progress = {}});
@@ -298,7 +298,7 @@ TEST(PackedSource, DeliversEachSampleOnceAndTheSameToAnyNumberOfLoaders) {
   EXPECT_EQ(std::set(whole.begin(), whole.end()).size(), packed.train->size());
 }
 
-// 1000 samples in slices of 28: 700 are read from 64 places and more, in runs of 10.
+// 1000 samples in slices of 28: a limit of 700 reads runs of 10 from at least 64 places.
 TEST(PackedSource, ALimitTakesRunsFromAllOverTheSet) {
   const ScratchFolder scratch;
   const DataSet whole = small_set();
@@ -310,7 +310,7 @@ TEST(PackedSource, ALimitTakesRunsFromAllOverTheSet) {
     config.train_limit = limit;
     const DataSet set = open_data_set(config);
     ASSERT_EQ(set.train->size(), std::uint64_t(limit));
-    std::vector<std::uint64_t> places;  // of its samples in the whole set
+    std::vector<std::uint64_t> places;  // indices of its samples in the whole set
     for (std::uint64_t i = 0, at = 0; i < set.train->size(); ++i, ++at) {
       while (at < whole.train->size() && !(sample_of(*whole.train, at) == sample_of(*set.train, i))) ++at;
       ASSERT_LT(at, whole.train->size()) << "in the set's order, none twice";

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::uint64_t kLeastSlicesHeld = 4;
 
-// An opened set: index, depot and cache. Shared by its two sources. Slices of the test part follow those of
-// the training part in number.
+// An opened set: index, depot and cache. Its two sources share it. The slices of the test part are numbered
+// after those of the training part.
 class PackedSet {
  public:
   PackedSet(const std::string& place, const PackedOptions& options)
@@ -48,8 +48,8 @@ class PackedSet {
   SliceCache& cache() { return cache_; }
 
   Locality locality() const {
-    // Two windows are held at a time: the one that is read and the one that comes. The rest of the cache is
-    // for runs that lie across the edges, and for what threads are about to hand over.
+    // The cache holds two windows, the current and the next one. The rest is for runs that cross a window's
+    // edge and for slices that threads are about to deliver.
     return {.slice = index_.slice_samples,
             .run = std::max<std::uint64_t>(1, options_.transfer_bytes / (index_.slice_samples * each_.sum())),
             .window = options_.cache_bytes / 5 * 2 / each_.sum()};
@@ -64,7 +64,7 @@ class PackedSet {
     return number < index_.train.slices.size() ? index_.train : index_.test;
   }
 
-  // Neighbours in one file come in one transfer, as many as options allow.
+  // Transfers neighbouring slices of one file together, up to the option's limit.
   void bring(Range numbers, const SliceCache::Options::Deliver& deliver) const {
     for (std::uint64_t begin = numbers.begin; begin < numbers.end;) {
       std::uint64_t end = begin + 1, raw_bytes = slice(begin).raw_bytes;
@@ -80,7 +80,7 @@ class PackedSet {
     const SliceEntry& first = slice(numbers.begin);
     const SliceEntry& last = slice(numbers.end - 1);
     const std::string& file = part(numbers.begin).files[first.file];
-    // Of the thread: pages that are new each time cost as much as reading them.
+    // One buffer per thread: touching new pages each time costs as much as the read.
     thread_local std::vector<std::uint8_t> buffer;
     const std::size_t length = last.offset + last.bytes - first.offset;
     if (buffer.size() < length) buffer.resize(length);
@@ -97,7 +97,7 @@ class PackedSet {
   SliceIndex index_;
   PackedOptions options_;
   SampleBytes each_;
-  SliceCache cache_;  // last: its threads use the others
+  SliceCache cache_;  // last: its threads use the other members
 };
 
 class PackedSource final : public Source {

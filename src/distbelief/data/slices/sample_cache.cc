@@ -21,10 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kFingerprintDigits = 24;
-// Raised when a set has other samples than before under the same name and options: old caches are left alone.
+// Incremented when a set gets different samples under the same name and options, so that old caches are not
+// used.
 constexpr int kSamplesVersion = 3;
 
-// Name, size and time of every file that lies there, so that changed data is other data.
+// Name, size and time of every file at `place`, so that changed files change the hash.
 std::string files_text(const std::string& place, const fs::path& caches) {
   std::string text;
   for (const FoundFile& file : list_files(place, {.except = caches}))

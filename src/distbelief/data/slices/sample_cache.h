@@ -10,28 +10,28 @@
 
 namespace distbelief::data {
 
-// Calls what packs a cache. For who has to see to it that nothing is left when the program ends meanwhile:
-// `remove` removes what is there so far, from any thread.
+// Called to pack a cache: it must call `pack`. The caller may call `remove` from any thread to delete an
+// incomplete cache, for example when the program ends meanwhile.
 using AroundPacking =
     std::function<void(const std::function<void()>& pack, const std::function<void()>& remove)>;
 
-// What a set was made from: other settings or other files are another cache.
+// Identifies the input of a cache: other settings or other files give another cache.
 struct CacheKey {
-  std::filesystem::path folder;  // of all caches
+  std::filesystem::path folder;  // folder of all caches
   std::string name;
-  std::vector<std::string> places;  // of its files: each a file or a folder; empty ones are nowhere
+  std::vector<std::string> places;  // files or folders of the set's data; empty ones are ignored
   OptionMap options;
-  std::string learnt{};  // by which files become samples, where it is not what these files say
+  std::string learnt{};  // the fitted preprocessing, when it differs from what these files give
 };
 
-// The samples of `set` as packed slices under `key.folder`: written when they are not there yet, and always
-// read from there, so that the first run has the order and the bits of the later ones. Of several processes
-// one writes and the others wait; what one that died left is written again. Throws Error(kUnavailable) when
-// the folder cannot be used, Error(kTimeout) when another process does not end. Of a packing that ends with
-// an error nothing is left.
+// Returns the samples of `set` from packed slices under `key.folder`. Packs them first if they are missing
+// and always reads from the slices, so the first run has the same order and bits as later runs. One process
+// packs while others wait; the next one repeats a packing whose process died. Throws Error(kUnavailable) when
+// the folder cannot be used, and Error(kTimeout) when another process does not finish. A packing that fails
+// leaves nothing behind.
 DataSet cached(DataSet set, const CacheKey& key, const AroundPacking& around = {});
 
-// The name of its folder: a hash of everything that decides the samples.
+// The name of the cache folder: a hash of everything that determines the samples.
 std::string cache_fingerprint(const DataSet& set, const CacheKey& key);
 
 }  // namespace distbelief::data

@@ -116,7 +116,7 @@ TEST(SampleCache, KnowsAChangedFileToTestOn) {
   write_text(test, "abc");
   EXPECT_EQ(first_token(), 0);
   write_text(test, "cba\n");
-  std::filesystem::resize_file(test, 3);  // as long as before
+  std::filesystem::resize_file(test, 3);  // the same length as before
   std::filesystem::last_write_time(test, std::filesystem::last_write_time(test) + std::chrono::seconds(1));
   EXPECT_EQ(first_token(), 2);
 }

@@ -75,14 +75,14 @@ class Verification {
     decode_indexed(index_, *piece.slice, bytes, place);
   }
 
-  // Bytes after the last slice of a file; missing ones are found by reading.
+  // Finds bytes after the last slice of a file; missing bytes are found by reading.
   void check_lengths(const PartIndex& part) {
     if (is_url(place_)) return;
     for (std::size_t i = 0; i < part.slices.size(); ++i) {
       const SliceEntry& slice = part.slices[i];
       if (i + 1 < part.slices.size() && part.slices[i + 1].file == slice.file) continue;
       const std::string name = depot_->name_of(part.files[slice.file]);
-      std::error_code missing;  // told by the slices
+      std::error_code missing;  // reading the slices reports it
       const std::uint64_t bytes = std::filesystem::file_size(name, missing);
       if (!missing && bytes > slice.offset + slice.bytes)
         result_.damage.push_back(fmt::format("'{}', byte {}: {} bytes follow after the last slice", name,
@@ -96,7 +96,7 @@ class Verification {
   const std::function<void(std::uint64_t, std::uint64_t)>& progress_;
   std::vector<Piece> work_;
   std::atomic<std::size_t> next_{0};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::uint64_t done_ = 0;
   Verified result_;
 };

@@ -12,17 +12,17 @@ namespace {
 
 using LineKind = LogLine::Kind;
 
-using Work = std::pair<std::int64_t, int>;  // a ticket and who has begun it
+using Work = std::pair<std::int64_t, int>;  // a ticket and the replica that began it
 struct Evidence {
   std::int64_t staleness = 0;
   const SliceUpdates& updates;
-  std::map<Work, int> begins{};  // how often
+  std::map<Work, int> begins{};  // how often each began
 };
 
-// Clocks as the log of one dealer tells them. A replica that begins has done all steps that it began before;
-// others have done those before the one that they began last, and perhaps that one. Those who have nothing to
-// do are not waited for, so that only who begins again without anybody coming or going meanwhile must have
-// been counted.
+// Replicas' clocks according to the log of one ticket scheduler. A replica that begins has done all steps
+// that it began before; another has done those before the one that it began last, and perhaps that one. Idle
+// replicas are not waited for, so a replica must have been counted only if it begins again while none joins
+// or leaves.
 class Clocks {
  public:
   Clocks(int server, const Evidence& evidence) : server_(server), evidence_(evidence) {}
@@ -40,7 +40,7 @@ class Clocks {
         claims_.clear();
       } else if (line.kind == LineKind::kLeft) {
         began_.erase(replica);
-        steps_.erase(replica);  // what it sent last may come later, or never
+        steps_.erase(replica);  // its last updates may come later, or never
         claims_.clear();
       }
     }
@@ -57,13 +57,13 @@ class Clocks {
       throw LogFlaw{fmt::format("server {}: replica {} began step {} when the slowest had done {}", server_,
                                 replica, line.clock, line.slowest)};
     const auto before = began_.find(replica);
-    // One that changes to another dealer tells with its first question what it has done since the last.
+    // A replica that changes to another scheduler first reports the steps that it did since the last.
     const bool has_just_come = came_.erase(replica) > 0;
     if (before == began_.end() || line.clock < before->second + 1 ||
         (line.clock > before->second + 1 && !has_just_come))
       throw LogFlaw{
           fmt::format("server {}: replica {} began step {} out of turn", server_, replica, line.clock)};
-    // It was there when others began: these counted it, or they were told a slowest that was not.
+    // It was there when others began, so the slowest clocks that they were told must include it.
     for (const std::int64_t slowest : claims_[replica])
       if (slowest > line.clock)
         throw LogFlaw{
@@ -76,15 +76,17 @@ class Clocks {
       if (other != replica) claims_[other].push_back(line.slowest);
   }
 
-  // What others had begun when this one began, and it has to see, they had done: the dealer says so.
+  // Every step of another replica that had begun when this one began, and that it must see, was done: the
+  // scheduler confirmed it.
   void require_seen(int replica, const LogLine& line) {
     const std::int64_t ticket = line.update.ticket;
-    // Where it began it twice, for a dealer was lost, the logs do not say of which time its update is.
+    // A replica that began it twice, because a scheduler was lost: the logs do not tell to which time its
+    // update belongs.
     if (evidence_.begins.at({ticket, replica}) == 1)
       for (const auto& [other, steps] : steps_) {
         const std::int64_t below = line.clock - (other == replica ? 0 : evidence_.staleness);
         const auto last = std::ranges::lower_bound(steps, below, {}, &Step::clock);
-        // A replica's updates follow one upon another, for it sees its own: the last one decides.
+        // A replica sees its own updates, so they follow one upon another, and the last one decides.
         if (last != steps.begin()) require_seen(replica, ticket, *std::prev(last));
       }
     steps_[replica].push_back({.clock = line.clock, .ticket = ticket});
@@ -93,7 +95,7 @@ class Clocks {
   void require_seen(int replica, std::int64_t ticket, const Step& step) const {
     for (const auto& [slice, tickets] : evidence_.updates) {
       const UpdateRecord* const own = find_update(evidence_.updates, slice, ticket);
-      if (own == nullptr || own->replica != replica) continue;  // not there yet, or another has done it
+      if (own == nullptr || own->replica != replica) continue;  // not there yet, or done by another replica
       const UpdateRecord* const seen = find_update(evidence_.updates, slice, step.ticket);
       if (seen == nullptr || seen->version > own->base)
         throw LogFlaw{fmt::format(
@@ -106,9 +108,9 @@ class Clocks {
   int server_;
   const Evidence& evidence_;
   std::map<int, std::int64_t> began_;                // the step that each began last
-  std::set<int> came_;                               // and have not begun a step
-  std::map<int, std::vector<std::int64_t>> claims_;  // slowest, as others were told since then
-  std::map<int, std::vector<Step>> steps_;           // that each has begun since it came
+  std::set<int> came_;                               // have not begun a step
+  std::map<int, std::vector<std::int64_t>> claims_;  // slowest clocks that others were told since then
+  std::map<int, std::vector<Step>> steps_;           // begun by each since it joined
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace distbelief::server {
 namespace {
 
 using LineKind = LogLine::Kind;
-// What made a version of a slice: an update, or a command, which has no ticket.
+// The cause of a slice's version: an update, or a command, which has no ticket.
 struct Change {
   UpdateRecord update{};
   std::optional<std::int64_t> command{};
@@ -27,8 +27,8 @@ struct Change {
 // By version.
 using Chain = std::map<std::int64_t, Change>;
 
-// Servers as witnesses of one slice: who was lost later knows better. Whoever went on without a lost server
-// was lost later, or not at all, so that what a lost server alone had is overruled.
+// The servers' testimony about one slice; a later loss overrides an earlier one. A server that continued
+// without a lost one was lost later, or never, so the others overrule an update that only a lost server had.
 class Witnesses {
  public:
   explicit Witnesses(const RunLogs& logs) {
@@ -48,7 +48,7 @@ class Witnesses {
   bool knows(int server, std::int64_t slice) const { return chains_.contains({server, slice}); }
   const std::vector<int>& servers() const { return order_; }
 
-  // The updates that count: up to the last that a server has that was not lost.
+  // The updates that count: up to the last version of a server that was not lost.
   Chain settled(std::int64_t slice) const {
     Chain chain;
     std::int64_t last = -1;
@@ -71,7 +71,7 @@ class Witnesses {
     const auto found = death_.find(server);
     return found == death_.end() ? std::numeric_limits<std::size_t>::max() : found->second;
   }
-  // Each version follows the one before, or what another server handed over.
+  // Each version follows the one before, or a version that another server handed over.
   void read(int server, const std::vector<LogLine>& lines) {
     for (const LogLine& line : lines) {
       const bool is_change = line.kind == LineKind::kUpdate || line.kind == LineKind::kCommand;
@@ -91,8 +91,8 @@ class Witnesses {
     }
   }
 
-  std::map<int, std::size_t> death_;  // which loss it was
-  std::vector<int> order_;            // by death, those that were not lost last
+  std::map<int, std::size_t> death_;  // order of its loss
+  std::vector<int> order_;            // in order of loss, surviving servers last
   std::map<std::pair<int, std::int64_t>, Chain> chains_;
   std::map<std::pair<int, std::int64_t>, std::int64_t> last_;  // versions
 };
@@ -102,8 +102,8 @@ std::string described(const Change& change) {
                         : fmt::format("ticket {} of replica {}", change.update.ticket, change.update.replica);
 }
 
-// A server that was lost may have had more than it handed over; nobody else may differ. Gives how many
-// updates were undone.
+// A lost server may have more than it handed over; no other server may differ. Returns the number of undone
+// updates.
 std::int64_t check_agreement(const Witnesses& witnesses, std::int64_t slice, const Chain& settled) {
   std::int64_t undone = 0;
   for (const int server : witnesses.servers()) {
@@ -121,7 +121,7 @@ std::int64_t check_agreement(const Witnesses& witnesses, std::int64_t slice, con
   return undone;
 }
 
-// Commands come once, in their order. Gives how many there are.
+// Commands come once, in their order. Returns their number.
 std::int64_t check_commands(std::int64_t slice, const Chain& settled) {
   std::int64_t next = 0;
   for (const auto& [version, change] : settled)
@@ -148,7 +148,7 @@ UpdatesByTicket check_tickets(std::int64_t slice, const Chain& settled, const Lo
   return updates;
 }
 
-// Gives whether it is in all sums that it was to be in (sync).
+// Returns whether the push is in every sum where it belongs (sync).
 bool check_answered(int replica, const LogLine& line, const SliceUpdates& updates) {
   bool is_in_all = true;
   for (std::size_t slice = 0; slice < line.versions.size(); ++slice) {
@@ -240,10 +240,10 @@ LogProof check_logs(const RunLogs& logs, const LogPromise& promise) {
 
 namespace {
 
-// Whose logs they are.
+// The place of the logs to check.
 struct LogPlace {
-  std::filesystem::path folder{};  // of a run, or of servers that stand
-  std::string job{};               // the mark that logs begin with; empty: there is one job
+  std::filesystem::path folder{};  // of a run, or of standing servers
+  std::string job{};               // mark at the start of the logs; empty: there is one job
 };
 
 LogPlace place_of_logs(const std::filesystem::path& run_dir, const LogChoice& choice) {
@@ -267,7 +267,7 @@ LogPlace place_of_logs(const std::filesystem::path& run_dir, const LogChoice& ch
   return place;
 }
 
-// The server whose log of this it is.
+// The server that wrote this log; nothing: it is not one of the job's logs.
 std::optional<int> server_of(const std::filesystem::path& path, const LogChoice& choice,
                              const LogPlace& place) {
   int job = 0, server = 0, sub_network = -1;
@@ -288,7 +288,8 @@ void read_servers(RunLogs& logs, const LogPlace& place, const LogChoice& choice)
                                                   place.job.empty() ? "" : " for job " + place.job));
 }
 
-// In the order in which they died. One that was lost when the job was over has all that it was to have.
+// In the order in which they died. A server lost after the job was over had everything and does not count as
+// lost.
 void read_losses(RunLogs& logs, const std::filesystem::path& events_file) {
   for (TextLines events(events_file); events.next();) {
     const nlohmann::json event = json_or_discarded(events.line());
@@ -296,7 +297,7 @@ void read_losses(RunLogs& logs, const std::filesystem::path& events_file) {
     const nlohmann::json kind = event.value("event", nlohmann::json());
     const nlohmann::json server = event.value("server", nlohmann::json());
     if (kind == "servers" && event.value("epoch", nlohmann::json()) == 1)
-      logs.lost.clear();  // a run that was resumed
+      logs.lost.clear();  // the run was resumed
     if (kind == "server lost" && server.is_number_integer()) logs.lost.push_back(server.get<int>());
   }
   std::erase_if(logs.lost, [&](int server) {

@@ -39,7 +39,7 @@ void expect_flaw(const RunLogs& logs, const LogPromise& promise, const std::stri
   EXPECT_NE(proof.finding.find(words), std::string::npos) << proof.finding;
 }
 
-// A primary and its backup, and what the replica was told.
+// A primary and its backup, and the replica's acknowledgements.
 RunLogs sound() {
   return {.servers = {{1, {update(1, 0), update(2, 2), update(3, 1)}},
                       {2, {update(1, 0), update(2, 2), update(3, 1)}}},
@@ -139,9 +139,9 @@ TEST(LogCheck, ARunOnServersOfOthersIsReadFromTheirLogsOfItsJob) {
   };
   log("0-server1.jsonl", "theirs", 5);
   log("1-server1.jsonl", "ours", 2);
-  log("0-server2.jsonl", "ours", 2);  // it came later, and had this one first
+  log("0-server2.jsonl", "ours", 2);  // it joined later, so the job is its first
   UpdateLog(run / "servers" / "replica0.jsonl").append_acknowledged(1, {2});
-  // After the job was over both were lost.
+  // Both were lost after the job was over.
   write_text(standing / "events.jsonl",
              "{\"event\":\"server lost\",\"server\":1}\n{\"event\":\"server lost\",\"server\":2}\n");
   write_text(run / kStandingFile,
@@ -166,11 +166,11 @@ TEST(LogCheck, ABrokenBoundIsFound) {
   EXPECT_TRUE(proof.proven) << proof.finding;
   EXPECT_EQ(proof.begins, 3);
   expect_flaw(logs, {.staleness = 0}, "replica 0 began step 1 when the slowest had done 0");
-  // The dealer claims that replica 1 had done two steps, which then begins its second.
+  // The scheduler claims that replica 1 had done two steps, and it then begins its second.
   RunLogs lying = logs;
   lying.servers[1].insert(lying.servers[1].end(), {begin(0, 2, 2), begin(1, 1, 1)});
   expect_flaw(lying, {.staleness = 1}, "the slowest was said to have done 2 steps when replica 1 had done 1");
-  // Nobody waits for one that left.
+  // No replica waits for one that left.
   RunLogs parted = logs;
   parted.servers[1].insert(parted.servers[1].end(), {left(1), begin(0, 2, 2), joined(1, 2), begin(1, 3, 2)});
   EXPECT_TRUE(check_logs(parted, {.staleness = 1}).proven) << check_logs(parted, {.staleness = 1}).finding;
@@ -193,7 +193,7 @@ TEST(LogCheck, APushThatCameTooLateForItsStepIsToldFromOneThatCounts) {
   EXPECT_EQ(proof.acknowledged, 3);
 }
 
-// Two replicas in turns, ticket by ticket: 0 has those that are even.
+// Two replicas take turns, ticket by ticket: replica 0 has the even ones.
 RunLogs bounded(std::int64_t base_of_last) {
   std::vector<LogLine> lines{joined(0, 0), joined(1, 0)};
   for (std::int64_t ticket = 0; ticket < 4; ++ticket) {
@@ -212,16 +212,17 @@ TEST(LogCheck, AStepThatDidNotSeeWhatItHadToIsFound) {
     EXPECT_TRUE(proof.proven) << proof.finding;
     EXPECT_EQ(proof.begins, 4);
   }
-  // Step 1 of replica 1 need not see step 1 of replica 0, ticket 2; step 0 of both it must, its own always.
+  // Step 1 of replica 1 need not see step 1 of replica 0, which is ticket 2. It must see step 0 of both; its
+  // own always.
   EXPECT_TRUE(check_logs(bounded(2), {.staleness = 0}).proven);
   expect_flaw(bounded(1), {.staleness = 0}, "was computed from version 1, without ticket 1 (step 0)");
   expect_flaw(bounded(1), {.staleness = 1}, "without ticket 1 (step 0), which it had to see");
   expect_flaw(bounded(0), {.staleness = 0}, "without ticket 0 (step 0), which it had to see");
-  // One that began it twice may have computed it from what it had the first time.
+  // A replica that began it twice may have computed it from its first fetch.
   RunLogs twice = bounded(0);
   twice.servers[2] = {joined(1, 1), begin(1, 1, 1, 3)};
   EXPECT_TRUE(check_logs(twice, {.staleness = 0}).proven) << check_logs(twice, {.staleness = 0}).finding;
-  // Nobody waits for what one that left may have sent.
+  // No replica waits for the late updates of one that left.
   RunLogs parted = bounded(1);
   std::vector<LogLine>& lines = parted.servers[1];
   lines.insert(lines.end() - 2, {left(0), left(1), joined(1, 1)});

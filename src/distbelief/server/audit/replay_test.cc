@@ -1,5 +1,5 @@
-// The log of an asynchronous run, replayed by hand (S3.2): theta(t + 1) = theta(t) - eta g_i(t_i), in the
-// order of versions, with the gradients that were pushed. It gives the same bits.
+// Replays the log of an asynchronous run by hand: theta(t + 1) = theta(t) - eta g_i(t_i), in the order of
+// versions, with the pushed gradients. The bits must be equal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr int kReplayReplicas = 3;
 constexpr double kReplayRate = 0.037;
 const OptimizerConfig kReplayDefaults;
 
-// Depends on the values that its replica had, as a gradient does, and on the ticket.
+// Depends on the replica's values, as a gradient does, and on the ticket.
 std::vector<float> gradient_at(const std::vector<float>& values, std::int64_t ticket) {
   std::vector<float> gradient(values.size());
   SplitMix64 random{std::uint64_t(ticket) * 7919 + 1};
@@ -109,7 +109,7 @@ class ReplayTest : public ::testing::TestWithParam<ReplayCase> {
 class ByHand {
  public:
   ByHand(const ReplayCase& how, float first) : how_(how), rule_(how.rule), value_(first) {}
-  // `read`: what the replica had when it computed the gradient.
+  // `read`: the replica's value when it computed the gradient.
   void update(float gradient, double lr, float read) {
     ++steps_;
     const auto rate = float(lr);
@@ -124,7 +124,7 @@ class ByHand {
       value_ = std::fma(-rate, mean_, value_);
     } else if (rule_ == "adam") {
       update_as_adam(gradient);
-    } else {  // Duchi et al., Adaptive Subgradient Methods; as the paper's servers do
+    } else {  // Duchi et al., Adaptive Subgradient Methods; as in the paper's servers
       squares_ = squares_ + gradient * gradient;
       value_ = value_ - rate * (gradient / (std::sqrt(squares_) + float(kReplayDefaults.eps)));
     }
@@ -167,7 +167,7 @@ TEST_P(ReplayTest, GivesTheSameBits) {
   for (std::int64_t slice = 0; slice < 2; ++slice) {
     const std::size_t begin = std::size_t(slice) * comm::kSliceElements;
     const std::size_t size = std::min(comm::kSliceElements, kReplayElements - begin);
-    std::vector<UpdateRecord> updates;  // both servers have all: of the first
+    std::vector<UpdateRecord> updates;  // both servers have all; these are the first one's
     for (const LogLine& line : logs.servers.at(0))
       if (line.kind == LogLine::Kind::kUpdate && line.update.slice == slice) updates.push_back(line.update);
     ASSERT_EQ(updates.size(), std::size_t(kReplayTickets));
@@ -178,7 +178,7 @@ TEST_P(ReplayTest, GivesTheSameBits) {
       const auto delay = double(std::max<std::int64_t>(1, update.version - 1 - update.base));
       ASSERT_EQ(update.lr, GetParam().staleness_aware ? kReplayRate / delay : kReplayRate);
       was_late = was_late || update.base + 1 < update.version;
-      // The kept gradient is what its replica had to compute from the version that the log names.
+      // The kept gradient equals the one that its replica computed from the version in the log.
       std::vector<float> whole(kReplayElements);
       const std::vector<float>& base = history[std::size_t(update.base)];
       std::copy(base.begin(), base.end(), whole.begin() + std::ptrdiff_t(begin));

@@ -14,7 +14,7 @@ namespace distbelief::server {
 namespace {
 
 using LineKind = LogLine::Kind;
-using Parts = std::array<TicketSet, kParts>;           // tickets that each part of a table has had
+using Parts = std::array<TicketSet, kParts>;           // finished tickets of each part of a table
 using PushOf = std::pair<std::int32_t, std::int64_t>;  // table and ticket
 
 template <typename Each>
@@ -29,7 +29,7 @@ void take_in(TicketSet& all, std::int64_t below, const std::vector<std::int64_t>
 
 class RowWitnesses {
  public:
-  // What one server has in the end.
+  // Collects the final state of one server.
   void read(int server, const std::vector<LogLine>& lines) {
     std::map<std::int32_t, Parts> own;
     for (const LogLine& line : lines) {
@@ -85,7 +85,7 @@ class RowWitnesses {
     }
   }
 
-  std::map<std::int32_t, Parts> all_;  // by table: what any server has that lives
+  std::map<std::int32_t, Parts> all_;  // by table: of any server that lives
   std::map<PushOf, std::map<int, RowsRecord::Part>> pushed_;
 };
 

@@ -25,14 +25,14 @@ LogLine forgotten_line(std::uint64_t parts) {
 LogLine told_line(std::int64_t ticket) {
   return {.kind = LineKind::kAcknowledged, .update = {.ticket = ticket}};
 }
-// A line for each part, as servers log what they were given.
+// One line for each part, as servers log the parts that they were given.
 std::vector<LogLine> lines_of_parts(const std::function<LogLine(std::uint64_t)>& line) {
   std::vector<LogLine> lines;
   for (int part = 0; part < 64; ++part) lines.push_back(line(std::uint64_t{1} << part));
   return lines;
 }
 
-// A primary and its backup, which sees messages in any order.
+// A primary and its backup, which gets messages in any order.
 RunLogs sound_rows() {
   return {.servers = {{1, {table_line(), rows_line(0), rows_line(1), rows_line(2)}},
                       {2, {table_line(), rows_line(0), rows_line(2), rows_line(1)}}},
@@ -67,7 +67,7 @@ TEST(RowLogCheck, APushThatIsMissingInAPartOrATableIsFound) {
   logs.replicas[1].push_back(told_line(3));
   expect_row_flaw(logs, {}, "part 63 of table 0");
   logs = sound_rows();
-  logs.servers[2].push_back(table_line(1));  // whose rows nobody pushed
+  logs.servers[2].push_back(table_line(1));  // nobody pushed its rows
   expect_row_flaw(logs, {}, "part 0 of table 1");
 }
 
@@ -87,7 +87,7 @@ TEST(RowLogCheck, CopiesOfAPushThatDifferAreFound) {
                   "server 2 has 2 rows of ticket 0 in part 63 of table 0, others have 2, or other ones");
 }
 
-// What its primary alone had is done again; who takes over was given the rest.
+// Updates that only the lost primary had are done again; its successor was given the rest.
 TEST(RowLogCheck, LostServersAndNewcomersLeaveTheProofWhole) {
   RunLogs logs = sound_rows();
   logs.servers[1].push_back(rows_line(3));  // not handed over
@@ -95,7 +95,7 @@ TEST(RowLogCheck, LostServersAndNewcomersLeaveTheProofWhole) {
   std::vector<LogLine> newcomer{table_line()};
   for (LogLine& line : lines_of_parts([](std::uint64_t part) { return given_line(1, {2, 3}, part); }))
     newcomer.push_back(line);
-  newcomer.push_back(rows_line(1));  // the old primary's, while it was filled
+  newcomer.push_back(rows_line(1));  // from the old primary, while it was filled
   for (LogLine& line : lines_of_parts(forgotten_line)) newcomer.push_back(line);
   newcomer.push_back(rows_line(3));
   for (LogLine& line : lines_of_parts([](std::uint64_t part) { return given_line(3, {}, part); }))

@@ -66,8 +66,8 @@ void BackupLink::send(Item item) {
   under_way_.push_back(std::move(sent));
 }
 
-// What is unavailable may come: messages overtake each other, and a server may hear later than others of a
-// job or of a map.
+// An unavailable item is sent again: messages overtake each other, and a server may learn of a job or a map
+// later than others.
 void BackupLink::await(Sent& sent) {
   const auto give_up_at = std::chrono::steady_clock::now() + kUntilItIsThere;
   for (;; std::this_thread::sleep_for(kAskAgain)) try {
@@ -80,7 +80,7 @@ void BackupLink::await(Sent& sent) {
     }
 }
 
-// A backup that refuses what its primary did is not one: it is left to the supervisor as if it were lost.
+// A backup that refuses its primary's update is no backup: the supervisor handles it like a lost one.
 void BackupLink::settle(Sent sent) {
   if (!broken_ && sent.is_sent) try {
       await(sent);

@@ -15,30 +15,30 @@
 
 namespace distbelief::server {
 
-// The way from a primary to one backup. Nothing waits here: what was handed over is told to be done when the
-// backup has it, or when the backup is not wanted any more. A thread of its own, db-backup, connects, sends
-// and tells. Thread safe.
+// The connection from a primary to one backup. Nothing here blocks its caller: an item's `done` is called
+// when the backup has it, or when the backup is no longer wanted. The thread db-backup connects, sends and
+// calls `done`. Thread safe.
 class BackupLink {
  public:
   struct Item {
     std::string header{};  // empty: nothing is sent
     std::span<const std::byte> payload{};
-    std::shared_ptr<const void> owner{};  // of the payload
-    std::function<void()> done{};         // what waits for it; may be empty
+    std::shared_ptr<const void> owner{};  // keeps the payload alive
+    std::function<void()> done{};         // called when the item is done; may be empty
   };
-  // `on_broken` is called on the link's thread, once, when the backup does not take what it is sent: it is
-  // not one any more, though it may live.
+  // `on_broken` is called once, on the link's thread, when the backup does not accept an item: it no longer
+  // counts as a backup, even if it lives.
   BackupLink(comm::ControlAddress address, std::string name, std::function<void()> on_broken);
   ~BackupLink();  // stop()
 
   bool is_broken() const { return broken_; }
   bool has_ended() const { return ended_; }  // it was released, and nothing is left to do
-  // Items are sent in this order; the backup may see them in another. How many wait is bounded by whoever
-  // hands them over: an item for each request that is not answered yet, and a few more.
+  // Items are sent in this order; the backup may handle them in another. The callers bound the queue: an item
+  // for each unanswered request, and a few more.
   void hand_over(Item item);
-  // The backup is gone: whoever waits need not.
+  // The backup is no longer wanted: items that it does not confirm count as done.
   void release();
-  // The same; and nobody is told anything any more when it returns.
+  // Releases the link; after it returns no `done` is called.
   void stop();
 
  private:
@@ -55,16 +55,16 @@ class BackupLink {
 
   comm::ControlAddress address_;
   std::string name_;
-  std::unique_ptr<comm::ExchangeClient> client_;  // of the thread, as is the next
+  std::unique_ptr<comm::ExchangeClient> client_;  // used only by the thread, like under_way_
   std::deque<Sent> under_way_;
   std::function<void()> on_broken_;
   std::atomic<bool> broken_{false};
 
-  std::mutex mutex_;  // guards the four below
+  std::mutex mutex_;  // guards the next four
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool released_ = false;
-  std::atomic<bool> ended_{false};  // nobody is there to send anything
+  std::atomic<bool> ended_{false};  // nothing is left to send
   std::jthread thread_;             // last
 };
 

@@ -21,7 +21,7 @@ namespace {
 constexpr std::chrono::milliseconds kMapDeadline{2000};
 constexpr std::chrono::seconds kBetweenReconnects{1};
 constexpr std::chrono::milliseconds kNear{10}, kFar{250};  // to a server that was there a moment ago
-constexpr int kFirstStranger = kNobody - 1;                // downwards: numbers of servers that are not known
+constexpr int kFirstStranger = kNobody - 1;  // downwards: placeholder numbers of unknown servers
 
 }  // namespace
 
@@ -72,7 +72,7 @@ bool Client::is_connected() const {
                              [](const auto& server) { return server.second->exchange->connected(); });
 }
 
-// After the deadline: what to do, where it is not one server that does not answer.
+// The error after the deadline, with advice where no known server answers.
 Error Client::without_answer(const Error& why) const {
   if (is_connected()) return why;
   return {why.code(), why.message() +
@@ -80,13 +80,13 @@ Error Client::without_answer(const Error& why) const {
                           "if others have taken their place, join again with their addresses"};
 }
 
-// Nobody there is known by number: they are asked for the map, which says who they are.
+// The addresses have no known server numbers yet: the servers are asked for the map, which names them.
 void Client::connect_to(const std::vector<comm::ControlAddress>& addresses,
                         std::chrono::milliseconds deadline) {
   std::optional<Error> why;
   for (std::size_t i = 0; i < addresses.size(); ++i) try {
       connect(kFirstStranger - int(i), addresses[i].target, deadline);
-    } catch (const Error& error) {  // it may have been lost meanwhile
+    } catch (const Error& error) {  // lost meanwhile, perhaps
       if (!is_worth_another_try(error)) throw;
       spdlog::info("{}: {}", addresses[i].target, error.what());
       why = error;
@@ -100,15 +100,15 @@ void Client::adopt(const ServerMap& map) {
   for (const ServerMap::Server& server : map.servers)
     if (!servers_.contains(server.id)) try {
         Server& known = connect(server.id, map.target_of(server.id, options_.host), kMapDeadline);
-        // Who may have to take over must know of this replica; those of the first map are opened with values.
+        // A server that may take over must know this replica; those of the first map are opened with values.
         if (has_joined_) open(known, nullptr);
       } catch (const Error& error) {  // the next map will not have it
         spdlog::info("server {}: {}", server.id, error.what());
       }
 }
 
-// A server may live that the connection to was lost: a link was down for a while. One that does not live must
-// not keep the replica from hearing of who takes its place.
+// Reconnects to servers that may live although the connection was lost, as after a broken link. A dead server
+// must not keep the replica from hearing of its successor.
 void Client::reconnect() {
   if (!has_joined_ || Clock::now() < next_reconnect_) return;
   next_reconnect_ = Clock::now() + kBetweenReconnects;
@@ -130,7 +130,7 @@ void Client::reconnect() {
   }
 }
 
-// Asks everyone once. true: a newer map was found.
+// Asks every server once. Returns whether a newer map was found.
 bool Client::look_for_map() {
   struct Question {
     std::string text;  // of the answer
@@ -193,7 +193,7 @@ void Client::open(Server& server, const float* initial) {
     Part& part = parts.emplace_back(Part{.message = message(Kind::kFill), .slice = slice});
     part.payload = std::as_bytes(std::span(initial + offset(slice), length(slice)));
   }
-  // Backups have the space only when they were opened too: those with larger numbers may not yet.
+  // Backups know the job only once it is opened there too: those with larger numbers may not yet.
   for (const auto& [id, other] : servers_)
     if (other->space == 0) open(*other, nullptr);
   exchange(std::move(parts), options_.deadline);
@@ -208,12 +208,13 @@ Client::Server* Client::holder(const Part& part) {
 std::int64_t Client::meet(std::int64_t step, std::int64_t first_lane, std::int64_t end_lane,
                           const std::vector<std::int32_t>& empty, std::span<const float> rows,
                           std::span<float> mean) {
-  // A power of two of lanes, so that they are a node of the tree.
+  // A power of two of lanes, so that they form a node of the tree.
   const std::int64_t lanes = end_lane - first_lane;
   std::int64_t together = lanes;
   while (together > 1 && std::size_t(together) * mean.size() * sizeof(float) > comm::kMaxPayloadBytes)
     together /= 2;
-  // They are all answered when the step is complete: more than may be under way would wait for each other.
+  // All are answered when the step is complete: more messages than may be in flight would wait for each
+  // other.
   if (lanes / together > comm::ExchangeClient::Options{}.in_flight)
     throw Error(ErrorCode::kBadInput,
                 "a replica has " + std::to_string(lanes) + " lanes with " + std::to_string(mean.size()) +
@@ -228,7 +229,7 @@ std::int64_t Client::meet(std::int64_t step, std::int64_t first_lane, std::int64
     part.message.untouched = empty;
     part.payload = std::as_bytes(
         rows.subspan(std::size_t(lane - first_lane) * mean.size(), std::size_t(together) * mean.size()));
-    // All get the same mean: one of them brings it here.
+    // All get the same mean; one of them stores it.
     part.into = std::as_writable_bytes(lane == first_lane ? mean : std::span<float>(ignored));
   }
   return exchange(std::move(parts), options_.deadline)[0].version;

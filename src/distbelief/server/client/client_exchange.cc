@@ -10,7 +10,7 @@
 #include "distbelief/server/client/client_connection.h"
 #include "distbelief/server/client/client_handle.h"
 
-// The replica's end of what goes to many slices at once: sent first, waited for later.
+// The replica's side of requests to many slices at once: sent first, waited for later.
 namespace distbelief::server {
 
 using comm::StoreAnswer;
@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kBetweenSignsOfLife{1000};
 
 }  // namespace
 
-// One message at a time: what goes to a slice besides goes over the stream.
+// One message of a slice at a time uses its shared memory; others go over the stream.
 Client::Room Client::take_room(Server& server, const Part& part) {
   const std::span<std::byte> shared = server.exchange->shared();
   if (part.slice < first_slice() || part.slice >= end_slice() || shared.empty()) return {};
@@ -60,7 +60,7 @@ Client::Sent Client::send(Part& part) {
   return sent;
 }
 
-// A wait without an end of its own: somebody else's work may take long, but servers that live say so.
+// For a wait without its own deadline: other replicas' work may take long, but servers that live answer.
 void Client::require_going_on() {
   if (options_.goes_on && !options_.goes_on())
     throw Error(ErrorCode::kTimeout, "the wait for a parameter server was broken off");
@@ -102,7 +102,7 @@ void Client::launch(Flight& flight, const std::vector<std::size_t>& parts) {
     }
 }
 
-// A room whose message was not answered in time may still be written to, and is not used again.
+// A room whose message was not answered in time may still be written to, and is not reused.
 void Client::collect(Flight& flight, Clock::duration patience) {
   for (Sent& sent : flight.sent) try {
       const Part& part = flight.parts[sent.part];
@@ -119,7 +119,7 @@ void Client::collect(Flight& flight, Clock::duration patience) {
   flight.sent.clear();
 }
 
-// Until all are answered, again and again where a server is lost or has handed its slices over.
+// Blocks until all are answered; repeats requests whose server is lost or has handed its slices over.
 void Client::settle(Flight& flight, Clock::duration patience) {
   const Clock::time_point begin = heard_ = Clock::now();
   for (;;) {
@@ -129,10 +129,11 @@ void Client::settle(Flight& flight, Clock::duration patience) {
     if (patience == kForEver) require_going_on();
     if (!look_for_map()) std::this_thread::sleep_for(kLookAgain);
     std::vector<std::size_t> failed = std::exchange(flight.failed, {});
-    std::ranges::sort(failed);  // all replicas ask in one order: none waits for slices that others hold back
+    // One order for all replicas: none waits for slices that others hold back.
+    std::ranges::sort(failed);
     launch(flight, failed);
   }
-  // There is a newer map: those who are in it may be the only ones left when it is needed.
+  // A newer map exists: its servers may be the only ones left when it is needed.
   const auto is_newer = [&](const StoreAnswer& answer) { return answer.epoch > map_.epoch; };
   if (std::ranges::any_of(flight.answers, is_newer)) look_for_map();
 }

@@ -8,22 +8,22 @@
 
 namespace distbelief::server {
 
-// A push or pull under way. Several may be, for different slices and for the same ones; they are waited for
-// in any order. Used by the thread of its client, which neither goes nor is moved before it.
+// A push or pull in flight. There may be several, for the same or different slices, waited for in any order.
+// Used by the thread of its client, which must outlive it and must not be moved before it ends.
 class [[nodiscard]] Client::Handle {
  public:
   struct Result {
-    bool repeated = false;     // a slice had the push before, or the step went on without it
-    std::int64_t version = 0;  // the least of the slices, after it
+    bool repeated = false;     // a slice had the push before, or did the step without it
+    std::int64_t version = 0;  // the least of the slices, afterwards
   };
-  ~Handle();  // one that was not waited for: what was sent may count or not, values may be there or not
+  ~Handle();  // without wait(): the push may or may not count, the values may or may not be there
   Handle(Handle&&) noexcept;
   Handle& operator=(Handle&&) noexcept;
 
-  // wait() has nothing to wait for; unless a server was lost, whose part it asks others for.
+  // wait() would not block, unless a server was lost and its part has to be asked of others.
   bool ready() const;
-  // Once. Blocks until all slices have answered, at most `deadline` from now on. What was under way to a
-  // server that was lost is sent again to who has its slices now. Throws as Client does.
+  // Call once. Blocks until all slices have answered, at most `deadline` from now. Messages to a lost server
+  // are sent again to the new holders of its slices. Throws as Client does.
   Result wait();
 
  private:

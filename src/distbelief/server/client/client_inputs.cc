@@ -4,7 +4,7 @@
 #include "distbelief/server/client/client.h"
 #include "distbelief/server/client/client_connection.h"
 
-// The replica's end of a decomposed model: outputs of a sub-network on their way to the next.
+// The replica's side of a decomposed model: outputs of one sub-network on their way to the next.
 namespace distbelief::server {
 
 using comm::kMaxPayloadBytes;
@@ -24,7 +24,7 @@ std::span<Byte> piece_of(std::span<Byte> bytes, std::int32_t piece) {
 
 }  // namespace
 
-// The first piece gets the room for all of them, so that servers do not have to keep more of whoever waits.
+// The first piece waits for the room of all, so that servers need not keep more of a writer that waits.
 void Client::put_input(std::int64_t ticket, std::span<const std::byte> bytes) {
   std::vector<Part> parts;
   for (std::int32_t piece = 0; piece < pieces_of(bytes.size()); ++piece) {
@@ -37,7 +37,7 @@ void Client::put_input(std::int64_t ticket, std::span<const std::byte> bytes) {
   Part first = std::move(parts.front());
   parts.erase(parts.begin());
   exchange_one(std::move(first), kForEver);
-  // There is room, unless a desk has taken over meanwhile that knows of other tickets first.
+  // There is room, unless another ticket scheduler has taken over and learns of other tickets first.
   if (!parts.empty()) exchange(std::move(parts), kForEver);
 }
 
@@ -57,7 +57,7 @@ std::optional<std::vector<std::byte>> Client::input(std::int64_t ticket) {
   }
   for (const StoreAnswer& other : exchange(std::move(parts), kForEver)) {
     if (other.outcome == StoreAnswer::Outcome::kRepeated) return std::nullopt;
-    if (other.version != answer.version) return input(ticket);  // another desk, with another's output
+    if (other.version != answer.version) return input(ticket);  // another scheduler's
   }
   return bytes;
 }

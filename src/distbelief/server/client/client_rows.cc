@@ -11,7 +11,7 @@
 #include "distbelief/compute/row_values.h"
 #include "distbelief/server/client/client_connection.h"
 
-// A replica's end, rows of tables: many go in one message, which belongs to one server and to whole parts.
+// The replica's side of table rows: many in one message, which belongs to one server and to whole parts.
 namespace distbelief::server {
 
 using comm::StoreAnswer;
@@ -29,7 +29,7 @@ struct Client::RowFlight {
   comm::ExchangeClient::Pending pending{};
 };
 
-// What is asked for, in the order of messages: by part, then by id.
+// The requested rows in the order of messages: by part, then by id.
 class Client::RowWork {
  public:
   StoreRequest message{};
@@ -45,7 +45,7 @@ class Client::RowWork {
 
   void sort();
   std::size_t rows_of(int part) const { return begin[std::size_t(part) + 1] - begin[std::size_t(part)]; }
-  // Calls `each` with the number of a row in the message, and in what was asked for.
+  // Calls `each` with a row's number in the message and in the request.
   template <typename Each>
   void for_rows(const RowMessage& message, const Each& each) const {
     std::size_t row = 0;
@@ -71,7 +71,8 @@ void Client::RowWork::sort() {
               [&](std::uint32_t a, std::uint32_t b) { return ids[a] < ids[b]; });
 }
 
-// A push has every part in one message, also those without rows: a server then knows that it has had them.
+// A push sends every part in one message, also parts without rows: the server then knows that it has had
+// them.
 std::vector<Client::RowMessage> Client::cut_rows(const RowWork& work, std::uint64_t parts) const {
   const std::size_t most = options_.spec.tables[std::size_t(work.message.table)].message_rows();
   const bool pushes = work.gradients != nullptr;
@@ -131,7 +132,7 @@ void Client::send_rows(RowWork& work, RowMessage message) {
   flights.push_back(std::move(flight));
 }
 
-// The oldest that is under way to a server.
+// Settles the oldest message in flight to a server.
 void Client::settle_rows(RowWork& work, int server) {
   RowFlight flight = std::move(work.flights[server].front());
   work.flights[server].pop_front();

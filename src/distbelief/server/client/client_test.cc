@@ -12,7 +12,7 @@
 #include "distbelief/testing/test_servers.h"
 #include "distbelief/testing/test_tickets.h"
 
-// Pushes and pulls under way, and waits that end.
+// Pushes and pulls in flight, and waits that end.
 namespace distbelief::server {
 namespace {
 
@@ -48,7 +48,7 @@ TEST_F(ServiceTest, HandlesOfDifferentSlicesAreUnderWayAtOnceAndWaitedForInAnyOr
   }
 }
 
-// Both want the memory that is shared for the slice: one goes another way.
+// Both need the shared memory of the slice: one goes over the stream.
 TEST_F(ServiceTest, APullOfSlicesWhosePushIsUnderWayHasTheValuesBeforeOrAfterIt) {
   serve(1);
   Client client = join(0, spec("async"));
@@ -110,7 +110,7 @@ TEST_F(ServiceTest, AHandleThatIsDroppedLeavesTheClientUsable) {
   EXPECT_EQ(values, std::vector<float>(values.size(), 1.0F));
 }
 
-// What a replica that pauses has and has asked for goes to others, who do not wait for it.
+// A resting replica's tickets and requests go to others, which do not wait for it.
 class RestTest : public testing::ServiceTest {
  protected:
   static comm::SpaceSpec bounded() {
@@ -138,7 +138,7 @@ TEST_F(RestTest, OthersGetItsTicketsAndDoNotWaitForIt) {
   EXPECT_TRUE(asked.empty());
   std::vector<std::int64_t> done;
   std::int64_t ticket = 0;
-  for (int i = 0; i < 5; ++i) {  // alone, and further than the bound
+  for (int i = 0; i < 5; ++i) {  // alone, and beyond the bound
     one.begin_step(0, {});
     done.push_back(ticket);
     ticket = *take(one, {ticket});
@@ -155,11 +155,11 @@ TEST_F(RestTest, OthersGetItsTicketsAndDoNotWaitForIt) {
   const std::size_t joined = clocks_of_other(LogLine::Kind::kJoined).size();
   again.push_back(other.ask_ticket({}));
   for (int i = 0; i < 2000 && clocks_of_other(LogLine::Kind::kJoined).size() == joined; ++i)
-    std::this_thread::sleep_for(5ms);  // its question overtakes what the other says next, or not
+    std::this_thread::sleep_for(5ms);  // its request may overtake the other's next message
   EXPECT_EQ(take(one, {ticket}), std::nullopt);
   EXPECT_EQ(other.next_ticket(again), std::nullopt);
   ASSERT_EQ(clocks_of_other(LogLine::Kind::kJoined).size(), joined + 1);
-  EXPECT_EQ(clocks_of_other(LogLine::Kind::kJoined).back(), 5);  // where the slowest is
+  EXPECT_EQ(clocks_of_other(LogLine::Kind::kJoined).back(), 5);  // the slowest replica's clock
 }
 
 TEST_F(RestTest, ADeskThatTakesOverDoesNotWaitForItEither) {
@@ -185,11 +185,11 @@ TEST_F(RestTest, AQuestionThatWaitsIsAnswered) {
   EXPECT_EQ(take(one), 0);
   std::deque<Client::Asked> asked;
   asked.push_back(other.ask_ticket({}));
-  other.rest({}, asked);  // would not end before the question is answered
+  other.rest({}, asked);  // would not return before the request is answered
   EXPECT_EQ(take(one, {0}), std::nullopt);
 }
 
-// A server as on another host: over TLS, with several connections for slices.
+// A server as if on another host: over TLS, with several connections for slices.
 class FarServerTest : public testing::ServiceTest {
  protected:
   void serve_far() {
@@ -211,7 +211,7 @@ class FarServerTest : public testing::ServiceTest {
 TEST_F(FarServerTest, SlicesGoOverSeveralConnectionsAndCountOnceEach) {
   serve_far();
   Client client = join(0, spec("async"));
-  // One to ask for the map, before anyone is known by number.
+  // One connection to ask for the map, before server numbers are known.
   EXPECT_EQ(exchanges_[0]->counts().connections, 4U);
   const std::vector<float> gradients(client.elements_of(client.share()).count, 0.5F);
   std::vector<float> values(gradients.size());
@@ -293,7 +293,7 @@ TEST_F(DeadlineTest, AWaitForOthersLastsLongerThanTheDeadlineWhileServersLive) {
   later.join();
 }
 
-// All servers that it knew go while it does not ask.
+// All servers that the client knew are replaced while it is idle.
 TEST_F(DeadlineTest, AClientThatSleptFindsServersWhereItIsTold) {
   serve(2);
   const comm::SpaceSpec one = spec("async");

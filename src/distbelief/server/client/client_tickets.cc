@@ -6,7 +6,7 @@
 #include "distbelief/server/client/client.h"
 #include "distbelief/server/client/client_connection.h"
 
-// The replica's end of the desk: what it is to do next, and what it has done.
+// The replica's side of the ticket scheduler: its next work, and its finished work.
 namespace distbelief::server {
 
 using comm::StoreAnswer;
@@ -64,7 +64,7 @@ std::optional<Client::Dealt> Client::ready_ticket(std::deque<Asked>& asked) {
   return std::nullopt;
 }
 
-// However long the others take with what is left.
+// Waits however long the others take with the remaining work.
 std::optional<std::int64_t> Client::next_ticket(std::deque<Asked>& asked) {
   heard_ = Clock::now();
   for (;; std::this_thread::sleep_for(kLookForAnswers)) {
@@ -89,8 +89,8 @@ bool Client::begin_step(std::int64_t ticket, const std::vector<std::int64_t>& do
   return exchange_one(std::move(part), kForEver).outcome == StoreAnswer::Outcome::kStale;
 }
 
-// Messages of one connection are seen in any order: a question that comes after this would take a seat again.
-// So it is said once more when all questions are answered, with a ticket or that there is none.
+// Messages of one connection may be handled in any order, and a ticket request handled after the leave would
+// join again. So the leave is repeated when all requests are answered, with a ticket or without one.
 void Client::rest(std::vector<std::int64_t> done, std::deque<Asked>& asked) {
   for (const Asked& one : asked) done.insert(done.end(), one.message_.done.begin(), one.message_.done.end());
   const auto is_open = [](const Asked& one) { return one.is_sent_ && !one.pending_.ready(); };

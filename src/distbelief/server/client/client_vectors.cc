@@ -1,7 +1,7 @@
 #include "distbelief/compute/operations.h"
 #include "distbelief/server/client/client.h"
 
-// The replica's end of a batch method: commands, and what its coordinator knows.
+// The replica's side of a batch method: commands, and the coordinator's state.
 namespace distbelief::server {
 
 using comm::StoreAnswer;

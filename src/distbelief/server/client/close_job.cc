@@ -49,7 +49,7 @@ void close_job(const std::vector<comm::ControlAddress>& servers, const std::stri
   for (const ServerMap::Server& server : map.servers) try {
       comm::ExchangeClient client = connect(servers.front(), server.target);
       client.send(header, {}, {}).wait(kCloseAnswer);
-    } catch (const Error& error) {  // one that is lost has nothing any more
+    } catch (const Error& error) {  // a lost server has nothing any more
       spdlog::info("server {}: {}", server.id, error.what());
     }
 }

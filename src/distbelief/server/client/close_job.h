@@ -8,10 +8,10 @@
 
 namespace distbelief::server {
 
-// Who has what, as the first of these that answers knows it. Throws Error when none does.
+// Returns the map of servers from the first of these that answers. Throws Error when none does.
 ServerMap find_map(const std::vector<comm::ControlAddress>& servers);
 
-// Frees a job's space on all servers; `servers`: where a map can be had, with certificates for all. Throws
+// Frees a job's state on all servers. `servers`: servers that have a map, with certificates for all. Throws
 // Error when none answers.
 void close_job(const std::vector<comm::ControlAddress>& servers, const std::string& job);
 

@@ -9,7 +9,7 @@ namespace {
 
 using Part = ServerMap::Part;
 
-// Who stays, and what each has by a plan.
+// The servers that stay, and their load in a plan.
 class Crew {
  public:
   Crew(const ServerMap& map, const std::set<int>& leaving) {
@@ -31,7 +31,7 @@ class Crew {
   int& load(int id) { return find(id)->load; }
   int most_loaded() const { return std::ranges::max_element(members_, {}, &Member::load)->id; }
   int least_loaded() const { return std::ranges::min_element(members_, {}, &Member::load)->id; }
-  // For a backup: not the primary itself, on another host if there is one, and with little to do.
+  // The best backup: not the primary itself, on another host if there is one, and with the least load.
   int partner_of(int primary) const {
     const Member* best = nullptr;
     const auto rank = [&](const Member& member) {
@@ -57,7 +57,7 @@ class Crew {
   std::vector<Member> members_;
 };
 
-// Moves backups from who has most to who has least, until they are even or none may be moved.
+// Moves backups from the most to the least loaded server, until loads are even or none may be moved.
 template <typename May>
 void even_out_backups(std::vector<Part>& goal, Crew& crew, const May& may) {
   for (;;) {
@@ -72,8 +72,9 @@ void even_out_backups(std::vector<Part>& goal, Crew& crew, const May& may) {
   }
 }
 
-// Of any crew.size() parts one after another each has one: slices of a job go to parts in turn, and a small
-// job has only the first. Whoever is the primary stays it if that can be, then whoever has the other copy.
+// Gives each server one of any crew.size() consecutive parts: slices of a job are distributed over the parts
+// in turn, and a small job has only the first. The present primary keeps the part if possible, and otherwise
+// the present backup gets it.
 void plan_primaries(const ServerMap& map, std::vector<Part>& goal, const Crew& crew) {
   for (std::size_t first = 0; first < goal.size(); first += crew.size()) {
     const std::size_t end = std::min(first + crew.size(), goal.size());
@@ -90,7 +91,7 @@ void plan_primaries(const ServerMap& map, std::vector<Part>& goal, const Crew& c
   }
 }
 
-// Whoever has a copy keeps it if it can be.
+// A server with a copy keeps it if possible.
 void plan_backups(const ServerMap& map, std::vector<Part>& goal, Crew& crew) {
   for (std::size_t i = 0; i < goal.size(); ++i) {
     const Part& now = map.parts[i];
@@ -111,7 +112,7 @@ void plan_backups(const ServerMap& map, std::vector<Part>& goal, Crew& crew) {
   even_out_backups(goal, crew, may);
 }
 
-// What has only one copy gets another at once.
+// Gives every part with only one copy another one at once.
 bool add_copies(ServerMap& next, const Crew& all) {
   Crew crew = all;
   for (const Part& part : next.parts)
@@ -128,7 +129,7 @@ bool add_copies(ServerMap& next, const Crew& all) {
   return any;
 }
 
-// Of one part, towards its goal.
+// Moves one part towards its goal.
 bool move(Part& part, const Part& goal) {
   if (part.primary == goal.primary) {
     if (goal.backup == kNobody || part.backup == goal.backup) return false;

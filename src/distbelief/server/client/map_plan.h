@@ -6,7 +6,7 @@
 
 #include "distbelief/server/client/server_map.h"
 
-// What happens to the map of servers next. Pure.
+// Plans the next change of the server map. Pure.
 namespace distbelief::server {
 
 struct MapStep {
@@ -14,11 +14,12 @@ struct MapStep {
   std::string reason{};
 };
 
-// The next of the steps after which every part has two copies, on two hosts where there are two, all servers
-// are primaries of as many of the first parts, however many one looks at, and backups of about as many, and
-// those who are to leave have nothing and are no longer in the map. First copies of what has only one; then,
-// in turns, copies for those who are to have a part, and the part to who has a copy. Nothing: all is as it
-// should be. Not while the map is_changing().
+// Returns the next step towards a balanced map: every part has two copies, on two hosts where there are two;
+// among the first n parts, for any n, all servers are primaries of equally many (give or take one), and
+// backups of about as many; leaving servers hold no part and are not in the map. First it copies parts that
+// have only one copy; then, in turn, it makes copies for the servers that are to have a part, and moves the
+// part to a server with a copy. Returns nothing when the map is balanced. Do not call it while the map
+// is_changing().
 std::optional<MapStep> next_step(const ServerMap& map, const std::set<int>& leaving);
 
 }  // namespace distbelief::server

@@ -14,7 +14,7 @@ ServerMap of(int servers, int hosts = 1) {
   return first_map(known);
 }
 
-// Every part is always on a server that had it before, and has another copy before one goes.
+// Every part is always on a server that had it before, and has another copy before one is removed.
 void expect_sound(const ServerMap& before, const ServerMap& after, std::size_t staying) {
   ASSERT_TRUE(is_whole(after));
   for (std::size_t p = 0; p < after.parts.size(); ++p) {
@@ -86,7 +86,7 @@ TEST(MapPlan, ALostServersPartsGetTheirCopiesFirstAndAreThenSpreadAgain) {
   expect_even(outcome.map);
 }
 
-// Slices of a job are dealt to parts in turn: one of three slices has parts 0, 1 and 2.
+// Slices of a job are distributed over the parts in turn: a job of three slices has parts 0, 1 and 2.
 TEST(MapPlan, ASmallJobIsSpreadAgainAfterALossToo) {
   for (int servers = 2; servers <= 5; ++servers)
     for (int lost = 1; lost <= servers; ++lost) {

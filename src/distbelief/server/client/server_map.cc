@@ -36,7 +36,7 @@ ServerMap::Server server_from_json(const nlohmann::json& value) {
           .host = value.at("host")};
 }
 
-// After the primary, whose host may fail as a whole.
+// Returns the next server after the primary that is on another host, because a host may fail as a whole.
 int first_backup(const std::vector<ServerMap::Server>& servers, std::size_t primary) {
   for (std::size_t after = 1; after < servers.size(); ++after) {
     const ServerMap::Server& next = servers[(primary + after) % servers.size()];
@@ -71,14 +71,14 @@ ServerMap without_server(const ServerMap& map, int id) {
   ++next.epoch;
   std::erase_if(next.servers, [&](const ServerMap::Server& server) { return server.id == id; });
   for (ServerMap::Part& part : next.parts) {
-    // Whoever is left has all that was answered.
+    // The remaining holder has everything that was answered.
     if (part.primary == id || part.backup == id) part.is_handed_over = false;
     if (part.filling == id) part.filling = kNobody;
     if (part.backup == id) part.backup = kNobody;
     if (part.primary != id) continue;
     part.primary = part.backup;
     part.backup = kNobody;
-    // It may have updates of the lost one that the new primary has not: it begins anew.
+    // It may have updates of the lost primary that the new one lacks: its filling starts again.
     part.filling = kNobody;
   }
   return next;

@@ -5,8 +5,8 @@
 
 namespace distbelief::server {
 
-// Counts what is under way to a backup, so that a server that fills another does not put all that it has into
-// the link at once. Whoever counted waits for all before it lets this go. Thread safe; begin() and
+// Limits transfers in flight to a backup, so that a server that fills another does not queue all of its state
+// in the link at once. The caller waits for all before it destroys the limiter. Thread safe; begin() and
 // wait_for_all() block.
 class UnderWay {
  public:

@@ -23,7 +23,7 @@ void Dealer::leave(int replica) {
     if (copy == copies_.end()) {
       returned_.insert(held->first);
       held = holders_.erase(held);
-    } else {  // who has the copy has the ticket
+    } else {  // the holder of the copy now has the ticket
       held->second = copy->second;
       copies_.erase(copy);
       ++held;
@@ -118,7 +118,7 @@ bool Dealer::holds_tickets(int replica) const {
   return std::ranges::any_of(holders_, is_its) || std::ranges::any_of(copies_, is_its);
 }
 
-// Of those who have work: one that waits for some must not hold the others up.
+// Counts replicas with work: one that waits for a ticket must not hold the others up.
 std::int64_t Dealer::slowest() const {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const auto& [replica, clock] : clocks_)

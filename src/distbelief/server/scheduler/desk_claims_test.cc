@@ -1,5 +1,5 @@
-// What replicas claim at the desk of a job that two servers keep: it counts when their gradients are there,
-// on both alike.
+// Claims of finished tickets, for a job on two servers: a claim counts when the gradients are there, on both
+// servers alike.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -44,7 +44,7 @@ class ClaimsTest : public testing::ServiceTest {
     message.incarnation = 1;
     return comm::decode_answer(claimant_->send(comm::encode(message), payload, {}).wait(20s).header);
   }
-  // Refused, and counted. Not more than eight times in a test: others are answered late.
+  // Refused, and counted. At most eight times per test: later refusals are delayed.
   void expect_refused(const std::vector<std::int64_t>& done,
                       const std::vector<DeskKind>& ways = {DeskKind::kTell}) {
     for (const DeskKind kind : ways) {
@@ -79,25 +79,25 @@ TEST_F(ClaimsTest, ATicketWhoseGradientHasNotComeIsNotDone) {
   EXPECT_EQ(take(), 0) << "it comes back";
   testing::do_ticket(*honest_, 0);
   expect_refused({0, 1});
-  say({.kind = DeskKind::kTell, .done = {0}});  // it is there, whoever says so
+  say({.kind = DeskKind::kTell, .done = {0}});  // it is there, whichever replica reports it
   EXPECT_EQ(take({0}), 1);
   testing::do_ticket(*honest_, 1);
   EXPECT_EQ(take({1}), 2);
-  testing::do_ticket(*honest_, 2);  // answered behind what the backup was told
+  testing::do_ticket(*honest_, 2);  // answered behind the messages to the backup
   claimant_.reset();
   lose_server(int(desk()));
   EXPECT_EQ(take(), 2) << "who takes over knows what is done, and no more";
   EXPECT_EQ(take({2}), std::nullopt);
 }
 
-// It was pushed before it was dealt: the desk deals it all the same, and so must the next one.
+// Ticket 2 was pushed before it was dealt: the scheduler still deals it, and so must its successor.
 TEST_F(ClaimsTest, WhatTheDeskDoesNotCountItsBackupIsNotTold) {
   comm::SpaceSpec few = spec("async");
   few.tickets = 3;
   serve_job(few);
   testing::do_ticket(*honest_, 2);
   say({.kind = DeskKind::kTell, .done = {2}});
-  testing::do_ticket(*honest_, 0);  // answered behind what the backup was told
+  testing::do_ticket(*honest_, 0);  // answered behind the messages to the backup
   claimant_.reset();
   lose_server(int(desk()));
   for (std::int64_t ticket = 0; ticket < 3; ++ticket) EXPECT_EQ(take(), ticket);
@@ -155,11 +155,11 @@ TEST_F(ClaimsTest, TheSameClaimAgainAndAgainIsRefused) {
   for (int i = 0; i < 33; ++i) say({.kind = DeskKind::kTell, .done = {0}});  // the first one is new
   EXPECT_THROW(say({.kind = DeskKind::kTell, .done = {0}}), Error);
   EXPECT_EQ(services_[desk()]->refused(), refused + 1);
-  say({.kind = DeskKind::kTell, .done = {1}});  // what is new counts, and begins anew
+  say({.kind = DeskKind::kTell, .done = {1}});  // a new claim counts and resets the limit
   say({.kind = DeskKind::kTell, .done = {0, 1}});
 }
 
-// A backup that answers nothing of one kind until it may.
+// A backup that holds its answers of one kind until it is released.
 class SilentBackup final : public comm::ExchangeServer::Handler {
  public:
   explicit SilentBackup(DeskKind kind) : kind_(kind) {}
@@ -208,7 +208,7 @@ class SilentBackupTest : public ClaimsTest {
     const std::string text = comm::encode(spec);
     space_ = say({.kind = DeskKind::kOpen}, std::as_bytes(std::span(text))).space;
   }
-  // It is answered when the backup has it, and so it is when it is sent again.
+  // The push is answered when the backup has it, and so is its repetition.
   void expect_both_wait(SilentBackup& backup, StoreRequest message, std::vector<float> payload) {
     message.space = space_;
     message.replica = kClaimant;
@@ -261,7 +261,7 @@ TEST_F(SilentBackupTest, WhoTellsAgainAndAgainWaitsForTheBackupAndNotTheOthers) 
   serve_with_backup(bounded);
   for (int i = 0; i < 200; ++i) say({.kind = DeskKind::kTell, .clock = 1});
   EXPECT_LE(backup.count(), 1) << "nothing has changed but once";
-  // Its clock goes up with each: that is told, and soon it has to wait for it.
+  // Each message raises its clock, which the backup is told, and soon the sender has to wait for that.
   const auto tell = [&](std::int64_t clock) {
     StoreRequest message{.kind = DeskKind::kTell, .space = space_, .replica = kClaimant, .incarnation = 1};
     message.clock = clock;

@@ -5,25 +5,25 @@
 
 namespace distbelief::server {
 
-// Whether what a replica fetched has all that its next step has to see (bounded; Ho et al., More Effective
-// Distributed ML via a Stale Synchronous Parallel Parameter Server, 2013: at clock c all updates of clocks
-// below c - s). A replica fetches after it began its last step, so that it has at least what others had done
-// by then. Not thread safe.
+// Decides whether a replica's last fetch has all updates that its next step must see (bounded; Ho et al.,
+// More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, 2013: at clock c all
+// updates of clocks below c - s). A replica fetches after it began its last step, so it has at least the
+// updates that others had done by then. Not thread safe.
 class Freshness {
  public:
   using Clocks = std::map<int, std::int64_t>;  // by replica
 
-  // It begins this ticket's step, which has to see those of others with clocks below `below`; `clocks` are
-  // the steps that each has done. Gives whether there are some that it may not have. Asked again for the same
-  // ticket, whose answer was lost: it has fetched nothing since it first asked.
+  // The replica begins this ticket's step, which must see the steps of others with clocks below `below`;
+  // `clocks` are the steps that each has done. Returns whether its fetch may lack some. A repeated call for
+  // the same ticket, whose answer was lost, counts as the first: the replica has fetched nothing since.
   bool begin(int replica, std::int64_t ticket, std::int64_t below, const Clocks& clocks);
-  // It has come, or left: its clock may be another.
+  // The replica has joined or left: its clock may differ.
   void forget(int replica);
 
  private:
   struct Begun {
     std::int64_t ticket = -1;
-    Clocks clocks{}, before{};  // when it began this one, and the one before
+    Clocks clocks{}, before{};  // at the begin of this ticket, and of the one before
   };
   std::map<int, Begun> begun_;  // by replica
 };

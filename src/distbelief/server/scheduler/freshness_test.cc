@@ -5,7 +5,7 @@
 namespace distbelief::server {
 namespace {
 
-// At clock 3 with a bound of 1 a step has to see those of clocks 0 and 1.
+// At clock 3 with a bound of 1, a step has to see the steps of clocks 0 and 1.
 TEST(Freshness, WhatOthersDidSinceTheLastBeginMattersBelowTheBound) {
   Freshness freshness;
   EXPECT_FALSE(freshness.begin(0, 1, -1, {{0, 0}, {1, 0}}));

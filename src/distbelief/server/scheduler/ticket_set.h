@@ -8,12 +8,11 @@
 
 namespace distbelief::server {
 
-// Which tickets have been dealt with. Tickets come roughly in order, so it is a number below which all are in
-// and a few ranges above it: as many as there are tickets that somebody still has, however long he keeps
-// them. Not thread safe.
+// The set of finished tickets. Tickets finish roughly in order, so the set is a number below which all are
+// in, and a few ranges above it: at most one per unfinished ticket, however long that takes. Not thread safe.
 class TicketSet {
  public:
-  // Of ranges: they fit into a message's header, and what a client can make a server keep is bounded.
+  // Limit of ranges: they fit into a message's header, and it bounds what a client can make a server keep.
   static constexpr std::size_t kMostRanges = 1024;
 
   bool contains(std::int64_t ticket) const {
@@ -21,17 +20,17 @@ class TicketSet {
     const auto after = ranges_.upper_bound(ticket);
     return after != ranges_.begin() && ticket < std::prev(after)->second;
   }
-  // Whether it can be taken in: it is there, or there is room for another range.
+  // Whether the ticket can be inserted: it is there, or there is room for another range.
   bool has_room_for(std::int64_t ticket) const {
     return ranges_.size() < kMostRanges || contains(ticket) || contains(ticket - 1) || contains(ticket + 1);
   }
-  // false: it was there.
+  // Returns false when it was there.
   bool insert(std::int64_t ticket) {
     if (contains(ticket)) return false;
     insert(ticket, ticket + 1);
     return true;
   }
-  // From `begin` to before `end`.
+  // Inserts [begin, end).
   void insert(std::int64_t begin, std::int64_t end) {
     begin = std::max(begin, below_);
     if (begin >= end) return;
@@ -48,7 +47,7 @@ class TicketSet {
       ranges_.erase(begin);
     }
   }
-  // All below it, and these: begin, end, begin, end ...
+  // Sets all below `below`, and these ranges: begin, end, begin, end ...
   void assign(std::int64_t below, const std::vector<std::int64_t>& ranges) {
     below_ = below;
     ranges_.clear();
@@ -68,7 +67,7 @@ class TicketSet {
 
  private:
   std::int64_t below_ = 0;
-  std::map<std::int64_t, std::int64_t> ranges_;  // by where they begin; apart from each other and from below_
+  std::map<std::int64_t, std::int64_t> ranges_;  // by begin; not adjoining each other or below_
 };
 
 }  // namespace distbelief::server

@@ -7,7 +7,7 @@
 
 namespace distbelief::server {
 
-// Sums that stop at the largest number instead of beginning anew: sizes that a client names may be any.
+// Arithmetic that saturates instead of wrapping: a client may name any size.
 inline std::size_t saturating_add(std::size_t a, std::size_t b) {
   std::size_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::size_t(-1) : sum;
@@ -17,7 +17,7 @@ inline std::size_t saturating_product(std::size_t a, std::size_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::size_t(-1) : product;
 }
 
-// Bytes that one job may take up on a server, as a part of those of all jobs there. Thread safe.
+// Bytes that one job may use on a server, as a part of those of all jobs there. Thread safe.
 class Budget {
  public:
   explicit Budget(std::size_t limit, std::shared_ptr<Budget> whole = nullptr);
@@ -25,14 +25,14 @@ class Budget {
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  // false, and nothing has changed: there is no room for so many more, here or in the whole.
+  // Returns false, and changes nothing, when there is no room for the bytes here or in the whole.
   bool take(std::size_t bytes);
-  // They are there, whether there is room or not.
+  // Counts bytes that are there whether or not there is room.
   void add(std::size_t bytes);
   void give_back(std::size_t bytes);
-  // Both at once: nobody finds both of them counted, or neither.
+  // Counts `after` instead of `before` in one step: no other thread sees both counted, or neither.
   void replace(std::size_t before, std::size_t after);
-  // Gives all back; nothing counts any more.
+  // Gives everything back; later calls count nothing.
   void close();
 
   std::size_t limit() const { return limit_; }
@@ -42,7 +42,7 @@ class Budget {
  private:
   std::size_t limit_;
   std::shared_ptr<Budget> whole_;
-  mutable std::mutex mutex_;  // guards the two below; before that of the whole
+  mutable std::mutex mutex_;  // guards taken_ and is_open_; locked before the whole's mutex
   std::size_t taken_ = 0;
   bool is_open_ = true;
 };
@@ -51,7 +51,7 @@ inline std::size_t limit_of_all(const Budget& budget) {
   return budget.whole() ? budget.whole()->limit() : budget.limit();
 }
 
-// Bytes of a budget for as long as it lives.
+// Holds bytes of a budget for its lifetime.
 class Reservation {
  public:
   Reservation(Budget* budget, std::size_t bytes)
@@ -64,7 +64,8 @@ class Reservation {
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
   bool is_there() const { return is_there_; }
-  // So many of them have been used, and what takes their place counts from now on: it is not in there twice.
+  // `bytes` of the reservation are used now, and count as `after` instead of `before`: they are not counted
+  // twice.
   void use(std::size_t bytes, std::size_t before, std::size_t after) {
     if (budget_ == nullptr || !is_there_) return;
     bytes = std::min(bytes, bytes_);

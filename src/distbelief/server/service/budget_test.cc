@@ -57,7 +57,7 @@ TEST(Budget, AReservationEnds) {
   EXPECT_TRUE(Reservation(nullptr, 100).is_there());
 }
 
-// Else a second one would be refused for as long as the first is being used.
+// Otherwise a second reservation would be refused while the first is being used.
 TEST(Budget, WhatIsUsedOfAReservationDoesNotCountTwice) {
   const auto whole = std::make_shared<Budget>(12);
   Budget one(10, whole);

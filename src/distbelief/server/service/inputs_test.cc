@@ -9,7 +9,7 @@
 #include "distbelief/testing/test_servers.h"
 #include "distbelief/testing/test_tickets.h"
 
-// Sub-networks of a decomposed model over real servers on Unix sockets, in this process: their inputs.
+// Inputs of a decomposed model's sub-networks, over real servers on Unix sockets in this process.
 namespace distbelief::server {
 namespace {
 
@@ -19,8 +19,8 @@ constexpr std::int64_t kTickets = 6;
 // A piece and a bit.
 constexpr std::size_t kInputBytes = comm::kMaxPayloadBytes + 4096;
 
-// A server that nobody asks. As long as there is one gRPC does not end between two tests, which now and then
-// takes it 10 s after large messages.
+// An unused server. While one exists, gRPC does not shut down between two tests, which occasionally takes it
+// 10 s after large messages.
 struct Idle final : comm::ExchangeServer::Handler {
   void handle(comm::ExchangeServer::Request) override {}
   void gone(std::uint64_t) override {}
@@ -37,7 +37,7 @@ class InputsTest : public testing::ServiceTest {
   static void TearDownTestSuite() { idle.reset(); }
   static inline std::unique_ptr<comm::ExchangeServer> idle;
 
-  // As a second sub-network has it.
+  // The spec of a second sub-network.
   static comm::SpaceSpec second() {
     comm::SpaceSpec spec = testing::ServiceTest::spec("async");
     spec.job = "test.sub1";
@@ -47,7 +47,7 @@ class InputsTest : public testing::ServiceTest {
     spec.window = 2;
     return spec;
   }
-  // That the replica before made of a ticket.
+  // The output of the previous sub-network's replica for a ticket.
   static std::vector<float> output(std::int64_t ticket, float who = 0) {
     return std::vector<float>(kInputBytes / sizeof(float), float(ticket) + who);
   }
@@ -120,7 +120,7 @@ TEST_F(InputsTest, AnInputThatComesTwiceCountsOnce) {
   serve(1);
   Client before = join(0, second()), other = join(2, second()), replica = join(1, second());
   put(before, 3);
-  put(other, 3, 0.5F);  // who was given the same ticket
+  put(other, 3, 0.5F);  // it was given the same ticket
   EXPECT_EQ(take(replica), 3);
   EXPECT_EQ(input_of(replica, 3), 3.0F);
   put(before, 0);
@@ -148,7 +148,7 @@ TEST_F(InputsTest, WhatALostReplicaBroughtInPartIsNotMixedWithAnothers) {
   Client replica = join(1, second()), other = join(2, second());
   {
     const std::vector<float> values = output(0);
-    // Only the first piece: the connection ends before the second.
+    // Sends only the first piece: the connection ends before the second.
     comm::ExchangeClient wire({.address = addresses_[0], .name = "replica 0"});
     const auto ask = [&](const comm::StoreRequest& message, std::span<const std::byte> payload) {
       return comm::decode_answer(wire.send(comm::encode(message), payload, {}).wait(5s).header);
@@ -173,7 +173,7 @@ TEST_F(InputsTest, ADeskThatTakesOverHasTheInputs) {
   put(before, 1);
   EXPECT_EQ(take(replica), 0);
   lose_server(map_.desk().primary);
-  // What was dealt and is not known to be done is dealt again.
+  // Tickets that were dealt and are not known to be done are dealt again.
   EXPECT_EQ(take(replica), 0);
   EXPECT_EQ(input_of(replica, 0), 0.0F);
   EXPECT_EQ(take(replica, {0}), 1);
@@ -190,7 +190,7 @@ TEST_F(InputsTest, AServerThatComesLaterIsGivenTheInputs) {
   publish(with_newcomer(map_, {.id = 2, .target = addresses_[2].target}));
   follow_plan({}, [] {});
   std::vector<float> values(second().elements);
-  replica.pull(values);  // it hears of the newcomer, which is the only one that is left then
+  replica.pull(values);  // learns of the newcomer, later the only server left
   lose_server(map_.desk().primary);
   EXPECT_EQ(map_.desk().primary, 2);
   for (const std::int64_t ticket : {0, 1}) {
@@ -255,7 +255,7 @@ TEST_F(InputsTest, TheStatisticsOfTheLastStepAreKeptWithTheBackup) {
     return values;
   };
   put(replica, 0, 0.5F);
-  put(other, 0, 0.75F);  // who comes again begins with what there is
+  put(other, 0, 0.75F);  // a restarted replica begins with the existing values
   EXPECT_EQ(found(), std::vector<float>(3, 0.5F));
   put(replica, 5, 5);
   put(other, 4, 4);  // it was slower

@@ -12,19 +12,19 @@
 
 namespace distbelief::server {
 
-// Refuses requests. Who is refused again and again gets its answers late: with as many requests under way as
-// its connection may have it is then hardly heard, and takes nothing from the others. A thread of its own,
-// db-refuse, sends what is late. Thread safe.
+// Refuses requests. A connection that is refused again and again gets its answers late: with all its requests
+// in flight it can then send little, and takes nothing from the others. The thread db-refuse sends the late
+// refusals. Thread safe.
 class Refusals {
  public:
   struct Options {
-    int at_once = 8;                        // of a connection
-    std::chrono::milliseconds delay{1000};  // of those after them
+    int at_once = 8;                        // immediate refusals of a connection
+    std::chrono::milliseconds delay{1000};  // of later ones
   };
   explicit Refusals(const Options& options);
-  ~Refusals();  // those that wait are sent
+  ~Refusals();  // sends the refusals that still wait
 
-  // Gives how many its connection has had, with this one.
+  // Returns the number of refusals of the connection, including this one.
   std::int64_t add(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why);
   void forget(std::uint64_t connection);
 
@@ -39,7 +39,7 @@ class Refusals {
   void run(const std::stop_token& stop);
 
   Options options_;
-  std::mutex mutex_;                              // guards the two below
+  std::mutex mutex_;                              // guards the next two
   std::map<std::uint64_t, std::int64_t> counts_;  // by connection
   std::deque<Late> late_;                         // in the order in which they are due
   std::condition_variable_any changed_;

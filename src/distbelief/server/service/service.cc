@@ -17,8 +17,8 @@ namespace {
 
 using Kind = comm::StoreRequest::Kind;
 
-// What is handed on to backups has the job's name and a few numbers more.
-constexpr std::size_t kMostAskedBytes = 15 << 10;  // by a replica
+// Limited because requests are handed on to backups with the job's name and a few more numbers.
+constexpr std::size_t kMostAskedBytes = 15 << 10;  // from a replica
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Service::Service(Options options)
   if (options_.lease.count() > 0) watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
-// Links tell spaces what is done: they end first.
+// Links call back into the job states, so the links end first.
 Service::~Service() {
   watch_.request_stop();
   if (watch_.joinable()) watch_.join();
@@ -62,8 +62,8 @@ void Service::tell_apart(int id) {
   if (options_.on_apart) options_.on_apart(id, roles()->map.epoch);
 }
 
-// What a link has done may be the last to know of it, and a thread cannot wait for its own end: those that
-// nobody else knows of end here.
+// A link's own callback may hold the last reference to it, and a thread cannot join itself: links without
+// another owner end here.
 void Service::keep_links(const Roles& roles) {
   std::erase_if(links_, [](const auto& link) { return link->has_ended() && link.use_count() == 1; });
   for (const auto& [id, link] : roles.links)
@@ -91,14 +91,14 @@ void Service::set_map(const ServerMap& map) {
     roles_ = next;
   }
   for (const auto& space : spaces()) space->set_roles(next);
-  // Only now: whoever is let go on must find the new roles.
+  // Only now: a released request must find the new roles.
   if (before)
     for (const auto& [id, link] : before->links)
       if (!next->links.contains(id)) link->release();
   for (const auto& [id, link] : next->links)
-    if (link->is_broken()) tell_apart(id);  // what was said of it by an older map may not have counted
-  // What was begun by the map before may wait for a link that only the next map lets go: it is waited for
-  // there, not here.
+    if (link->is_broken()) tell_apart(id);  // a report under an older map may have been ignored
+  // A fill by the map before may wait for a link that only the next map releases: the new thread waits for
+  // it, so that this call need not.
   filling_ = std::jthread([this, next, before = std::move(filling_)]() mutable {
     if (before.joinable()) before.join();
     settle(next);
@@ -107,7 +107,7 @@ void Service::set_map(const ServerMap& map) {
 
 namespace {
 
-// What was handed over before has arrived too.
+// Waits until the link has delivered everything handed over before.
 void wait_for(BackupLink& link, BackupLink::Item item) {
   std::promise<void> done;
   item.done = [&done] { done.set_value(); };
@@ -132,8 +132,8 @@ void Service::fill(BackupLink& link, int newcomer) {
   }
 }
 
-// Does what the map asks of this server. The spaces follow it already, so that nothing comes after what is
-// waited for here. What a newer map asks is done by that one's thread.
+// Does the work that the map asks of this server. The job states follow the map already, so nothing is queued
+// after the items waited for here. A newer map's work is done by its own thread.
 void Service::settle(const std::shared_ptr<const Roles>& roles) {
   pthread_setname_np(pthread_self(), "db-fill");
   if (this->roles() != roles) return;
@@ -146,11 +146,11 @@ void Service::settle(const std::shared_ptr<const Roles>& roles) {
   for (const int newcomer : newcomers) fill(*roles->links.at(newcomer), newcomer);
   heirs.insert(newcomers.begin(), newcomers.end());
   for (const int heir : heirs) wait_for(*roles->links.at(heir), {});
-  if (this->roles() != roles) return;  // those who waited were let go
+  if (this->roles() != roles) return;  // waiting requests were released
   if (!heirs.empty() && options_.on_settled) options_.on_settled(roles->map.epoch);
 }
 
-// A backup has to have the space for what comes; replicas may not know of that server yet.
+// Opens the job at the backups, which need its state for the items to come; replicas may not know them yet.
 void Service::announce(Space& space) const {
   for (const auto& [id, link] : roles_->links) link->hand_over(opening(space));
 }
@@ -165,8 +165,8 @@ void Service::handle(comm::ExchangeServer::Request request) {
   }
 }
 
-// What another server has now is asked there, and what is not there yet is asked again: no offence. Who is
-// refused all the time does not fill the log as well.
+// A request for another server, or for values that are not there yet, is repeated by honest clients: no
+// offence. The log shows only some of a connection's many refusals.
 void Service::refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why) {
   const bool is_offence = code != ErrorCode::kAborted && code != ErrorCode::kUnavailable;
   if (is_offence) ++refused_;
@@ -187,7 +187,7 @@ void Service::dispatch(comm::ExchangeServer::Request& request) {
   const comm::StoreRequest message = comm::decode_request(request.header());
   const std::shared_ptr<const Roles> now = roles();
   if (!now) throw Error(ErrorCode::kUnavailable, "this server has not been told yet what it has");
-  request.own_payload();  // what is checked below must stay as it is
+  request.own_payload();  // after the checks below it must not change
   if (message.kind == Kind::kMap) {
     const std::string text = to_text(now->map);
     std::memcpy(request.reserve(text.size()).data(), text.data(), text.size());
@@ -204,7 +204,7 @@ void Service::gone(std::uint64_t connection) {
   for (const auto& space : spaces()) space->gone(connection);
 }
 
-// Servers, which cannot know each other's numbers, name the job.
+// Servers do not know each other's numbers, so they name the job.
 std::shared_ptr<Space> Service::find(const comm::StoreRequest& message, const comm::Peer& peer) const {
   const std::lock_guard lock(mutex_);
   std::uint64_t id = message.space;

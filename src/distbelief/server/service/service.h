@@ -20,32 +20,32 @@
 
 namespace distbelief::server {
 
-// A parameter server: keeps slices of any number of jobs, each in a space of its own, and does what replicas
-// and other servers ask. Works on gRPC's threads, its links' (db-backup), one that fills newcomers (db-fill),
-// one for late refusals (db-refuse) and one that looks for jobs that nobody speaks for (db-lease); thread
-// safe.
+// A parameter server: keeps slices of any number of jobs, each in its own job state, and answers replicas and
+// other servers. Works on gRPC's threads, its links' threads (db-backup), one that fills newcomers (db-fill),
+// one for late refusals (db-refuse) and one that closes abandoned jobs (db-lease). Thread safe.
 class Service final : public comm::ExchangeServer::Handler {
  public:
   struct Options {
     int id = 0;                                  // of this server, in maps
     comm::ControlAddress identity{};             // its certificates, for other servers; none on one host
-    std::string host{};                          // its name, as in maps
-    std::filesystem::path logs{};                // folder for the logs of updates; empty: none are kept
-    std::size_t memory_limit = std::size_t(-1);  // bytes, of all jobs
-    std::size_t job_limit = std::size_t(-1);     // bytes, of one
+    std::string host{};                          // its host's name, as in maps
+    std::filesystem::path logs{};                // folder for the update logs; empty: none are kept
+    std::size_t memory_limit = std::size_t(-1);  // bytes, all jobs together
+    std::size_t job_limit = std::size_t(-1);     // bytes, one job
     int jobs_limit = 64;
-    std::chrono::milliseconds lease{0};  // a job that nobody speaks for so long is closed; 0: none is
+    std::chrono::milliseconds lease{0};  // a job without a replica for this long is closed; 0: never
     Refusals::Options refusals{};
-    // Newcomers have all that this map gives them of ours, and backups all of what we hand over.
+    // The newcomers have everything of ours that this map gives them, and the backups every part that we hand
+    // over.
     std::function<void(std::int64_t epoch)> on_settled{};
-    // This backup does not take what it is sent, by the map of this epoch: it has to be replaced.
+    // This backup does not accept updates, by the map of this epoch: it has to be replaced.
     std::function<void(int server, std::int64_t epoch)> on_apart{};
   };
   explicit Service(Options options);
   ~Service() override;
 
-  // Which servers have what, from now on; an older map than the present one is ignored. Until the first one
-  // everything is refused.
+  // Sets the assignment of slices to servers; an older map than the present one is ignored. Before the first
+  // map every request is refused.
   void set_map(const ServerMap& map);
 
   void handle(comm::ExchangeServer::Request request) override;
@@ -53,7 +53,7 @@ class Service final : public comm::ExchangeServer::Handler {
 
   std::int64_t refused() const { return refused_; }  // requests, so far
   std::size_t jobs() const { return spaces().size(); }
-  std::size_t bytes() const { return memory_->taken(); }  // that they take up
+  std::size_t bytes() const { return memory_->taken(); }  // used by all jobs
 
  private:
   void refuse(comm::ExchangeServer::Request request, ErrorCode code, const std::string& why);
@@ -86,14 +86,14 @@ class Service final : public comm::ExchangeServer::Handler {
   std::shared_ptr<Budget> memory_;  // of all jobs
   std::atomic<std::int64_t> refused_{0};
   Refusals refusals_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the next four
   std::shared_ptr<const Roles> roles_;
   std::map<std::uint64_t, std::shared_ptr<Space>> spaces_;
   std::map<std::string, std::uint64_t> by_job_;
-  std::deque<std::string> closed_;  // the last jobs that are over, whether they were here or not
-  std::mutex changing_;             // one map, and one job that comes, at a time; guards the next
+  std::deque<std::string> closed_;  // jobs that ended last, whether or not they were here
+  std::mutex changing_;             // one map and one new job at a time; guards jobs_seen_
   int jobs_seen_ = 0;
-  std::vector<std::shared_ptr<BackupLink>> links_;  // all that may be in use: none ends on its own thread
+  std::vector<std::shared_ptr<BackupLink>> links_;  // all in use: no link may end on its own thread
   std::jthread filling_;
   std::jthread watch_;  // last
 };

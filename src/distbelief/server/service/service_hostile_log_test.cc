@@ -1,4 +1,4 @@
-// The log names who sent what was refused.
+// The log names the sender of a refused request.
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using testing::HostileServiceTest;
 
-// What the program logs meanwhile.
+// Captures the program's log.
 class Overheard {
  public:
   Overheard() {

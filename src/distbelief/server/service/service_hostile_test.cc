@@ -1,4 +1,4 @@
-// Requests that no honest replica or server sends: each is refused, counted and named, before anything has
+// Requests that no honest replica or server sends: each is refused, counted and logged before anything has
 // changed.
 #include <gtest/gtest.h>
 
@@ -89,7 +89,7 @@ TEST_F(HostileServiceTest, TheSamePushAgainAndAgain) {
   EXPECT_EQ(mallory_->ask(push(0), bytes(good)).outcome, Outcome::kRepeated) << "and begins anew";
 }
 
-// One that is slower than others is late with every step, and goes on.
+// A slow replica is late with every step, and continues.
 TEST_F(HostileServiceTest, TheSameLatePartAgainAndAgain) {
   serve("sync");
   const std::vector<float> good(testing::kHostileElements, 0.5F);
@@ -132,7 +132,7 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
   own.end_lane = 1;
   own.samples = 1;
   own.step_samples = 2;
-  // Sent twice: when one is given back the other is in its place.
+  // Sent twice: when one is returned, the other is in its place.
   comm::ExchangeClient::Pending first = honest_->send(own, bytes(good));
   comm::ExchangeClient::Pending second = honest_->send(own, bytes(good));
   while (!first.ready() && !second.ready()) std::this_thread::yield();
@@ -180,7 +180,7 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
   std::vector<float> mean(3);
   const comm::ExchangeClient::Pending waiting =
       honest_->send(met, bytes(rows), std::as_writable_bytes(std::span(mean)));
-  values();  // it has come
+  values();  // it has arrived
   meet.first_lane = 0;
   meet.end_lane = 1;
   const std::int64_t refused = service_->refused();
@@ -195,7 +195,7 @@ TEST_F(HostileServiceTest, PartsOfAStepThatDoNotFit) {
       << "1 - 1 * (0.5 + 0.5): each lane once";
 }
 
-// What is there stands for all: it is scaled by their samples.
+// The present parts stand for all: their sum is scaled by the samples.
 TEST_F(HostileServiceTest, SumsThatNoRuleCanGoBy) {
   spare_lanes_ = 1;
   serve("sync");
@@ -223,7 +223,7 @@ TEST_F(HostileServiceTest, PartsThatAddUpToNoNumber) {
   first.samples = second.samples = 1;
   first.step_samples = second.step_samples = 2;
   comm::ExchangeClient::Pending waiting = honest_->send(first, bytes(large));
-  values();  // it has come
+  values();  // it has arrived
   expect_refused("together too large", [&] { mallory_->ask(second, bytes(large)); });
   EXPECT_THROW(waiting.wait(20s), Error) << "of both";
   waiting = honest_->send(first, bytes(good));
@@ -232,7 +232,7 @@ TEST_F(HostileServiceTest, PartsThatAddUpToNoNumber) {
   waiting.wait(20s);
 }
 
-// Its job's slices and no more: others need some too.
+// A connection gets room for its job's slices and no more: others need some too.
 TEST_F(HostileServiceTest, MoreSharedMemoryThanItsJobNeeds) {
   serve("async");
   comm::ExchangeClient greedy({.address = {.target = exchange_->target()},
@@ -292,7 +292,7 @@ TEST_F(HostileServiceTest, StatesFromAServerThatDoNotFit) {
   EXPECT_EQ(service_->refused(), 4);
 }
 
-// Servers hear of it one after another: one that does not know yet may open it at one that does.
+// Servers learn of it one after another: one that does not know yet may open the job at one that does.
 TEST_F(HostileServiceTest, AJobThatIsOverDoesNotComeBack) {
   serve("async");
   const auto close = [&](const std::string& job) {
@@ -305,7 +305,7 @@ TEST_F(HostileServiceTest, AJobThatIsOverDoesNotComeBack) {
     EXPECT_EQ(server_->open(one).space, 0U) << one.job;
     EXPECT_EQ(service_->jobs(), 0U) << one.job;
     EXPECT_THROW(honest_->open(one), Error) << one.job;
-    server_->ask({.kind = StoreKind::kReplicate, .job = one.job}, {});  // what it sends counts for nothing
+    server_->ask({.kind = StoreKind::kReplicate, .job = one.job}, {});  // its message counts for nothing
   }
   EXPECT_THROW(close(""), Error);
   EXPECT_THROW(close(std::string(kMostNameBytes + 1, 'x')), Error);
@@ -314,7 +314,7 @@ TEST_F(HostileServiceTest, AJobThatIsOverDoesNotComeBack) {
   EXPECT_EQ(service_->jobs(), 1U);
 }
 
-// It was being filled by a primary that is lost, and had an update that the one who took over never got.
+// A primary that is lost was filling the newcomer, which had an update that its successor never got.
 TEST_F(HostileServiceTest, ANewcomerTakesWhatTheNewPrimaryHas) {
   serve("async");
   const auto follow = [&](std::int64_t epoch, const ServerMap::Part& part) {
@@ -353,7 +353,7 @@ TEST_F(HostileServiceTest, ANewcomerTakesWhatTheNewPrimaryHas) {
   EXPECT_EQ(values(), std::vector<float>(testing::kHostileElements, 1));
 }
 
-// One was given up though it lives, and its backup has handed the part on since.
+// A primary was given up though it lives, and its backup has handed the part on since.
 TEST_F(HostileServiceTest, AFormerPrimaryIsNotToldThatItsUpdatesCount) {
   serve("async");
   ServerMap map{.epoch = 2};
@@ -373,7 +373,7 @@ TEST_F(HostileServiceTest, AFormerPrimaryIsNotToldThatItsUpdatesCount) {
       return error.code();
     }
   };
-  // A backup, and one that has nothing of it any more.
+  // A backup, and a server that no longer holds the part.
   for (const ServerMap::Part& part :
        {ServerMap::Part{.primary = 2, .backup = 0}, {.primary = 2, .backup = 3}}) {
     map.parts.assign(kParts, part);
@@ -403,7 +403,7 @@ TEST_F(HostileServiceTest, WhoIsRefusedAgainAndAgainIsAnsweredLate) {
   EXPECT_EQ(mallory_->ask(push(0), bytes(good)).version, 1) << "what is right is answered at once";
 }
 
-// The payload lies in memory that the client can write: between the check and the use as well.
+// The payload is in memory that the client can write, also between the check and the use.
 TEST_F(HostileServiceTest, ANumberThatChangesAfterTheCheckDoesNotGetIn) {
   serve("async");
   const std::span<std::byte> shared = mallory_->shared();

@@ -10,20 +10,20 @@
 #include "distbelief/base/error.h"
 #include "distbelief/server/service/service.h"
 
-// Jobs of a server: how they come, and how they end.
+// The jobs of a server: how they begin and end.
 namespace distbelief::server {
 namespace {
 
 constexpr std::size_t kClosedJobs = 1024;
 constexpr int kLooksInALease = 8;
 
-// Not to be guessed: whoever has it was told by this server.
+// Cannot be guessed: a client that has it was told by this server.
 std::uint64_t draw_id() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
 }
 
-// Sub-networks of one run each have logs of their own.
+// Sub-networks of one run have separate logs.
 std::string log_name(std::int64_t job, int server, std::int32_t sub_network) {
   if (sub_network == 0) return fmt::format("{}-server{}.jsonl", job, server);
   return fmt::format("{}-server{}-sub{}.jsonl", job, server, sub_network - 1);
@@ -31,13 +31,13 @@ std::string log_name(std::int64_t job, int server, std::int32_t sub_network) {
 
 }  // namespace
 
-// Those who have not heard of it yet may still send updates.
+// Servers that have not heard of it yet may still send updates.
 bool Service::is_over(const std::string& job) const {
   const std::lock_guard lock(mutex_);
   return !by_job_.contains(job) && is_closed(job);
 }
 
-// With the lock.
+// The caller holds the lock.
 bool Service::is_closed(const std::string& job) const {
   return std::ranges::find(closed_, job) != closed_.end();
 }
@@ -67,7 +67,7 @@ void Service::open(const comm::StoreRequest& asked, comm::ExchangeServer::Reques
                                      .version = space->meeting_step()}));
 }
 
-// Who knows the name has submitted the job, or was told by who did: names are not to be guessed.
+// A client that knows the name has submitted the job or was told by its submitter: names cannot be guessed.
 void Service::close(const comm::StoreRequest& message, comm::ExchangeServer::Request& request) {
   if (message.job.empty() || message.job.size() > kMostNameBytes)
     throw Error(ErrorCode::kBadInput, fmt::format("the name of a job has 1 to {} bytes, not {}",
@@ -76,9 +76,9 @@ void Service::close(const comm::StoreRequest& message, comm::ExchangeServer::Req
   request.answer(comm::encode(comm::StoreAnswer{}));
 }
 
-// One that is not here as well: a server that has not heard of it yet may still open it here.
+// Also records a job that is not here: a server that has not heard of the end may still open it here.
 void Service::end_job(const std::string& job) {
-  std::shared_ptr<Space> over;  // let go without the lock
+  std::shared_ptr<Space> over;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   over = extract(job);
   if (over) spdlog::info("job {} is over", job);
@@ -86,14 +86,14 @@ void Service::end_job(const std::string& job) {
   if (closed_.size() > kClosedJobs) closed_.pop_front();
 }
 
-// Whoever submits a job as one thing here and as another there loses it, and no server another.
+// A client that submits different specs of one job to two servers loses that job; other jobs stay.
 bool Service::is_another(const comm::SpaceSpec& spec) const {
   const std::lock_guard lock(mutex_);
   const auto found = by_job_.find(spec.job);
   return found != by_job_.end() && spaces_.at(found->second)->spec() != spec;
 }
 
-// With the lock. To be let go without it: that may take a while.
+// The caller holds the lock and destroys the result without it: that may take a while.
 std::shared_ptr<Space> Service::extract(const std::string& job) {
   const auto found = by_job_.find(job);
   if (found == by_job_.end()) return nullptr;
@@ -112,8 +112,8 @@ void Service::watch(const std::stop_token& stop) {
     look_at_jobs();
 }
 
-// Replicas may speak to a job's primaries alone: these tell the others that it lives. What runs out here is
-// not over for good: parts of a job that lives may still come to this server.
+// Replicas may speak only to a job's primaries, which tell the other servers that the job lives. A job whose
+// lease runs out here is not over for good: parts of a living job may still come to this server.
 void Service::look_at_jobs() {
   std::vector<std::shared_ptr<Space>> over;
   const std::lock_guard lock(mutex_);
@@ -133,7 +133,7 @@ void Service::look_at_jobs() {
   }
 }
 
-// With the lock. Null: the job is not here.
+// The caller holds the lock. Null: the job is not here.
 std::shared_ptr<Space> Service::known(const comm::SpaceSpec& spec, std::uint64_t& id) const {
   const auto found = by_job_.find(spec.job);
   if (found == by_job_.end()) return nullptr;
@@ -154,8 +154,8 @@ void Service::refuse_job(const comm::SpaceSpec& spec, std::size_t jobs, std::siz
                           options_.job_limit, options_.memory_limit));
 }
 
-// With the lock. The job's budget, with what it begins with. A server that tells of a job is not refused: to
-// its link that would mean that this one is none.
+// The caller holds the lock. Returns the job's budget with its initial bytes. A job that another server
+// announces is not refused: that server's link would take this one for broken.
 std::shared_ptr<Budget> Service::room_for(const comm::SpaceSpec& spec, bool is_told) const {
   const std::size_t wanted = bytes_for(spec, *roles_);
   auto budget = std::make_shared<Budget>(options_.job_limit, memory_);
@@ -167,8 +167,8 @@ std::shared_ptr<Budget> Service::room_for(const comm::SpaceSpec& spec, bool is_t
   return budget;
 }
 
-// A job that another server told of has not asked this one for room: its first replica does, before there is
-// anything of it but room. One that is under way where the map has brought it here is not asked.
+// A job announced by another server was not checked against the limits here. Its first replica is checked,
+// before the job has any values here. A running job that the map has brought here is not.
 void Service::grant(Space& space, bool is_under_way) {
   const std::lock_guard lock(mutex_);
   if (space.is_granted()) return;
@@ -180,7 +180,7 @@ void Service::grant(Space& space, bool is_under_way) {
   space.grant();
 }
 
-// Null: the job is over. Others' requests go on while a space is put together.
+// Null: the job is over. Requests of other jobs continue while a job state is built.
 std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t& id, bool is_told) {
   const std::lock_guard changing(changing_);
   std::shared_ptr<Budget> budget;
@@ -197,7 +197,7 @@ std::shared_ptr<Space> Service::admit(const comm::SpaceSpec& spec, std::uint64_t
   if (!log.empty()) UpdateLog(log).append_job(job_mark(spec.job));
   auto space = std::make_shared<Space>(Space::Options{.spec = spec, .log = log, .budget = budget}, now);
   const std::lock_guard lock(mutex_);
-  if (is_closed(spec.job)) return nullptr;  // meanwhile
+  if (is_closed(spec.job)) return nullptr;  // closed meanwhile
   while (id == 0 || spaces_.contains(id)) id = draw_id();
   spaces_[id] = space;
   by_job_[spec.job] = id;

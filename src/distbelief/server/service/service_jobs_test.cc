@@ -1,4 +1,4 @@
-// Which jobs a server takes, for how long, and what they may take up.
+// The jobs that a server accepts, their lease, and their memory limits.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -37,8 +37,8 @@ TEST_F(ServiceTest, AJobThatIsTooLargeOrAnotherIsRefused) {
   EXPECT_THROW(join(1, other), Error);
 }
 
-// What another server tells of is not refused to that server, which would take this one for broken, but to
-// the job's replicas; and where a job is under way it is refused to nobody.
+// A job announced by another server is not refused to that server, which would take this one for broken, but
+// to the job's replicas. A running job is refused to nobody.
 TEST_F(ServiceTest, AJobThatIsTooLargeForOneServerOfTwoHarmsNeither) {
   lease_ = 1s;
   add_server();
@@ -77,7 +77,7 @@ TEST_F(ServiceTest, AJobThatIsAnotherOneOnEachServerIsOverAndHarmsNeither) {
             std::as_bytes(std::span(text)), {})
         .wait(20s);
   };
-  {  // before the first hears of it from the second
+  {  // before server 0 learns of it from server 1
     const ServerMap both = map_;
     publish(without_server(map_, 0));
     open(replica, there);
@@ -115,7 +115,7 @@ TEST_F(ServiceTest, MoreSmallParametersThanASliceCanTellItsBackupOfAreRefused) {
   EXPECT_THROW(join(0, many), Error);
 }
 
-// What each of them read is kept.
+// The servers keep a copy of each replica's values.
 TEST_F(ServiceTest, WithDelayCompensationReplicasTakeUpRoom) {
   serve(1, 10 << 20);
   comm::SpaceSpec compensated = spec("async");  // three slices: 3 MiB, of which a replica reads a bit over 2
@@ -161,7 +161,7 @@ TEST_F(ServiceTest, PartsOfAStepThatWaitForOthersTakeUpRoom) {
   EXPECT_THROW(send(clients[2], 2).wait(), Error) << "beyond the quota";
 }
 
-// One server is not spoken to at all: the other says that the job lives.
+// No replica speaks to one of the servers: the other tells it that the job lives.
 TEST_F(ServiceTest, AJobThatNobodySpeaksForIsClosed) {
   lease_ = 1s;
   serve(2);

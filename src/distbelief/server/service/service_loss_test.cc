@@ -16,7 +16,7 @@
 #include "distbelief/testing/test_servers.h"
 #include "distbelief/testing/test_tickets.h"
 
-// Servers that are lost, that come and go, and that do not follow.
+// Servers that are lost, that join and leave, and that do not follow their primary.
 namespace distbelief::server {
 namespace {
 
@@ -123,7 +123,7 @@ class Refuser final : public comm::ExchangeServer::Handler {
   void gone(std::uint64_t) override {}
 };
 
-// Both live: only they know that what one has the other has not.
+// Both servers live: only they know that the backup lacks the primary's updates.
 TEST_F(ServiceTest, ABackupThatDoesNotFollowIsTold) {
   Refuser refuser;
   const std::string other = "unix:" + (folder_ / "other").string();
@@ -145,7 +145,7 @@ TEST_F(ServiceTest, ABackupThatDoesNotFollowIsTold) {
   EXPECT_EQ(apart, 7);
 }
 
-// The newcomer refuses everything: the thread that fills it waits until a map has no such server any more.
+// The newcomer refuses everything: the thread that fills it waits until a map no longer has that server.
 TEST_F(ServiceTest, AFillThatIsStuckKeepsNeitherMapsNorJobsBack) {
   Refuser refuser;
   const std::string other = "unix:" + (folder_ / "other").string();
@@ -186,7 +186,7 @@ TEST_F(ServiceTest, AFillThatIsStuckKeepsNeitherMapsNorJobsBack) {
   EXPECT_EQ(settled, 0);
 }
 
-// Answers states of slices one after another, and counts how many came meanwhile.
+// Answers states of slices one at a time, and counts those that arrive meanwhile.
 class SlowNewcomer final : public comm::ExchangeServer::Handler {
  public:
   void handle(comm::ExchangeServer::Request request) override {
@@ -235,7 +235,7 @@ TEST_F(ServiceTest, ANewcomerIsFilledWithAFewSlicesAtATime) {
   EXPECT_LE(slow.most(), 4U);
 }
 
-// Nobody is left who would do work again that a desk which takes over did not know to be done.
+// No replica is left to repeat work that a new scheduler does not know to be done.
 TEST_F(ServiceTest, ThatAllIsDoneIsNotLostWithTheDesk) {
   for (int round = 0; round < 5; ++round) {
     TearDown();
@@ -262,7 +262,8 @@ TEST_F(ServiceTest, ThatAllIsDoneIsNotLostWithTheDesk) {
   }
 }
 
-// It had opened the job at the desk alone: the backup knows of it, and that it left, by the desk only.
+// The replica opened the job only at the scheduler: the backup knows of it, and that it left, only from
+// there.
 TEST_F(ServiceTest, AReplicaThatLeftIsNotWaitedForAtTheNextDesk) {
   serve(2);
   comm::SpaceSpec bounded = spec("bounded");
@@ -282,7 +283,7 @@ TEST_F(ServiceTest, AReplicaThatLeftIsNotWaitedForAtTheNextDesk) {
     const std::uint64_t space = ask({.kind = comm::StoreRequest::Kind::kOpen}, text).space;
     EXPECT_EQ(ask({.kind = comm::StoreRequest::Kind::kTake, .space = space}, {}).ticket, 1);
   }
-  for (int i = 0; i < 3; ++i) {  // it is gone: nobody waits
+  for (int i = 0; i < 3; ++i) {  // the other has left: no wait
     testing::do_ticket(client, ticket);
     client.begin_step(0, {ticket});
     Client::Asked next = client.ask_ticket({});
@@ -297,7 +298,7 @@ TEST_F(ServiceTest, AReplicaThatLeftIsNotWaitedForAtTheNextDesk) {
   }
 }
 
-// The first question was lost with the desk; the second went to who took over, and has the only ticket.
+// The first request was lost with the scheduler; the second went to its successor and got the only ticket.
 TEST_F(ServiceTest, AQuestionThatWasLostDoesNotHideTheAnswerToALaterOne) {
   serve(2);
   comm::SpaceSpec one = spec("async");
@@ -309,7 +310,7 @@ TEST_F(ServiceTest, AQuestionThatWasLostDoesNotHideTheAnswerToALaterOne) {
   asked.push_back(replica.ask_ticket({}));
   lose_server(map_.desk().primary);
   std::vector<float> values(one.elements);
-  replica.pull(values);  // it hears of the new map
+  replica.pull(values);  // it learns of the new map
   asked.push_back(replica.ask_ticket({}));
   for (int i = 0; i < 500 && !asked.back().ready(); ++i) std::this_thread::sleep_for(10ms);
   ASSERT_TRUE(asked.back().ready()) << "the ticket is dealt again";

@@ -85,7 +85,7 @@ TEST_F(ServiceTest, AReplicaThatComesAgainFindsTheValuesOfItsStep) {
                      gradient, own);
     other.join();
   }
-  // It comes again after its step was taken: it can go on from before it or after it.
+  // It restarts after its step was done, and can continue from before or after that step.
   Client again = join(1, two, 2);
   std::vector<float> own(two.elements);
   EXPECT_EQ(again.pull(own), 1);
@@ -151,7 +151,7 @@ TEST_F(ServiceTest, SharesOfAReplicaAreOnePush) {
   }
 }
 
-// Nobody was told that the ticket is done: it is dealt again, and counts where it has not counted yet.
+// No acknowledgement of the ticket was sent: it is dealt again, and counts in the slices that lack it.
 TEST_F(ServiceTest, AReplicaThatIsLostBetweenTwoSharesCountsOnceInEverySlice) {
   serve(2);
   std::vector<float> values(spec("async").elements), gradient(values.size(), 0.5F);
@@ -239,7 +239,7 @@ TEST_F(ServiceTest, AStepThatWasDoneCountsBeforeTheDealerHearsOfItsTicket) {
   const std::int64_t ticket =
       comm::decode_answer(send({.kind = Kind::kTake, .space = space}).wait(20s).header).ticket;
   for (const std::int64_t done : {ticket, held}) testing::do_ticket(other, done);
-  // It has done one step, and the message that says which comes later.
+  // It has done one step; the message that names the step comes later.
   auto begins = send({.kind = Kind::kBegin, .space = space, .clock = 1});
   auto takes = send({.kind = Kind::kTake, .space = space, .done = {ticket}, .clock = 0});
   comm::decode_answer(takes.wait(20s).header);
@@ -293,7 +293,7 @@ TEST_F(ServiceTest, WhoBeginsIsToldToFetchWhatOthersHaveDoneMeanwhile) {
   const std::int64_t next = take(one, {first});
   EXPECT_TRUE(one.begin_step(next, {})) << "it fetched before the other had done its step, perhaps";
   EXPECT_TRUE(other.begin_step(next_of_other, {})) << "so did the other";
-  // Alone, with nobody's steps to see.
+  // Alone, with no other replica's steps to see.
   std::deque<Client::Asked> none;
   other.rest({}, none);
   EXPECT_FALSE(one.begin_step(take(one, {next}), {}));

@@ -54,7 +54,7 @@ Space::Space(Options options, const std::shared_ptr<const Roles>& roles)
       meeting_(options_.spec.lanes, options_.spec.spare_lanes, options_.spec.lane_values),
       window_({.input_bytes = options_.spec.input_bytes, .count = options_.spec.window}) {
   if (!options_.log.empty()) log_ = std::make_unique<UpdateLog>(options_.log);
-  desk_filled_ = roles->map.desk().filling;  // with what there is: nothing
+  desk_filled_ = roles->map.desk().filling;  // nothing exists yet, so it is filled
   for (const comm::TableSpec& table : options_.spec.tables)
     tables_.push_back(std::make_unique<Table>(Table::Options{.job = options_.spec.job,
                                                              .number = std::int32_t(tables_.size()),
@@ -68,7 +68,7 @@ Space::Space(Options options, const std::shared_ptr<const Roles>& roles)
   set_roles(roles);
 }
 
-// A server that ends does not say that its jobs are over: others may go on with them.
+// A server that ends does not record that its jobs are over: other servers may continue them.
 Space::~Space() {
   if (options_.budget) options_.budget->close();
 }
@@ -97,7 +97,7 @@ void Space::set_roles(const std::shared_ptr<const Roles>& roles) {
   follow_desk(*roles);
 }
 
-// What a map gives a server it has to take, whether there is room or not.
+// A server must take what a map assigns to it, whether or not there is room.
 void Space::count_fixed(std::size_t bytes) {
   const std::size_t before = std::exchange(fixed_bytes_, bytes);
   if (!options_.budget) return;
@@ -105,13 +105,13 @@ void Space::count_fixed(std::size_t bytes) {
   if (bytes < before) options_.budget->give_back(before - bytes);
 }
 
-// Nothing of a slice happens by older roles when this returns: whoever works on it has its lock.
+// When this returns, nothing happens to the slice by older roles: every user of the slice holds its lock.
 void Space::follow(const Roles& roles, Held& held) {
   const std::lock_guard lock(held.mutex);
   const ServerMap::Part& part = roles.map.part_of(held.slice.number());
   const bool is_primary = roles.is_primary(part);
-  // Whom another primary had filled has not been filled by this one; and what that one sent too early, before
-  // what it had not sent yet, was not answered to anyone.
+  // A fill by an earlier primary does not count; and early updates of that primary, whose predecessors it had
+  // not sent yet, were never answered.
   if (held.filled != part.filling || (is_primary && !held.was_primary)) held.filled = kNobody;
   if (is_primary && !held.was_primary)
     for (auto& [version, waiting] : std::exchange(held.early, {}))
@@ -124,7 +124,7 @@ void Space::follow(const Roles& roles, Held& held) {
     for (Waiting& waiting : std::exchange(held.parts, {}))
       waiting.request.refuse(ErrorCode::kAborted, "the slice is handed to another server");
   if (roles.holds(part)) return;
-  // Those who need it have it, or this would not be the map.
+  // The servers that need the updates have them, or this would not be the map.
   for (auto& [version, waiting] : std::exchange(held.early, {}))
     answer(waiting.request, {.version = version});
   held.pieces.clear();
@@ -226,14 +226,14 @@ Space::Held& Space::held(std::int64_t slice) {
                          .portions = options_.spec.portions,
                          .count = span.size()};
     found = std::make_unique<Held>(std::move(options));
-    // Whoever is being given what there is has it: there is nothing.
+    // Nothing exists yet, so the server being filled has everything.
     found->was_primary = roles_->is_primary(roles_->map.part_of(slice));
     if (found->was_primary) found->filled = roles_->map.part_of(slice).filling;
   }
   return *found;
 }
 
-// Once more with the slice's lock before anything is changed: it may have been handed over meanwhile.
+// Called again with the slice's lock before any change: the slice may have been handed over meanwhile.
 void Space::require_primary(std::int64_t slice) const {
   const std::shared_ptr<const Roles> now = roles();
   if (slice >= 0 && !now->is_primary(now->map.part_of(slice)))
@@ -263,7 +263,7 @@ void Space::fill_first(const StoreRequest& message, Request& request) {
   if (is_first)
     hand_over_state(target, links, done);
   else
-    tell_all(links, {}, done);  // behind the first ones, which are on their way
+    tell_all(links, {}, done);  // behind the first values, which are in flight
 }
 
 bool Space::has_push(Held& held, const StoreRequest& message) const {
@@ -303,7 +303,8 @@ void Space::push(const StoreRequest& message, Request& request) {
   const Slice::Applied applied = target.slice.apply(gradient, nullptr);
   note_progress(request.peer().connection, applied.repeated);
   const auto kept = std::make_shared<Waiting>(Waiting{.message = message, .request = std::move(request)});
-  // The values go out when the backup has the gradient: they may take its place in shared memory.
+  // The new values go out only when the backup has the gradient, because they may replace it in shared
+  // memory.
   const auto done = [self = shared_from_this(), this, kept, &target, repeated = applied.repeated] {
     answer_push(target, *kept,
                 {.outcome = repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone});
@@ -311,7 +312,8 @@ void Space::push(const StoreRequest& message, Request& request) {
   hand_over(target, gradient, applied, kept, done);
 }
 
-// With the values, where they are wanted. By now the slice may be another server's, and nothing of it here.
+// Answers a push, with the values where wanted. The slice may belong to another server by now, and have no
+// values here.
 void Space::answer_push(Held& held, Waiting& waiting, StoreAnswer told) {
   float* const room = waiting.message.wants_values ? room_for(waiting.request, held.slice.size()) : nullptr;
   const std::optional<std::int64_t> version = held.slice.read(waiting.message.replica, room);
@@ -322,7 +324,7 @@ void Space::answer_push(Held& held, Waiting& waiting, StoreAnswer told) {
   answer(waiting.request, told);
 }
 
-// Kept until the step has all its lanes, but for the spare ones.
+// Keeps the part until the step has all its lanes, except the spare ones.
 void Space::push_part(Held& held, const StoreRequest& message, Request& request) {
   if (!is_node(options_.spec.lanes, {message.first_lane, message.end_lane}))
     throw Error(ErrorCode::kBadInput,
@@ -345,7 +347,7 @@ void Space::push_part(Held& held, const StoreRequest& message, Request& request)
   require_fits(held, message);
   require_part_room(held, message);
   note_own_work(request.peer().connection, message.ticket, false);
-  // A replica that comes again takes the place of what it sent before.
+  // A part that a replica sends again replaces the one before.
   std::erase_if(held.parts, [&](const Waiting& part) { return part.message.replica == message.replica; });
   held.parts.push_back({.message = message, .request = std::move(request)});
   std::int64_t lanes = 0;
@@ -377,7 +379,7 @@ void Space::finish_step(Held& held, const float* sum) {
   std::vector<std::int32_t> replicas, untouched = held.parts[0].message.untouched;
   for (const Waiting& part : held.parts) {
     replicas.push_back(part.message.replica);
-    // Touched by one is touched.
+    // A parameter counts as touched if one replica touched it.
     std::erase_if(untouched, [&](std::int32_t parameter) {
       return std::ranges::find(part.message.untouched, parameter) == part.message.untouched.end();
     });
@@ -392,8 +394,8 @@ void Space::finish_step(Held& held, const float* sum) {
                           .values = sum,
                           .of = replicas};
   const Slice::Applied applied = held.slice.apply(gradient, nullptr);
-  // Nobody takes the next step, which would use `sum` again, before these have their answers; unless others
-  // are not waited for.
+  // Without spare lanes no replica takes the next step, which would reuse `sum`, before these have their
+  // answers. With spare lanes that can happen, so `sum` moves along.
   struct Kept {
     std::vector<Waiting> parts;
     std::vector<float> sum;
@@ -406,7 +408,7 @@ void Space::finish_step(Held& held, const float* sum) {
             });
 }
 
-// A replica that joins a synchronous run asks for the values of its step.
+// A replica that joins a synchronous run pulls the values of its step.
 void Space::pull(const StoreRequest& message, Request& request) {
   Held& target = held_as_primary(message.slice);
   if (!target.slice.is_filled())
@@ -420,7 +422,7 @@ void Space::pull(const StoreRequest& message, Request& request) {
   else if (target.slice.read_version(message.base, room))
     version = message.base;
   if (version) return answer(request, {.version = *version});
-  require_primary(message.slice);  // it may have been handed over meanwhile
+  require_primary(message.slice);  // handed over meanwhile, perhaps
   throw Error(ErrorCode::kUnavailable, fmt::format("slice {} of job {} has no version {} any more",
                                                    message.slice, options_.spec.job, message.base));
 }

@@ -24,55 +24,55 @@ namespace distbelief::server {
 
 inline constexpr std::size_t kMostNameBytes = 256;  // of a job
 
-// Throws Error(kBadInput) for a job that no server could keep: parameters outside its arena or over each
-// other, an update rule that needs norms of whole parameters, a mode that there is not.
+// Throws Error(kBadInput) for a job that no server can keep: parameters outside its arena or overlapping, an
+// update rule that needs norms of whole parameters, an unknown mode.
 void require_sound(const comm::SpaceSpec& spec);
 
-// Bytes that a server with these roles keeps for it: slices, tables that have a bound, inputs. Rows of other
-// tables, what replicas have read where delay is compensated, sums of portions beyond a few, and parts of a
-// synchronous step that wait for others count as they come, these as many as ever waited at a time.
+// Bytes that a server with these roles keeps for the job: slices, bounded tables, inputs. Counted as they
+// come: rows of unbounded tables, the replicas' copies where delay is compensated, sums of portions beyond a
+// few, and parts of a synchronous step that wait for others (the most that ever waited at a time).
 std::size_t bytes_for(const comm::SpaceSpec& spec, const Roles& roles);
-// Bytes that a client of it shares with a server of its host at most.
+// Most bytes that a client of the job shares with a server of its host.
 std::size_t shared_bytes_for(const comm::SpaceSpec& spec);
 
-// What one server keeps for one job: slices, its part of the tables' rows, and where it is the primary of the
-// first part the desk where work is dealt out and lanes meet. What changes is handed to the backups, and
-// answered when they have it. Thread safe; what it has under way keeps it. A request is answered at once, or
-// kept until others have come: nobody waits on a thread.
+// The job state: what one server keeps for one job. It holds slices, a share of the tables' rows and, where
+// it is the primary of the first part, the ticket scheduler, at which lanes meet too. Every change is handed
+// to the backups, and answered when they have it. Thread safe; pending work keeps it alive. A request is
+// answered at once, or kept until others have come: no thread blocks.
 class Space : public std::enable_shared_from_this<Space> {
  public:
   using Request = comm::ExchangeServer::Request;
   using Clock = std::chrono::steady_clock;
   struct Options {
-    comm::SpaceSpec spec{};  // sound
+    comm::SpaceSpec spec{};  // checked by require_sound
     std::filesystem::path log{};
-    std::shared_ptr<Budget> budget{};  // of this job; has bytes_for() its spec and roles. None: no limit
+    std::shared_ptr<Budget> budget{};  // of this job; includes bytes_for() its spec and roles. Null: no limit
   };
   Space(Options options, const std::shared_ptr<const Roles>& roles);
   ~Space();
 
   const comm::SpaceSpec& spec() const { return options_.spec; }
   bool is_filled();
-  // Whether its replicas may use it: there was room for it here, or it was under way when it came.
+  // Whether replicas may use it: the server had room for it, or the job was running when it came.
   bool is_granted() const { return granted_; }
   void grant() { granted_ = true; }
   std::size_t bytes() const { return options_.budget ? options_.budget->taken() : 0; }
-  // A connection speaks for one replica, from its first word on. Throws Error(kBadInput) for another's.
+  // A connection speaks for the replica that it first names. Throws Error(kBadInput) for another one.
   void meet_speaker(std::uint64_t connection, std::int32_t replica);
   bool has_speakers();
-  // Since when nobody has said that the job lives.
+  // The time since a sign that the job lives.
   void renew_lease() { renewed_ = Clock::now(); }
   Clock::duration silence() const { return Clock::now() - renewed_.load(); }
-  std::int64_t meeting_step();                                // that lanes meet for
-  void set_roles(const std::shared_ptr<const Roles>& roles);  // by one at a time
-  // The job is over: its bytes count no more, though requests that are under way may keep it.
+  std::int64_t meeting_step();                                // the step for which lanes meet
+  void set_roles(const std::shared_ptr<const Roles>& roles);  // one caller at a time
+  // The job is over: its bytes no longer count, though pending requests may keep it alive.
   void close();
-  // Hands all that it is primary of to a backup that is being filled. Blocks, until it has the slices and
-  // rows.
+  // Hands everything of which it is primary to a backup that is being filled. Blocks until that one has the
+  // slices and rows.
   void fill(int newcomer);
 
-  // Takes the request, unless it throws: Error(kBadInput) for what cannot be, kAborted for what belongs to
-  // another server, before anything has changed.
+  // Takes the request, unless it throws: Error(kBadInput) for an invalid one, kAborted for one that belongs
+  // to another server, before anything has changed.
   void handle(const comm::StoreRequest& message, Request& request);
   // This connection has ended: its replica's tickets go to others.
   void gone(std::uint64_t connection);
@@ -82,25 +82,25 @@ class Space : public std::enable_shared_from_this<Space> {
     comm::StoreRequest message;
     Request request;
   };
-  // What the coordinator knows after so many evaluations (sandblaster).
+  // The coordinator's state after an evaluation (sandblaster).
   struct Coordinator {
     std::int64_t evaluation = 0;
     std::vector<double> numbers{};
     bool ends = false;
   };
-  // A slice and what it waits for.
+  // A slice and the requests that wait for it.
   struct Held {
     explicit Held(Slice::Options options) : slice(std::move(options)) {}
     Slice slice;
-    std::mutex mutex;            // guards the rest, and the order of updates and of what is handed over
-    int filled = kNobody;        // the newcomer that has it
-    bool was_primary = false;    // by the roles before
+    std::mutex mutex;            // guards the rest, and the order of updates and of items handed over
+    int filled = kNobody;        // the newcomer that has the slice
+    bool was_primary = false;    // in the roles before
     bool taken_over = false;     // another server was its primary before
     std::vector<Waiting> parts;  // of a step (sync)
-    std::size_t part_rooms = 0;  // in the budget: as many as have waited at a time
-    std::vector<float> sum;      // of these
-    std::map<std::int64_t, Waiting> early;     // updates before their turn, by version (backup)
-    std::map<int, std::vector<float>> pieces;  // of a state that is being installed (backup)
+    std::size_t part_rooms = 0;  // in the budget: the most parts that waited at a time
+    std::vector<float> sum;      // of `parts`
+    std::map<std::int64_t, Waiting> early;     // updates that arrived before their turn, by version (backup)
+    std::map<int, std::vector<float>> pieces;  // of a state being installed (backup)
   };
 
   void require_own_name(const comm::StoreRequest& message, std::uint64_t connection);
@@ -156,7 +156,7 @@ class Space : public std::enable_shared_from_this<Space> {
   std::optional<std::int64_t> take_portion(int replica);
   void handle_rows(const comm::StoreRequest& message, Request& request);
 
-  // space_backup.cc: between servers.
+  // space_backup.cc: messages between servers.
   bool takes(const comm::StoreRequest& message, const Request& request) const;
   void require_sender(const comm::StoreRequest& message, const Request& request,
                       const ServerMap::Part& part) const;
@@ -173,7 +173,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void tell_all(const std::vector<std::shared_ptr<BackupLink>>& links, const BackupLink::Item& item,
                 const std::function<void()>& done);
 
-  // space_desk.cc: the desk.
+  // space_desk.cc: the ticket scheduler.
   void take(const comm::StoreRequest& message, Request& request);
   void hear_done(const comm::StoreRequest& message, Request& request);
   void note_done(const comm::StoreRequest& message, const Request& request);
@@ -197,7 +197,7 @@ class Space : public std::enable_shared_from_this<Space> {
   void learn_clock(const comm::StoreRequest& message);
   void fill_desk(int newcomer);
 
-  // space_inputs.cc: what tickets of a decomposed model wait for, at the desk.
+  // space_inputs.cc: inputs of a decomposed model's tickets, kept with the ticket scheduler.
   void put_input(const comm::StoreRequest& message, Request& request);
   void take_input(Waiting waiting);
   void give_input(const comm::StoreRequest& message, Request& request);
@@ -215,24 +215,24 @@ class Space : public std::enable_shared_from_this<Space> {
   Options options_;
   std::unique_ptr<compute::Optimizer> rule_;
   std::unique_ptr<UpdateLog> log_;
-  mutable std::mutex structure_;               // guards the two below
+  mutable std::mutex structure_;               // guards slices_ and roles_
   std::vector<std::unique_ptr<Held>> slices_;  // by number; null: not here
   std::shared_ptr<const Roles> roles_;
   std::vector<std::unique_ptr<Table>> tables_;  // by number
-  std::size_t fixed_bytes_;                     // of the budget, by the roles
+  std::size_t fixed_bytes_;                     // of the budget, for the present roles
 
   std::mutex speakers_mutex_;
   struct Speaker {
     std::int32_t replica = 0;
-    std::int64_t repeats = 0;   // pushes and claims of what was done before, one after another
-    std::int64_t latest = -1;   // ticket of a push, where others may have done the same work
-    std::int64_t claimed = -1;  // the latest ticket that it said to be done
+    std::int64_t repeats = 0;   // pushes and claims of finished work, in a row
+    std::int64_t latest = -1;   // ticket of a push that others may have done too
+    std::int64_t claimed = -1;  // the latest ticket reported done
   };
   std::map<std::uint64_t, Speaker> speakers_;  // by connection
   std::atomic<Clock::time_point> renewed_{Clock::now()};
   std::atomic<bool> granted_{false};
 
-  std::mutex desk_;  // guards what follows
+  std::mutex desk_;  // guards the members below
   Dealer dealer_;
   Freshness freshness_;
   LaneMeeting meeting_;
@@ -246,12 +246,12 @@ class Space : public std::enable_shared_from_this<Space> {
   InputWindow window_;
   std::vector<float> statistics_;  // of a sub-network
   std::int64_t statistics_version_ = -1;
-  std::vector<Waiting> putters_, enders_;  // for room in it, and for the end
-  bool has_desk_ = false;                  // took over what was dealt before
+  std::vector<Waiting> putters_, enders_;  // waiting for room in window_, and for the end
+  bool has_desk_ = false;                  // it is the scheduler and took over earlier deals
   int desk_filled_ = kNobody;              // the newcomer that knows of deals and means
-  std::int64_t told_ = 0;                  // deals, to the backup
-  std::shared_ptr<std::atomic<int>> telling_ = std::make_shared<std::atomic<int>>(0);  // it of these
-  std::map<int, std::pair<std::int64_t, std::int64_t>> heard_;  // of replicas: by which map, which of these
+  std::int64_t told_ = 0;                  // deals sent to the backup
+  std::shared_ptr<std::atomic<int>> telling_ = std::make_shared<std::atomic<int>>(0);  // those in flight
+  std::map<int, std::pair<std::int64_t, std::int64_t>> heard_;  // by replica: map epoch, last deal heard
 };
 
 }  // namespace distbelief::server

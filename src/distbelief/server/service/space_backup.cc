@@ -8,7 +8,7 @@
 #include "distbelief/server/service/space.h"
 #include "distbelief/server/service/space_requests.h"
 
-// A space between servers: what a primary hands to its backups, and what a backup makes of it.
+// The job state between servers: a primary's updates to its backups, and their effect there.
 namespace distbelief::server {
 
 using comm::StoreRequest;
@@ -20,7 +20,7 @@ constexpr int kSlicesUnderWay = 4;
 
 }  // namespace
 
-// `done` when all have it.
+// Calls `done` when all have it.
 void Space::tell_all(const std::vector<std::shared_ptr<BackupLink>>& links, const BackupLink::Item& item,
                      const std::function<void()>& done) {
   if (links.empty()) return done();
@@ -34,7 +34,7 @@ void Space::tell_all(const std::vector<std::shared_ptr<BackupLink>>& links, cons
   }
 }
 
-// With the slice's lock, so that backups get updates in their order. One that was there already only waits
+// The caller holds the slice's lock, so that backups get updates in their order. A repeated update only waits
 // for those before it.
 void Space::hand_over(Held& held, const Gradient& gradient, const Slice::Applied& applied,
                       std::shared_ptr<const void> owner, const std::function<void()>& done) {
@@ -56,7 +56,7 @@ void Space::hand_over(Held& held, const Gradient& gradient, const Slice::Applied
                                   .replicas = {gradient.of.begin(), gradient.of.end()}});
     const float* values = gradient.values;
     item.owner = std::move(owner);
-    if (applied.direction != gradient.values) {  // a corrected one, which the next update writes over
+    if (applied.direction != gradient.values) {  // compensated: the next update overwrites it
       const auto copy =
           std::make_shared<std::vector<float>>(applied.direction, applied.direction + held.slice.size());
       values = copy->data();
@@ -90,7 +90,7 @@ void Space::hand_over_state(Held& held, const std::vector<std::shared_ptr<Backup
   }
 }
 
-// A few slices at a time: each is copied as it is at one moment.
+// A few slices at a time; each copy is a consistent snapshot.
 void Space::fill(int newcomer) {
   UnderWay under_way(kSlicesUnderWay);
   for (std::size_t i = 0; i < slices_.size(); ++i)
@@ -103,7 +103,7 @@ void Space::fill(int newcomer) {
   fill_desk(newcomer);
 }
 
-// `done` when it is there, or need not be.
+// Calls `done` when the newcomer has the slice, or need not have it.
 void Space::fill_slice(Held& held, int newcomer, const std::function<void()>& done) {
   const std::lock_guard lock(held.mutex);
   const std::shared_ptr<const Roles> now = roles();
@@ -116,9 +116,9 @@ void Space::fill_slice(Held& held, int newcomer, const std::function<void()>& do
   hand_over_state(held, {link->second}, done);
 }
 
-// With the slice's lock: whether it is to be taken in. Not so where the slice's primary sends it to one that
-// it does not know yet to be no backup any more. What a former primary sends is refused: nobody must be told
-// that it counts.
+// Whether to accept the update; the caller holds the slice's lock. Not when the slice's primary sends it to a
+// server that it still takes for a backup. An update of a former primary is refused: it must not be
+// acknowledged.
 bool Space::takes(const StoreRequest& message, const Request& request) const {
   const std::shared_ptr<const Roles> now = roles();
   const ServerMap::Part& part = now->map.part_of(message.slice);
@@ -139,7 +139,7 @@ void Space::require_sender(const StoreRequest& message, const Request& request,
                     request.peer().name, message.epoch, now->map.epoch, options_.spec.job, part.primary));
 }
 
-// Between servers finite or not does not matter: a run may come to such numbers by itself.
+// Between servers values need not be finite: a run may come to such numbers by itself.
 void Space::require_size(const Held& held, const StoreRequest& message, const Request& request) const {
   if (request.payload().size() != held.slice.size() * sizeof(float))
     throw Error(ErrorCode::kBadInput,
@@ -169,7 +169,7 @@ void Space::apply_next(Held& held, Waiting& waiting) {
                    nullptr);
 }
 
-// Those whose turn has come. Messages of one connection come in any order.
+// Applies the updates whose turn has come. Messages of one connection come in any order.
 void Space::apply_early(Held& held) {
   while (!held.early.empty() && held.slice.is_filled()) {
     auto first = held.early.begin();
@@ -180,7 +180,7 @@ void Space::apply_early(Held& held) {
     held.early.erase(first);
     try {
       if (is_next) apply_next(held, waiting);
-    } catch (const std::exception& error) {  // a full disk: the primary must not wait for what will not come
+    } catch (const std::exception& error) {  // a full disk: the primary must not wait for it
       waiting.request.refuse(ErrorCode::kInternal, error.what());
       return;
     }
@@ -197,7 +197,7 @@ void Space::install(const StoreRequest& message, Request& request) {
       std::size_t(message.pieces) > target.slice.most_arrays())
     throw Error(ErrorCode::kBadInput,
                 fmt::format("piece {} of {} of slice {}", message.piece, message.pieces, message.slice));
-  // With vectors more follows, which VectorSlice checks.
+  // With vectors there are more counts, which VectorSlice checks.
   const bool has_more = options_.spec.vectors > 0 && message.counts.size() > target.slice.segments();
   if (message.counts.size() != target.slice.segments() && !has_more)
     throw Error(ErrorCode::kBadInput,
@@ -205,7 +205,7 @@ void Space::install(const StoreRequest& message, Request& request) {
                             message.slice, target.slice.segments()));
   const std::lock_guard lock(target.mutex);
   if (!takes(message, request)) return answer(request, {.version = message.version});
-  // What it has is newer: an update came first.
+  // The state here is newer: an update came first.
   if (target.slice.is_filled() && target.slice.version() >= message.version)
     return answer(request, {.version = message.version});
   target.pieces[message.piece].assign(values.begin(), values.end());

@@ -3,7 +3,7 @@
 #include "distbelief/server/service/budget.h"
 #include "distbelief/server/service/space.h"
 
-// What a job takes up on a server.
+// The memory that a job needs on a server.
 namespace distbelief::server {
 
 using comm::kSliceElements;
@@ -19,7 +19,7 @@ std::size_t slices_here(const SpaceSpec& spec, const Roles& roles) {
   return slices;
 }
 
-// Tables that have a bound: rows of others count as they come.
+// Bounded tables only: rows of other tables count as they come.
 std::size_t bounded_rows_bytes(const SpaceSpec& spec, const Roles& roles) {
   std::size_t parts = 0;
   for (const ServerMap::Part& part : roles.map.parts) parts += roles.holds(part) ? 1 : 0;
@@ -39,7 +39,7 @@ std::size_t bytes_for(const SpaceSpec& spec, const Roles& roles) {
   const std::size_t copies =
       1 + states + (is_synchronous ? 2 : 0) +
       (spec.vectors > 0 ? std::size_t(spec.vectors) - 1 + compute::PortionSum::kSpare : 0);
-  // What lanes meet with, and the means of two steps; and statistics that were brought.
+  // The lanes' values of a step, the means of two steps, and running statistics.
   const bool has_desk = roles.holds(roles.map.desk());
   const std::size_t rows = has_desk ? std::size_t(is_synchronous ? spec.lanes + 3 : 1) * spec.lane_values : 0;
   const std::size_t floats =

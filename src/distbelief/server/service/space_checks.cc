@@ -9,7 +9,7 @@
 #include "distbelief/server/service/space.h"
 #include "distbelief/server/service/space_requests.h"
 
-// What a space refuses, before anything has changed.
+// Checks of requests, before anything has changed.
 namespace distbelief::server {
 
 using comm::kSliceElements;
@@ -66,8 +66,8 @@ void require_sound_inputs(const SpaceSpec& spec) {
                       spec.input_bytes, kMostWindow, kMostInputBytes));
 }
 
-// A slice goes to its backup with a count for each: they have to fit a header (kMaxHeaderBytes). In the order
-// of the arena.
+// A slice goes to its backup with a count for each parameter, and the counts have to fit into a header
+// (kMaxHeaderBytes). The stretches are in the order of the arena.
 void require_few_in_a_slice(const SpaceSpec& spec, const std::vector<SpaceSpec::Stretch>& stretches) {
   std::uint64_t slice = 0;
   std::size_t here = 0;
@@ -134,8 +134,8 @@ void require_sound(const SpaceSpec& spec) {
   require_few_in_a_slice(spec, stretches);
 }
 
-// A connection speaks for one replica: what servers keep for each is bounded by the connections that they
-// take. Parameters and tickets that a request names are the job's.
+// A connection speaks for one replica, so the servers' state for replicas is bounded by the number of
+// connections. The parameters and tickets in a request must be the job's.
 void Space::require_own_name(const StoreRequest& message, std::uint64_t connection) {
   meet_speaker(connection, message.replica);
   using Kind = StoreRequest::Kind;
@@ -178,7 +178,7 @@ void Space::require_tickets(const std::vector<std::int64_t>& tickets) const {
                                                     options_.spec.job, options_.spec.tickets));
 }
 
-// Whether the gradient of a ticket has come: to slice 0, which lies in the part of the desk.
+// Whether the gradient of a ticket has come to slice 0, which is in the scheduler's part.
 bool Space::has_gradient(std::int64_t ticket) {
   Held* const first = known(0);
   if (first == nullptr) return false;
@@ -187,28 +187,28 @@ bool Space::has_gradient(std::int64_t ticket) {
   return first->slice.has_portion(of.evaluation, of.portion);
 }
 
-// The coordinator's ticket has no gradient: it is done when more is known than before it.
+// The coordinator's ticket has no gradient: it is done when the coordinator's state is newer.
 bool Space::is_coordinated(std::int64_t ticket) {
   const PortionTicket of = portion_ticket(ticket, options_.spec.portions);
   const std::lock_guard lock(desk_);
   return of.evaluation < coordinator_.evaluation;
 }
 
-// Who has done a ticket was told by all slices that they have its gradient. Not with the desk's lock: a
-// slice's may last as long as an update.
+// A replica that reports a ticket done has acknowledgements from all slices. The caller must not hold the
+// scheduler's lock: a slice's may be held for a whole update.
 void Space::require_work(const StoreRequest& message) {
   const std::int64_t portions = options_.spec.portions;
   for (const std::int64_t ticket : message.done) {
     const bool is_coordinators = portions > 0 && portion_ticket(ticket, portions).portion == portions;
     if (is_coordinators ? is_coordinated(ticket) : has_gradient(ticket)) continue;
-    require_primary(0);  // it may have been handed over meanwhile, with all that was in it
+    require_primary(0);  // it may have been handed over meanwhile, with its values
     throw Error(ErrorCode::kBadInput,
                 fmt::format("replica {} says that it has done ticket {} of job {}, of which nothing has come",
                             message.replica, ticket, options_.spec.job));
   }
 }
 
-// begin, end, begin, end ...
+// The ranges have the form begin, end, begin, end ...
 void Space::require_ranges(const std::vector<std::int64_t>& ranges) const {
   const bool is_sound = ranges.size() % 2 == 0 && std::ranges::is_sorted(ranges) &&
                         (ranges.empty() || (ranges.front() >= 0 && ranges.back() <= options_.spec.tickets));
@@ -217,8 +217,8 @@ void Space::require_ranges(const std::vector<std::int64_t>& ranges) const {
                                                   options_.spec.job, options_.spec.tickets));
 }
 
-// A push is sent again, or a ticket said to be done, when the answer was lost, or the ticket dealt again,
-// with a server. Nobody loses so many one after another.
+// A push or a claim is repeated when its answer was lost, or when its ticket was dealt again after the loss
+// of a server. An honest replica does not repeat this many in a row.
 void Space::require_progress(const StoreRequest& message, std::uint64_t connection,
                              const std::function<bool()>& is_repeated) {
   const std::size_t messages = options_.spec.slices() + options_.spec.tables.size() * kParts + 1;
@@ -244,7 +244,7 @@ void Space::note_progress(std::uint64_t connection, bool is_repeated) {
   found->second.repeats = is_repeated ? found->second.repeats + 1 : 0;
 }
 
-// Others may have done the same ticket first; once.
+// Other replicas may have done the same ticket first; that excuses one repeat.
 void Space::note_claims(std::uint64_t connection, const std::vector<std::int64_t>& done, bool is_repeated) {
   if (done.empty()) return;
   const std::int64_t latest = *std::ranges::max_element(done);
@@ -259,8 +259,7 @@ void Space::note_claims(std::uint64_t connection, const std::vector<std::int64_t
   speaker.claimed = std::max(speaker.claimed, latest);
 }
 
-// A replica that is slower than others may come late with each of its pushes. The same one again is no
-// progress.
+// A slow replica may come late with each of its pushes. Repeating the same one is no progress.
 void Space::note_own_work(std::uint64_t connection, std::int64_t ticket, bool is_repeated) {
   const std::lock_guard lock(speakers_mutex_);
   const auto found = speakers_.find(connection);
@@ -280,7 +279,7 @@ bool Space::is_speaking(std::int32_t replica) {
   return std::ranges::any_of(speakers_, [&](const auto& other) { return other.second.replica == replica; });
 }
 
-// Gives the replica that has no connection any more.
+// Returns the replica, if it has no other connection.
 std::optional<std::int32_t> Space::forget_speaker(std::uint64_t connection) {
   std::int32_t replica = 0;
   {
@@ -303,7 +302,7 @@ std::span<const float> Space::payload_for(const Held& held, const StoreRequest& 
                                           const Request& request) const {
   require_size(held, message, request);
   const std::span<const float> values = floats_in(request);
-  // A line search may look far away, and its gradients are not squared here.
+  // A line search may try a distant point, and its gradients are not squared here.
   if (options_.spec.vectors > 0 ? !are_finite(values) : !are_moderate(values))
     throw Error(
         ErrorCode::kBadInput,
@@ -317,8 +316,8 @@ std::span<const float> Space::payload_for(const Held& held, const StoreRequest& 
   return values;
 }
 
-// With the slice's lock. A replica can have read a version here that is still to come only from a primary
-// that was lost before its backup had it.
+// The caller holds the slice's lock. A replica can have read a version that does not exist here yet only from
+// a primary that was lost before its backup had the version.
 void Space::require_base(Held& held, const StoreRequest& message) const {
   if (held.taken_over || message.base <= held.slice.version()) return;
   throw Error(
@@ -327,7 +326,7 @@ void Space::require_base(Held& held, const StoreRequest& message) const {
                   message.base, message.slice, options_.spec.job, held.slice.version()));
 }
 
-// Where delay is compensated what each replica has read is kept.
+// Where delay is compensated, a copy of each replica's values is kept.
 void Space::require_copy(Held& held, std::int32_t replica) const {
   if (held.slice.reserve_copy(replica)) return;
   throw Error(
@@ -351,8 +350,8 @@ void Space::require_sum(Held& held, const compute::VectorSlice::Portion& portion
                                       portion.portion, portion.evaluation)));
 }
 
-// With the slice's lock. Room stays the slice's for the steps to come: a job that comes meanwhile does not
-// take it. What a replica sends again takes that of what it sent before.
+// The caller holds the slice's lock. The slice keeps the room for later steps, so that a new job does not
+// take it. A repeated part takes the room of the one before.
 void Space::require_part_room(Held& held, const StoreRequest& message) const {
   const auto is_own = [&](const Waiting& part) { return part.message.replica == message.replica; };
   const bool has_room = held.parts.size() < held.part_rooms || std::ranges::any_of(held.parts, is_own);
@@ -364,7 +363,7 @@ void Space::require_part_room(Held& held, const StoreRequest& message) const {
   ++held.part_rooms;
 }
 
-// Replicas of a step have lanes of their own, and go by the same settings.
+// Replicas of a step have separate lanes and the same settings.
 void Space::require_fits(const Held& held, const StoreRequest& message) const {
   if (message.samples < 0 || message.step_samples < 1 || message.samples > message.step_samples ||
       message.step_samples > kMostStepSamples)

@@ -9,7 +9,7 @@
 #include "distbelief/server/service/space_requests.h"
 #include "distbelief/server/shard/lane_sum.h"
 
-// The desk of a space: where tickets are dealt out and lanes meet.
+// The ticket scheduler of a job state: it deals out tickets, and lanes meet here.
 namespace distbelief::server {
 
 using comm::StoreAnswer;
@@ -17,7 +17,7 @@ using comm::StoreRequest;
 
 namespace {
 
-constexpr int kDealsAtOnce = 64;  // on their way to the backup before who asks waits for them
+constexpr int kDealsAtOnce = 64;  // in flight to the backup before requests wait for them
 
 }  // namespace
 
@@ -26,13 +26,13 @@ std::int64_t Space::meeting_step() {
   return meeting_.step();
 }
 
-// Those who wait are sent to who has the desk now.
+// Refuses waiting requests when another server becomes the scheduler, so that they go there.
 void Space::follow_desk(const Roles& roles) {
   const std::lock_guard lock(desk_);
   const bool has_desk = roles.is_primary(roles.map.desk());
   if (has_desk && !has_desk_ && options_.spec.vectors > 0) take_over_evaluations();
   if (has_desk && !has_desk_) {
-    desk_filled_ = kNobody;  // whom another one had filled has not been filled by this one
+    desk_filled_ = kNobody;  // a fill by an earlier primary does not count
     dealer_.take_over();
     freshness_ = {};
     for (const int replica : dealer_.replicas())
@@ -48,22 +48,22 @@ void Space::follow_desk(const Roles& roles) {
       one.request.refuse(ErrorCode::kAborted, "the work is dealt out by another server");
 }
 
-// With the desk's lock.
+// The caller holds the scheduler's lock.
 void Space::require_desk() {
   if (!has_desk_)
     throw Error(ErrorCode::kAborted,
                 fmt::format("the work of job {} is dealt out by another server", options_.spec.job));
 }
 
-// A replica takes its seat with its first question; gives whether it does. One that was started again takes
-// that of the one before.
+// A replica joins with its first request; returns whether it does. A restarted replica replaces its earlier
+// incarnation.
 bool Space::enter(const StoreRequest& message, const Request& request) {
   const auto found = seats_.find(message.replica);
   if (found != seats_.end() && found->second.incarnation > message.incarnation)
     throw Error(ErrorCode::kAborted,
                 fmt::format("replica {} was started again: this one is not wanted", message.replica));
   const bool is_new = found == seats_.end() || found->second.incarnation != message.incarnation;
-  if (is_new)  // what the one before waits for nobody would see
+  if (is_new)  // the earlier incarnation will not see its answers
     drop_waiting([&](const Waiting& one) {
       return one.message.replica == message.replica && one.message.incarnation < message.incarnation;
     });
@@ -85,13 +85,14 @@ void Space::let_go(std::int32_t replica, const std::vector<std::int64_t>& done) 
   if (is_told || !done.empty()) tell_deals(done, replica);
 }
 
-// With the desk's lock.
+// The caller holds the scheduler's lock.
 void Space::drop_waiting(const std::function<bool(const Waiting&)>& is_unwanted) {
   for (std::vector<Waiting>* waiting : {&takers_, &beginners_, &meeters_, &putters_, &enders_})
     std::erase_if(*waiting, is_unwanted);
 }
 
-// With the desk's lock. Gives those that are new: a backup is told of them alone, so that it knows the same.
+// The caller holds the scheduler's lock. Returns the new tickets: the backup is told of these alone, so that
+// it knows the same.
 std::vector<std::int64_t> Space::count_done(const StoreRequest& message) {
   std::vector<std::int64_t> counted;
   for (const std::int64_t ticket : message.done)
@@ -99,8 +100,8 @@ std::vector<std::int64_t> Space::count_done(const StoreRequest& message) {
   return counted;
 }
 
-// With the desk's lock. The backup is told of what has changed: honest pushes wait behind that on the way to
-// it.
+// The caller holds the scheduler's lock. Tells the backup only of changes, because honest pushes queue behind
+// them on the way to it.
 void Space::note_done(const StoreRequest& message, const Request& request) {
   require_desk();
   const auto is_known = [&](std::int64_t ticket) { return dealer_.done_tickets().contains(ticket); };
@@ -110,8 +111,9 @@ void Space::note_done(const StoreRequest& message, const Request& request) {
   note_claims(request.peer().connection, message.done, is_repeated);
   const std::int64_t before = dealer_.clock(message.replica);
   const std::vector<std::int64_t> counted = count_done(message);
-  // Messages of one connection come in any order: what a replica says of itself counts, or it could begin a
-  // step before it is known that it has done the last, one further ahead than it may.
+  // Messages of one connection come in any order, so the replica's own count decides: otherwise it could
+  // begin a step before the scheduler knows that it has done the last one, and be one further ahead than
+  // allowed.
   if (message.clock >= 0)
     dealer_.set_clock(message.replica, std::max(before, message.clock + std::int64_t(message.done.size())));
   const bool has_moved = joins || dealer_.clock(message.replica) != before;
@@ -136,7 +138,7 @@ void Space::hear_done(const StoreRequest& message, Request& request) {
   serve();
 }
 
-// Answers all whose turn has come.
+// Answers all requests whose turn has come.
 void Space::serve() {
   serve_inputs();
   std::erase_if(takers_, [&](Waiting& taker) {
@@ -175,8 +177,8 @@ void Space::let_begin(Waiting& beginner) {
                  {.outcome = is_stale ? StoreAnswer::Outcome::kStale : StoreAnswer::Outcome::kDone});
 }
 
-// With the desk's lock. At once, unless so much is on its way to the backup that others would wait for it:
-// then behind that, so that who asks and tells again and again waits himself.
+// The caller holds the scheduler's lock. Answers at once, unless many deals are in flight to the backup: then
+// behind those, so that a replica that sends many requests waits itself and delays no other.
 void Space::answer_in_turn(Request request, const StoreAnswer& told) {
   if (*telling_ < kDealsAtOnce) return answer(request, told);
   const std::shared_ptr<const Roles> now = roles();
@@ -184,8 +186,8 @@ void Space::answer_in_turn(Request request, const StoreAnswer& told) {
   tell_all(now->backups(now->map.desk(), desk_filled_), {}, [kept, told] { answer(*kept, told); });
 }
 
-// Whoever is told so may leave for good: that all is done must not be lost with this server, or others would
-// wait for work that nobody does.
+// A replica that is told the end may leave for good. The backup must know first that all is done, or after a
+// loss others would wait for work that no replica does.
 void Space::tell_end(Request request, std::int64_t clock) {
   const std::shared_ptr<const Roles> now = roles();
   const auto kept = std::make_shared<Request>(std::move(request));
@@ -193,7 +195,7 @@ void Space::tell_end(Request request, std::int64_t clock) {
            [kept, clock] { answer(*kept, {.outcome = StoreAnswer::Outcome::kEnd, .clock = clock}); });
 }
 
-// Behind the mean itself, which may be on its way to the backup.
+// Answers behind the mean itself, which may be in flight to the backup.
 void Space::give_mean(Request& request, std::int64_t asked) {
   const std::int64_t step = meeting_.given_for(asked);
   const std::vector<float>* const mean = meeting_.mean_of(step);
@@ -207,7 +209,7 @@ void Space::give_mean(Request& request, std::int64_t asked) {
            [kept, step] { answer(*kept, {.outcome = StoreAnswer::Outcome::kLate, .version = step}); });
 }
 
-// With the desk's lock.
+// The caller holds the scheduler's lock.
 void Space::require_own_lanes(const StoreRequest& message) const {
   for (const Waiting& one : meeters_) {
     const StoreRequest& other = one.message;
@@ -242,7 +244,7 @@ void Space::meet(const StoreRequest& message, Request& request) {
                                         floats_in(request).first(lanes * options_.spec.lane_values));
   meeters_.push_back({.message = message, .request = std::move(request)});
   if (!is_complete) return;
-  // Whoever has the answer goes on: what it was must not be lost with this server.
+  // A replica continues once it has the answer, so the mean must not be lost with this server.
   const auto kept = std::make_shared<std::vector<Waiting>>(std::exchange(meeters_, {}));
   const auto mean = std::make_shared<std::vector<float>>(*meeting_.mean_of(message.ticket));
   hand_over_mean(message.ticket, [kept, mean] {
@@ -266,8 +268,8 @@ void Space::hand_over_mean(std::int64_t step, const std::function<void()>& done)
            done);
 }
 
-// Nobody waits for it: what a backup does not know it deals again. It must know who has left, though: nobody
-// would ever hear of that replica again, and others wait for the slowest.
+// No request waits for it: the backup deals again the tickets that it does not know of. But it must hear of
+// replicas that left, because no other message would tell it, and others wait for the slowest.
 void Space::tell_deals(const std::vector<std::int64_t>& done, std::int32_t replica) {
   const std::shared_ptr<const Roles> now = roles();
   StoreRequest told{.kind = StoreRequest::Kind::kDeals,
@@ -284,7 +286,7 @@ void Space::tell_deals(const std::vector<std::int64_t>& done, std::int32_t repli
            [telling = telling_] { --*telling; });
 }
 
-// Messages come in any order: of what was said of a replica the last counts.
+// Messages come in any order: the last report on a replica counts.
 void Space::learn_clock(const StoreRequest& message) {
   const std::pair said{message.epoch, message.version};
   std::pair<std::int64_t, std::int64_t>& heard = heard_[message.replica];
@@ -334,12 +336,13 @@ void Space::fill_desk(int newcomer) {
     if (meeting_.mean_of(step)) hand_over_mean(step, [] {});
 }
 
-// Answered when a desk that would take over knows it too: it must not wait for who is not there.
+// Answered when the backup knows it too: a scheduler that takes over must not wait for a replica that has
+// left.
 void Space::leave(const StoreRequest& message, Request& request) {
   const std::lock_guard lock(desk_);
   require_desk();
   const auto found = seats_.find(message.replica);
-  // One that another desk had told of may not have come here.
+  // A replica known only from an earlier scheduler may not have joined here.
   if (found == seats_.end() || found->second.incarnation == message.incarnation) {
     let_go(message.replica, count_done(message));
     for (std::vector<Waiting>* waiting : {&takers_, &beginners_})
@@ -361,7 +364,7 @@ void Space::gone(std::uint64_t connection) {
   drop_waiting([&](const Waiting& one) { return one.request.peer().connection == connection; });
   for (const auto& [replica, seat] : seats_)
     if (seat.connection == connection) let_go(replica);
-  // One that another desk had told of and that never came here.
+  // The replica may be known only from an earlier scheduler, and never have joined here.
   if (silent && !(has_desk_ && seats_.contains(*silent))) let_go(*silent);
   serve();
 }

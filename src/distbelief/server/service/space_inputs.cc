@@ -7,9 +7,9 @@
 #include "distbelief/server/service/space.h"
 #include "distbelief/server/service/space_requests.h"
 
-// A space of a sub-network whose tickets wait for the outputs of the one before it. Outputs come to the desk,
-// which keeps them with its backup, deals each ticket when its input is whole, and forgets it when the ticket
-// is done.
+// The job state of a sub-network whose tickets wait for the outputs of the one before it. The ticket
+// scheduler takes the outputs, keeps them also at its backup, deals each ticket when its input is whole, and
+// drops the input when the ticket is done.
 namespace distbelief::server {
 
 using comm::StoreAnswer;
@@ -53,7 +53,8 @@ void Space::put_input(const StoreRequest& message, Request& request) {
   serve();
 }
 
-// With the desk's lock. Answered when the backup has it too: the sender is then done with its ticket.
+// The caller holds the scheduler's lock. Answered when the backup has the piece too: the sender is then done
+// with its ticket.
 void Space::take_input(Waiting waiting) {
   const StoreRequest& message = waiting.message;
   InputWindow::Outcome outcome = InputWindow::Outcome::kRepeated;
@@ -64,7 +65,7 @@ void Space::take_input(Waiting waiting) {
   const std::shared_ptr<const Roles> now = roles();
   const auto links = now->backups(now->map.desk(), desk_filled_);
   const auto kept = std::make_shared<Waiting>(std::move(waiting));
-  BackupLink::Item item;  // empty: what was there before has arrived
+  BackupLink::Item item;  // empty: the piece was there before and has arrived
   if (is_new && !links.empty()) {
     StoreRequest told = kept->message;
     told.kind = StoreRequest::Kind::kKeepInput;
@@ -78,7 +79,8 @@ void Space::take_input(Waiting waiting) {
   });
 }
 
-// With the desk's lock: first what has room, which may be what others wait for.
+// The caller holds the scheduler's lock. Takes pieces that have room first, because other requests may wait
+// for those.
 void Space::serve_inputs() {
   if (options_.spec.input_bytes > 0) window_.drop(dealer_.done_tickets());
   std::vector<Waiting> waiting = std::exchange(putters_, {});
@@ -99,15 +101,15 @@ void Space::serve_inputs() {
   });
 }
 
-// With the desk's lock. What was brought by replicas that have gone makes room for another who has the ticket
-// now.
+// The caller holds the scheduler's lock. Pieces of replicas that have gone make room for the replica that has
+// the ticket now.
 void Space::drop_silent(std::int64_t ticket) {
   for (const InputWindow::Writer& writer : window_.writers(ticket))
     if (!is_speaking(writer.replica)) window_.drop(ticket, writer);
 }
 
-// Nobody gets a ticket before its input is whole. One that is not here was done by another replica, or is
-// still on its way to a server that has only just taken over.
+// No replica gets a ticket before its input is whole. A missing input belongs to a ticket that another
+// replica has done, or is still on its way to a server that has just taken over.
 void Space::give_input(const StoreRequest& message, Request& request) {
   require_inputs();
   require_tickets({message.ticket});
@@ -123,7 +125,7 @@ void Space::give_input(const StoreRequest& message, Request& request) {
                 fmt::format("piece {} of an input of {}", message.piece, window_.pieces(message.ticket)));
   const std::span<const std::byte> piece = window_.piece(message.ticket, message.piece);
   std::memcpy(request.reserve(piece.size()).data(), piece.data(), piece.size());
-  // Pieces of two writers would not go together: a desk that took over may have another's.
+  // Pieces of two writers cannot be combined: a scheduler that took over may have another writer's.
   const InputWindow::Writer writer = window_.writer(message.ticket);
   answer(request, {.version = (std::int64_t(writer.replica) << 40) + writer.incarnation,
                    .bytes = window_.bytes(message.ticket)});
@@ -145,7 +147,7 @@ void Space::keep_input(const StoreRequest& message, Request& request) {
   const std::lock_guard lock(desk_);
   if (has_desk_) throw Error(ErrorCode::kAborted, "this server keeps the inputs itself");
   require_sender(message, request, roles()->map.desk());
-  // Messages come in any order: that it is done may have come first.
+  // Messages come in any order: the report that the ticket is done may have come first.
   if (!dealer_.done_tickets().contains(message.ticket)) window_.put(piece);
   answer(request, {});
 }
@@ -156,7 +158,7 @@ void Space::require_statistics(const StoreRequest& message, const Request& reque
     throw Error(ErrorCode::kBadInput,
                 fmt::format("{} bytes of running statistics; job {} has {} floats of them",
                             request.payload().size(), options_.spec.job, wanted));
-  // Those of a step that there is not would keep all later ones out.
+  // Statistics of a step that does not exist would block all later ones.
   if (message.version < 0 || message.version > options_.spec.tickets)
     throw Error(ErrorCode::kBadInput, fmt::format("running statistics after {} steps of job {}, which has {}",
                                                   message.version, options_.spec.job, options_.spec.tickets));
@@ -166,13 +168,13 @@ void Space::require_statistics(const StoreRequest& message, const Request& reque
                             options_.spec.job));
 }
 
-// With the desk's lock.
+// The caller holds the scheduler's lock.
 void Space::take_statistics(std::int64_t version, std::span<const float> values) {
   statistics_version_ = version;
   statistics_.assign(values.begin(), values.end());
 }
 
-// By a replica, or by the desk to its backup. Later steps' count, whatever comes first.
+// From a replica, or from the ticket scheduler to its backup. Those of the latest step count, in any order.
 void Space::put_statistics(const StoreRequest& message, Request& request) {
   require_statistics(message, request);
   const bool is_of_desk = message.kind == StoreRequest::Kind::kKeepStatistics;
@@ -207,7 +209,7 @@ void Space::give_statistics(Request& request) {
   answer(request, {.version = statistics_version_});
 }
 
-// With the desk's lock.
+// The caller holds the scheduler's lock.
 void Space::fill_inputs(const std::shared_ptr<BackupLink>& link) {
   const std::int64_t epoch = roles()->map.epoch;
   if (statistics_version_ >= 0) {

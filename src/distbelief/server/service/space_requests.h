@@ -7,7 +7,7 @@
 #include "distbelief/comm/rpc/exchange_server.h"
 #include "distbelief/comm/rpc/store.h"
 
-// Requests as the sources of a space see them.
+// Access to requests for the sources of the job state.
 namespace distbelief::server {
 
 inline void answer(comm::ExchangeServer::Request& request, const comm::StoreAnswer& answer) {
@@ -19,7 +19,7 @@ inline std::span<const float> floats_in(const comm::ExchangeServer::Request& req
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-// Before anything has changed: an answer that is given later, on another's thread, must find its room.
+// Call before anything changes: an answer given later, on another request's thread, must find its room.
 inline void require_room(const comm::ExchangeServer::Request& request, std::size_t floats) {
   if (request.room() < floats * sizeof(float))
     throw Error(ErrorCode::kBadInput, "an answer of " + std::to_string(floats * sizeof(float)) +

@@ -9,9 +9,9 @@
 #include "distbelief/server/service/space.h"
 #include "distbelief/server/service/space_requests.h"
 
-// A space with vectors (sandblaster): evaluations, whose portions are dealt out and added up, and the
-// coordinator's commands. What it knows between two evaluations is kept at the desk, so that any replica can
-// go on with it.
+// A job state with vectors (sandblaster): evaluations, whose portions are dealt out and summed, and the
+// coordinator's commands. The ticket scheduler keeps the coordinator's state between two evaluations, so that
+// any replica can continue from it.
 namespace distbelief::server {
 
 using comm::StoreAnswer;
@@ -30,7 +30,7 @@ StoreAnswer::Outcome outcome_of(bool repeated) {
   return repeated ? StoreAnswer::Outcome::kRepeated : StoreAnswer::Outcome::kDone;
 }
 
-// What a message of a portion says, the payload not included. Far away a loss may be infinite, but not below
+// Reads a portion's message, without the payload. At a distant point a loss may be infinite, but never below
 // all others.
 compute::VectorSlice::Portion portion_in(const StoreRequest& message, std::int64_t portions,
                                          const float* values) {
@@ -105,7 +105,7 @@ void Space::command(const StoreRequest& message, Request& request) {
   });
 }
 
-// As the primary did it.
+// Repeats the primary's operation.
 void Space::replay(Held& held, Waiting& waiting) {
   const StoreRequest& message = waiting.message;
   if (message.kind == Kind::kReplicateCommand)
@@ -115,14 +115,14 @@ void Space::replay(Held& held, Waiting& waiting) {
                    portion_in(message, options_.spec.portions, floats_in(waiting.request).data()));
 }
 
-// With the desk's lock.
+// The caller holds the scheduler's lock.
 std::optional<std::int64_t> Space::take_portion(int replica) {
   const std::int64_t portions = options_.spec.portions;
   const std::int64_t below = dealer_.done_tickets().below();
   if (!coordinator_.ends) dealer_.extend(dealable(below, portions));
   if (const auto ticket = dealer_.take(replica)) return ticket;
   const std::int64_t evaluation = portion_ticket(below, portions).evaluation;
-  // Replicas tell of a portion when they have computed the next; its gradient is here before.
+  // A replica reports a portion only with its next request; the gradient is here before that.
   return dealer_.take_copy(replica, coordinator_ticket(evaluation, portions),
                            [&](std::int64_t ticket) { return has_gradient(ticket); });
 }
@@ -135,7 +135,7 @@ void Space::give_coordinator(const StoreRequest&, Request& request) {
                    .numbers = coordinator_.numbers});
 }
 
-// With the desk's lock. Throws for what does not follow on what is known.
+// The caller holds the scheduler's lock. Throws when the message does not follow the present state.
 void Space::take_coordinator(const StoreRequest& message) {
   const bool is_possible = options_.spec.vectors > 0 && message.ticket == coordinator_.evaluation + 1 &&
                            message.ticket * (options_.spec.portions + 1) <= options_.spec.tickets;
@@ -158,7 +158,7 @@ void Space::advance(const StoreRequest& message, Request& request) {
   {
     const std::lock_guard lock(desk_);
     require_desk();
-    if (message.ticket <= coordinator_.evaluation) {  // behind the first, which may be on its way
+    if (message.ticket <= coordinator_.evaluation) {  // behind the first, which may be in flight
       const std::shared_ptr<const Roles> now = roles();
       const auto kept = std::make_shared<Request>(std::move(request));
       return tell_all(now->backups(now->map.desk(), desk_filled_), {},
@@ -167,7 +167,7 @@ void Space::advance(const StoreRequest& message, Request& request) {
     take_coordinator(message);
     known = coordinator_;
   }
-  // Nothing goes on from what only this server knows.
+  // The run continues only from a state that the backup has too.
   const auto kept = std::make_shared<Request>(std::move(request));
   hand_over_coordinator(
       known, [self = shared_from_this(), kept, evaluation = message.ticket, replica = message.replica] {
@@ -176,7 +176,7 @@ void Space::advance(const StoreRequest& message, Request& request) {
       });
 }
 
-// The coordinator's ticket is done, and with it all before.
+// Marks the coordinator's ticket and all before it as done.
 void Space::begin_evaluation(std::int64_t evaluation, std::int32_t replica) {
   const std::lock_guard lock(desk_);
   const std::int64_t ticket = coordinator_ticket(evaluation - 1, options_.spec.portions);
@@ -209,7 +209,7 @@ void Space::keep(const StoreRequest& message, Request& request) {
   answer(request, {});
 }
 
-// With the desk's lock. What the coordinator has come to says more than what was told of its tickets.
+// The caller holds the scheduler's lock. The coordinator's state says more than the reports on its tickets.
 void Space::take_over_evaluations() {
   const std::int64_t below = coordinator_.evaluation * (options_.spec.portions + 1);
   dealer_.extend(below);

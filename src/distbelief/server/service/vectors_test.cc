@@ -18,7 +18,7 @@
 #include "distbelief/server/service/service.h"
 #include "distbelief/testing/test_tickets.h"
 
-// Batch methods over real servers on Unix sockets, in this process: commands, portions, and what is lost.
+// Batch methods over real servers on Unix sockets in this process: commands, portions, and losses.
 namespace distbelief::server {
 namespace {
 
@@ -38,7 +38,7 @@ TEST(PortionDeals, TheCoordinatorComesAfterItsPortionsAndBeforeTheNext) {
     EXPECT_EQ(dealable(below, 3), limit) << below;
 }
 
-// A bowl; its portions pull to different sides, and their mean is it.
+// A quadratic bowl: its portions pull to different sides, and it is their mean.
 double bowl_portion(std::int64_t portion, const std::vector<float>& x, std::vector<float>& gradient) {
   const double share = 1 + 0.2 * (double(portion) - 0.5 * double(kPortionsOfTest - 1));
   double loss = 0;
@@ -50,7 +50,7 @@ double bowl_portion(std::int64_t portion, const std::vector<float>& x, std::vect
   return share * loss;
 }
 
-// What is to happen to whoever coordinates, by the number of the command before which it does.
+// Mishaps of the coordinating replica, by the number of the command before which each happens.
 struct Mishaps {
   std::mutex mutex{};
   std::map<std::int64_t, std::function<void()>> before{};
@@ -130,7 +130,7 @@ class VectorsTest : public ::testing::Test {
     exchanges_[std::size_t(id)].reset();
     services_[std::size_t(id)].reset();
   }
-  // Another takes its place: all it gets while the run goes on.
+  // Fills a server that takes the place of a lost one, while the run continues.
   void fill_another() {
     add_server();
     filled_ = 0;
@@ -163,7 +163,7 @@ class VectorsTest : public ::testing::Test {
         initial.data());
   }
 
-  // A replica, until all is done.
+  // Runs a replica until all work is done.
   void work(int replica, std::int64_t incarnation, Mishaps* mishaps) {
     Client client = join(replica, incarnation);
     std::vector<float> point(spec().elements), gradient(point.size());
@@ -196,14 +196,14 @@ class VectorsTest : public ::testing::Test {
     numbers_ = client.coordinator().numbers;
     client.pull(point_);
   }
-  // One that comes again when it is killed.
+  // Runs a replica that restarts when it is killed.
   void work_on(int replica, Mishaps* mishaps) {
     for (std::int64_t incarnation = 1;; ++incarnation) try {
         return work(replica, incarnation, mishaps);
       } catch (const KilledReplica&) {
       }
   }
-  // All of them to the end; what they come to is in numbers_ and point_.
+  // Runs all replicas to the end; the results are in numbers_ and point_.
   void run(int replicas, Mishaps* mishaps = nullptr) {
     point_.assign(spec().elements, 0.0F);
     std::vector<std::jthread> threads;
@@ -239,7 +239,7 @@ TEST_F(VectorsTest, TheSameBitsForAnyNumberOfReplicasAndServersWhateverIsLost) {
   EXPECT_EQ(point_, point);
   end_servers();
 
-  // The first server has the desk.
+  // The first server has the ticket scheduler.
   serve(2);
   Mishaps mishaps;
   mishaps.before[9] = [] { throw KilledReplica(); };
@@ -309,7 +309,7 @@ TEST_F(VectorsTest, TheSamePortionAgainAndAgainIsRefused) {
   EXPECT_THROW(for (int i = 0; i < 100; ++i) push(0), Error);
 }
 
-// Every other one: none finds the portion beside it.
+// Every other portion: none finds its sibling.
 TEST_F(VectorsTest, PortionsThatWaitForOthersCountInTheQuota) {
   serve(1);
   comm::SpaceSpec many = spec();
@@ -355,7 +355,7 @@ TEST_F(VectorsTest, PortionsBeyondTheQuotaAreRefused) {
 TEST_F(VectorsTest, WhoeverIsFreeGetsACopyOfWhatIsLeft) {
   serve(1);
   Client slow = join(0), fast = join(1);
-  for (std::int64_t i = 0; i < kPortionsOfTest; ++i) {  // one by one: questions overtake each other
+  for (std::int64_t i = 0; i < kPortionsOfTest; ++i) {  // one by one: requests overtake each other
     Client::Asked asked = slow.ask_ticket({});
     EXPECT_EQ(testing::ticket_of(slow, asked), i);
   }

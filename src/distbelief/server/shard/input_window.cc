@@ -67,7 +67,7 @@ InputWindow::Outcome InputWindow::put(const Piece& piece) {
   Place& place = places_[piece.ticket];
   for (const auto& [other, draft] : place)
     if (other.replica == piece.writer.replica && other.incarnation > piece.writer.incarnation)
-      return Outcome::kRepeated;  // late: that one is gone
+      return Outcome::kRepeated;  // late: that incarnation is gone
   make_room(place, piece.writer);
   Draft& draft = place[piece.writer];
   draft.pieces = piece.pieces;

@@ -11,11 +11,11 @@
 
 namespace distbelief::server {
 
-// What tickets of a sub-network wait for: the outputs of the sub-network before it, each kept from its first
+// The inputs of a sub-network's tickets: the outputs of the sub-network before it, each kept from its first
 // piece until its ticket is done. An input comes in pieces of kMaxPayloadBytes, the last one shorter. Pieces
-// of two writers of one ticket are kept apart, since their numbers differ, and whoever has brought all of his
-// first counts. At most `count` tickets have a place, each with what two replicas have brought. Decides only:
-// who waits for room is the caller's. Not thread safe.
+// of two writers of one ticket are kept apart, because their numbers differ, and the first writer with all
+// pieces counts. At most `count` tickets have a place, each with the pieces of two replicas. It only decides;
+// the caller keeps the writers that wait for room. Not thread safe.
 class InputWindow {
  public:
   struct Options {
@@ -33,21 +33,21 @@ class InputWindow {
     std::int64_t ticket = 0;
     Writer writer{};
     std::int32_t piece = 0;
-    std::int32_t pieces = 0;  // that the input has
+    std::int32_t pieces = 0;  // of the whole input
     std::span<const std::byte> bytes{};
   };
-  // Throws Error(kBadInput) for one that no input here can have.
+  // Throws Error(kBadInput) for an impossible piece.
   void require_sound(const Piece& piece) const;
 
-  static constexpr std::size_t kDrafts = 2;  // of a ticket
+  static constexpr std::size_t kDrafts = 2;  // per ticket
 
-  // Whether there is a place for this ticket, or it has one, and there for this writer.
+  // Whether the ticket has a place or can get one, and the writer a place in it.
   bool has_room(std::int64_t ticket, const Writer& writer) const;
   enum class Outcome { kKept, kComplete, kRepeated };
-  // A sound piece; takes a place for its ticket, whether there is room or not: whoever was silent longest of
-  // too many writers goes. What a replica brought before it was started again goes too.
+  // Takes a checked piece and makes a place for its ticket even if there is no room: of too many writers the
+  // one silent longest goes. The pieces of a replica's earlier incarnation go too.
   Outcome put(const Piece& piece);
-  std::vector<Writer> writers(std::int64_t ticket) const;  // that have brought something
+  std::vector<Writer> writers(std::int64_t ticket) const;  // with at least one piece
   void drop(std::int64_t ticket, const Writer& writer);
 
   // All of it is here.
@@ -57,7 +57,7 @@ class InputWindow {
   Writer writer(std::int64_t ticket) const;
   std::span<const std::byte> piece(std::int64_t ticket, std::int32_t piece) const;
   std::vector<std::int64_t> whole() const;  // tickets, in order
-  std::vector<Piece> everything() const;    // for who is to have the same; valid until something changes
+  std::vector<Piece> everything() const;    // for a server that gets a copy; valid until the next change
 
   void drop(const TicketSet& done);
   void clear() { places_.clear(); }
@@ -68,10 +68,10 @@ class InputWindow {
   struct Draft {
     std::int32_t pieces = 0;
     Pieces here{};
-    std::uint64_t last = 0;  // when it was written to
+    std::uint64_t last = 0;  // time of the last write
     bool is_whole() const { return std::int32_t(here.size()) == pieces; }
   };
-  // Several only while none is whole.
+  // Several drafts only while none is whole.
   using Place = std::map<Writer, Draft>;
 
   const Place::value_type* find_whole(std::int64_t ticket) const;

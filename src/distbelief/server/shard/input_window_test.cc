@@ -68,7 +68,7 @@ TEST_F(InputWindowTest, OnlySoManyTicketsHaveAPlaceUntilTheyAreDone) {
 }
 
 TEST_F(InputWindowTest, PiecesOfTwoWritersAreNotMixedAndWhoeverIsWholeFirstCounts) {
-  EXPECT_EQ(window_.put(piece(5, 0)), PutOutcome::kKept);  // and dies
+  EXPECT_EQ(window_.put(piece(5, 0)), PutOutcome::kKept);  // its writer dies
   EXPECT_EQ(window_.put(piece(5, 1, kSecond)), PutOutcome::kKept);
   EXPECT_FALSE(window_.is_whole(5));
   EXPECT_EQ(window_.put(piece(5, 0, kSecond)), PutOutcome::kComplete);
@@ -120,20 +120,20 @@ TEST_F(InputWindowTest, RefusesWhatNoInputCanHave) {
   window_.require_sound(piece(0, 0));
   window_.require_sound(piece(0, 1));
   InputWindow::Piece wrong = piece(0, 1);
-  wrong.pieces = 3;  // more than there can be
+  wrong.pieces = 3;  // more than allowed
   is_refused(wrong);
   wrong = piece(0, 1);
   wrong.piece = -1;
   is_refused(wrong);
   wrong = piece(0, 1);
-  wrong.bytes = std::span(ones_).first(12);  // larger than an input is
+  wrong.bytes = std::span(ones_).first(12);  // larger than an input
   is_refused(wrong);
   wrong.bytes = std::span(ones_).first(6);  // no floats
   is_refused(wrong);
   wrong.bytes = {};
   is_refused(wrong);
   wrong = piece(0, 0);
-  wrong.bytes = std::span(ones_).first(8);  // one that others follow is full
+  wrong.bytes = std::span(ones_).first(8);  // a piece that others follow must be full
   is_refused(wrong);
 }
 

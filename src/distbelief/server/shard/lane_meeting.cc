@@ -12,7 +12,7 @@ bool LaneMeeting::add(std::int64_t first, std::int64_t end, std::span<const std:
     rows_[lane] = is_empty ? std::vector<float>() : std::vector<float>(row, row + values_);
   }
   if (std::int64_t(rows_.size()) < lanes_ - spare_lanes_) return false;
-  // As AllreduceSharing adds them, for the same bits.
+  // In the order of AllreduceSharing, for the same bits.
   std::vector<double> sums(values_);
   int counted = 0;
   for (const auto& [lane, row] : rows_) {

@@ -14,12 +14,12 @@ constexpr std::size_t kFirstEntries = 128;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kLine = 64;
 
-// Zeros, from the system: pages that nobody has written to take no memory.
+// Zeroed memory from the system; pages never written take no memory.
 std::span<std::byte> map_segment(std::size_t bytes) {
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  // A row anywhere in gigabytes: most accesses would also miss the table of small pages.
+  // Rows are spread over gigabytes: with small pages most accesses would also miss the TLB.
   if (bytes >= 2 * kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);
   return {static_cast<std::byte*>(memory), bytes};
 }
@@ -97,7 +97,7 @@ std::size_t RowStore::new_place() {
   return places_++;
 }
 
-// Entries keep the order of their homes, so that a pass from the lowest gives each its place.
+// Entries keep the order of their homes, so that one pass from the lowest places each.
 void RowStore::grow() {
   std::vector<Entry> before(index_.size() * 2);
   before.swap(index_);
@@ -110,7 +110,7 @@ void RowStore::grow() {
   }
 }
 
-// Those behind it move up (Knuth, volume 3, 6.4, algorithm R): no marks are left.
+// Entries behind the hole move up (Knuth, volume 3, 6.4, algorithm R), so no tombstones are needed.
 void RowStore::erase(std::uint64_t id) {
   const std::size_t mask = index_.size() - 1;
   std::size_t hole = position_of(id);

@@ -13,25 +13,25 @@ namespace distbelief::server {
 // the one before. No allocation per row. Not thread safe.
 class RowStore {
  public:
-  // How a record begins; the row's numbers follow it. Also its form between servers and in messages.
+  // The head of a record; the row's numbers follow it. Also the format between servers and in messages.
   struct Head {
     std::uint64_t id = 0;
-    float accumulated = 0;      // of squares; below 0, in a message: the row is gone
+    float accumulated = 0;      // sum of squares; negative in a message: the row is gone
     std::uint32_t version = 0;  // 0: a free place
   };
   static_assert(sizeof(Head) == 16);
 
-  // `secret`: so that nobody can choose ids that all fall together.
+  // `secret` keys the hash, so that no client can choose ids that collide.
   RowStore(std::size_t width, std::uint64_t secret);
   ~RowStore();
   RowStore(const RowStore&) = delete;
   RowStore& operator=(const RowStore&) = delete;
 
-  // What is looked for soon: first where it is written down, then, when that is here, the row itself.
+  // Prefetch for a lookup: first the index entry, then, once that is in the cache, the row itself.
   void expect_entry(std::uint64_t id) const { __builtin_prefetch(&index_[home(tag_of(id))], 1); }
   void expect_row(std::uint64_t id) const;
   Head* find(std::uint64_t id) const;  // or null
-  // One with version 0 is new: the caller gives it its numbers and a version. Records stay where they are.
+  // A head with version 0 is new: the caller sets its numbers and a version. Records never move.
   Head& find_or_add(std::uint64_t id);
   void erase(std::uint64_t id);
 
@@ -39,18 +39,18 @@ class RowStore {
   static const float* values(const Head& head) { return reinterpret_cast<const float*>(&head + 1); }
 
   std::size_t rows() const { return rows_; }
-  std::size_t places() const { return places_; }        // numbered from 0; free ones too
-  Head& at(std::size_t place) const;                    // one with version 0 is free
+  std::size_t places() const { return places_; }        // numbered from 0, including free ones
+  Head& at(std::size_t place) const;                    // version 0: free
   std::size_t record_bytes() const { return record_; }  // head and numbers
-  std::size_t bytes() const;                            // that it takes up
-  // Of the index, for each row: it is twice as large when three quarters of it are used.
+  std::size_t bytes() const;                            // of memory in use
+  // Index bytes per row, at most: the index doubles when three quarters of it are used.
   static constexpr std::size_t kMostIndexBytes = 24;
-  // The row of `draws` drawn at random that was updated longest ago. There must be one.
+  // Draws `draws` rows at random and returns the one updated longest ago. There must be a row.
   std::uint64_t oldest_of(int draws, std::uint64_t& random) const;
 
  private:
-  // 0: empty. Else the place + 1; the tag is the upper half of the id's hash, so that the index grows without
-  // looking at the rows.
+  // `place` is the record's place + 1, 0: empty. The tag is the upper half of the id's hash, so that the
+  // index grows without reading the rows.
   struct Entry {
     std::uint32_t tag = 0;
     std::uint32_t place = 0;

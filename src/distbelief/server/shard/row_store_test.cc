@@ -9,7 +9,7 @@
 namespace distbelief::server {
 namespace {
 
-// A store must do what a map does, whatever is added and erased.
+// A store must behave like a map under any sequence of additions and removals.
 TEST(RowStore, HasWhatAMapWouldHave) {
   RowStore store(3, 17);
   std::map<std::uint64_t, float> wanted;

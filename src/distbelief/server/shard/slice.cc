@@ -12,7 +12,7 @@ namespace distbelief::server {
 
 namespace {
 
-// Without a branch per element, so that the compiler makes vectors of it.
+// Without a branch per element, so that the compiler vectorizes the loop.
 bool are_within(std::span<const float> values, float most) {
   int bad = 0;
   for (const float value : values) bad |= !(std::fabs(value) <= most);
@@ -27,7 +27,7 @@ bool are_finite(std::span<const float> values) {
 
 bool are_moderate(std::span<const float> values) { return are_within(values, kMostMagnitude); }
 
-// Memory comes with the first values, or with a state: a job that is opened stops nobody else's.
+// Memory is allocated with the first values or a state: opening a job takes no memory from others.
 Slice::Slice(Options options)
     : options_(std::move(options)),
       states_(options_.rule->state_names().size()),
@@ -38,8 +38,8 @@ void Slice::require_values() const {
     throw Error(ErrorCode::kUnavailable, "slice " + std::to_string(options_.number) + " has no values yet");
 }
 
-// Zheng et al., Asynchronous SGD with Delay Compensation: what the gradient would be at the present values,
-// by a diagonal guess of its slope.
+// Estimates the gradient at the present values by a diagonal approximation of its slope (Zheng et al.,
+// Asynchronous SGD with Delay Compensation).
 const float* Slice::compensated(const Gradient& gradient) {
   const auto found = values_of_.find(gradient.replica);
   const bool is_known = found != values_of_.end() && !found->second.empty();
@@ -83,7 +83,7 @@ Slice::Applied Slice::apply(const Gradient& gradient, float* values) {
     const double lr = options_.staleness_aware && !gradient.is_final
                           ? gradient.lr / double(std::max<std::int64_t>(1, delay))
                           : gradient.lr;
-    // First: what cannot be logged is not done.
+    // First: an update that cannot be logged is not done.
     if (options_.log)
       options_.log->append({.slice = options_.number,
                             .version = version_ + 1,

@@ -19,50 +19,49 @@
 
 namespace distbelief::server {
 
-// A gradient of one slice on its way into it.
+// A gradient of one slice, to be applied.
 struct Gradient {
   std::int64_t ticket = 0;
   std::int32_t replica = 0;
-  std::int64_t base = 0;  // version that it was computed from
+  std::int64_t base = 0;  // version from which it was computed
   double lr = 0;
-  std::span<const std::int32_t> untouched{};  // parameters that it has nothing for
+  std::span<const std::int32_t> untouched{};  // parameters without a gradient
   const float* values = nullptr;
   std::span<const std::int32_t> of{};  // replicas whose sum it is (sync)
-  bool is_final = false;               // delay has been seen to: as the primary applied it
+  bool is_final = false;               // already compensated for delay, by the primary
 };
 
-// One slice of a job's parameters with the state of their update rule: what is updated as a whole. Updates
-// take effect one after another, in the order in which they get the slice's lock; each makes the next
-// version and is logged under it. A ticket counts once. It takes up memory from its first values on, or from
-// install(); updates before that throw Error(kUnavailable). Thread safe; functions block only for each other.
+// One slice of a job's parameters with the state of their update rule; it is updated as a whole. Updates take
+// effect one after another, in the order in which they get the slice's lock; each makes the next version and
+// is logged under it. A ticket counts once. Memory is allocated with the first values or by install();
+// updates before that throw Error(kUnavailable). Thread safe; functions block only for each other.
 class Slice {
  public:
   struct Options {
     std::int64_t number = 0;
     compute::Span span{};                      // of the arena
-    std::vector<compute::Segment> segments{};  // the parameters in it, or what it has of them
+    std::vector<compute::Segment> segments{};  // the parameters, or their stretches, in the slice
     const compute::Optimizer* rule = nullptr;
-    double compensation = 0;       // of delay; then the values that each replica has are kept
+    double compensation = 0;       // of delay; if not 0, a copy of each replica's values is kept
     bool staleness_aware = false;  // the learning rate is divided by the delay
-    bool keeps_previous = false;   // the values before the last update can be read too
-    std::optional<compute::VectorSlice::Options> vectors{};  // it has others beside the values (sandblaster)
+    bool keeps_previous = false;   // the values before the last update stay readable
+    std::optional<compute::VectorSlice::Options> vectors{};  // vectors besides the values (sandblaster)
     UpdateLog* log = nullptr;                                // may be null
-    // That what replicas read, and sums of portions beyond PortionSum::kSpare, count in; may be null.
+    // Counts the replicas' copies, and sums of portions beyond PortionSum::kSpare; may be null.
     Budget* budget = nullptr;
   };
   explicit Slice(Options options);
 
   struct Applied {
-    bool repeated = false;     // the ticket was in already; nothing has changed
-    std::int64_t version = 0;  // afterwards
-    double lr = 0;             // that was used
-    const float* direction =
-        nullptr;  // what was applied: the gradient, or a corrected one until the next call
+    bool repeated = false;             // the ticket was in already; nothing has changed
+    std::int64_t version = 0;          // afterwards
+    double lr = 0;                     // the rate used
+    const float* direction = nullptr;  // the applied gradient; a compensated one is valid until the next call
   };
   // `values` gets the new parameters, unless null.
   Applied apply(const Gradient& gradient, float* values);
-  // A portion of an evaluation, or a command (slice_vectors.cc): each new one makes the next version. Throw
-  // Error(kBadInput) before anything has changed. Only for a slice that has vectors.
+  // A portion of an evaluation, or a command (slice_vectors.cc); each new one makes the next version. They
+  // throw Error(kBadInput) before anything has changed. Only for a slice that has vectors.
   Applied add(std::int64_t ticket, std::int32_t replica, const compute::VectorSlice::Portion& portion);
   struct Ran {
     bool repeated = false;
@@ -70,37 +69,38 @@ class Slice {
     std::vector<double> numbers{};
   };
   Ran run(std::int64_t sequence, std::span<const Operation> operations);
-  // Room for what this replica reads, where that is kept. false: there is none.
+  // Reserves room for this replica's copy, where copies are kept. Returns false when there is none.
   bool reserve_copy(std::int32_t replica);
-  // Gives the version, and the values unless null. Nothing: it has none, or none any more.
+  // Reads the values, unless null, and returns the version; nothing when the slice has no values (any more).
   std::optional<std::int64_t> read(std::int32_t replica, float* values);
-  // The values of a version: the present one, or the one before when that is kept. false: it is gone.
+  // Reads the values of a version: the present one, or the one before when that is kept. Returns false when
+  // it is gone.
   bool read_version(std::int64_t version, float* values);
   std::int64_t version();
   bool has(std::int64_t ticket);
   bool has_portion(std::int64_t evaluation, std::int64_t portion);
-  // Room for this portion until its siblings have come, where it is new. false: there is none.
+  // Reserves room for a new portion until its siblings have come. Returns false when there is none.
   bool reserve_sum(std::int64_t evaluation, std::int64_t portion);
-  // Whether it can count another ticket's gradient, as far as this one is from others.
+  // Whether another ticket fits into the set of finished tickets.
   bool has_room_for(std::int64_t ticket);
-  // What this replica has read is not needed any more.
+  // Drops this replica's copy.
   void forget(std::int32_t replica);
-  // The first values. false: there are some already.
+  // Sets the first values. Returns false when there are some already.
   bool fill(const float* values);
   bool is_filled();
 
-  // All that another server needs to go on with it.
+  // The whole state, for another server to continue from.
   struct State {
     std::int64_t version = 0;
     bool filled = false;
     std::vector<std::int64_t> counts{};
     std::int64_t tickets_below = 0;
-    std::vector<std::int64_t> tickets_above{};  // as TicketSet::ranges() gives them
+    std::vector<std::int64_t> tickets_above{};  // as TicketSet::ranges() returns them
     std::vector<std::vector<float>> arrays{};   // the values, then the rule's
   };
   State state();
   void install(State state);
-  // As if nothing had ever been in it; its memory is free.
+  // Empties the slice and frees its memory.
   void forget();
   std::size_t arrays() const { return 1 + states_.size(); }  // of a state, at least
   std::size_t most_arrays() const;

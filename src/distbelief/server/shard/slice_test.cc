@@ -60,7 +60,7 @@ TEST_F(SliceTest, TakesUpNothingBeforeItsFirstValues) {
   EXPECT_THROW(slice.run(0, {}), Error);
 }
 
-// As when it has gone to another server while somebody waits for its values.
+// As when the slice has gone to another server while a request waits for its values.
 TEST_F(SliceTest, WhatIsForgottenIsNotRead) {
   const auto sgd = rule("sgd");
   Slice slice = make(*sgd);

@@ -4,7 +4,7 @@
 
 #include "distbelief/server/shard/slice.h"
 
-// A slice with several vectors: what portions and commands do to it.
+// A slice with several vectors: the effects of portions and commands.
 namespace distbelief::server {
 
 std::size_t Slice::most_arrays() const {
@@ -17,7 +17,7 @@ Slice::Applied Slice::add(std::int64_t ticket, std::int32_t replica,
   require_values();
   const bool is_new = vectors_->is_new(portion);
   if (is_new) {
-    // First: what cannot be logged is not done.
+    // First: an update that cannot be logged is not done.
     if (options_.log)
       options_.log->append({.slice = options_.number,
                             .version = version_ + 1,
@@ -40,7 +40,7 @@ bool Slice::has_portion(std::int64_t evaluation, std::int64_t portion) {
 
 namespace {
 
-// Those that a job's bytes do not have already.
+// Sums beyond those that bytes_for() already counts.
 std::size_t sums_beyond(std::size_t sums) { return sums - std::min(sums, compute::PortionSum::kSpare); }
 
 }  // namespace
@@ -78,7 +78,7 @@ Slice::Ran Slice::run(std::int64_t sequence, std::span<const Operation> operatio
   return ran;
 }
 
-// After the values and the rule's arrays.
+// They follow the values and the rule's arrays.
 void Slice::add_vectors(State& state) const {
   const std::vector<std::int64_t> words = vectors_->words();
   state.counts.insert(state.counts.end(), words.begin(), words.end());

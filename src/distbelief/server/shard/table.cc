@@ -21,15 +21,15 @@ using comm::StoreRequest;
 
 namespace {
 
-constexpr std::size_t kAhead = 8;  // rows that are expected while one is updated
-constexpr int kDraws = 16;         // rows of which the oldest goes
+constexpr std::size_t kAhead = 8;  // rows prefetched ahead of the one being updated
+constexpr int kDraws = 16;         // the oldest of these many random rows goes
 
 std::uint64_t draw_secret() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
 }
 
-// As slices have it; not a number is not below either.
+// The same bound as for slices; it also rejects NaN.
 bool is_moderate_row(const float* gradient, std::size_t width) {
   return compute::row_square(gradient, width) <= kMostMagnitude * kMostMagnitude;
 }
@@ -38,7 +38,7 @@ std::uint64_t bit(int part) { return std::uint64_t{1} << part; }
 
 }  // namespace
 
-// Ids are copied: in shared memory the client could change them after they were looked at.
+// Ids are copied: in shared memory the client could change them after the check.
 struct Table::Push {
   std::vector<std::uint64_t> ids;
   const float* gradients = nullptr;
@@ -52,7 +52,7 @@ Table::Table(Options options, const Roles& roles)
       secret_(draw_secret()),
       open_(options_.is_open) {
   if (options_.log != nullptr) options_.log->append_table(options_.number, options_.spec.name);
-  // Whoever is being given what there is has it: there is nothing.
+  // Nothing exists yet, so the server being filled has everything.
   for (int number = 0; number < kParts; ++number) {
     const ServerMap::Part& role = roles.map.parts[std::size_t(number)];
     part(number).was_primary = roles.is_primary(role);
@@ -89,8 +89,8 @@ std::size_t Table::most_rows_of_part(const comm::TableSpec& spec) {
   return std::max<std::size_t>(1, spec.most_rows / kParts);
 }
 
-// Before anything has changed: room for rows that are new, until they are counted as they are. A table that
-// has a bound counts in full from the beginning.
+// Called before any change: reserves room for new rows until count() counts them. A bounded table counts in
+// full from the beginning.
 void Table::reserve(std::optional<Reservation>& room, const std::vector<std::uint64_t>& ids) {
   if (!is_counted()) return;
   const std::size_t each = row_bytes(options_.spec);
@@ -119,7 +119,7 @@ std::size_t Table::count_new(const std::vector<std::uint64_t>& ids) {
   return fresh;
 }
 
-// With the part's lock, after its rows have changed. New ones leave the room that was kept for them.
+// Called with the part's lock after its rows have changed. New rows use up their reservation.
 void Table::count(Part& part, Reservation* room) {
   if (!is_counted()) return;
   const std::size_t before = std::exchange(part.counted, part.rows ? part.rows->bytes() : 0);
@@ -166,7 +166,7 @@ Table::Push Table::checked(const StoreRequest& message, const Request& request) 
   return push;
 }
 
-// Adds the backups of a part to all that get something, and gives those.
+// Adds a part's backups to the parcels in `all`, and returns those of this part.
 Table::Parcels Table::parcels_for(Parcels& all, const Roles& roles, int number, const Part& part) {
   Parcels found;
   for (const auto& link : roles.backups(roles.map.parts[std::size_t(number)], part.filled)) {
@@ -187,7 +187,7 @@ bool Table::has(std::int64_t ticket, std::uint64_t parts) {
   return false;
 }
 
-// Before anything has changed.
+// Called before any change.
 void Table::require_ticket(std::int64_t ticket, std::uint64_t parts) {
   for (std::uint64_t left = parts; left != 0; left &= left - 1) {
     Part& part = this->part(std::countr_zero(left));
@@ -233,12 +233,12 @@ bool Table::push(const StoreRequest& message, Request& request) {
   }
   hand_over(parcels, about, [] {});
   applying.unlock();
-  wait_for_all();  // the first one may not have been on its way to the backups yet
+  wait_for_all();  // the first push may not be queued for the backups yet
   wait_behind(parcels, done);
   return true;
 }
 
-// false: the part has had this ticket.
+// Returns false when the part has had this ticket.
 bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t begin, Parcels& all,
                   RowsRecord& record, Reservation* room) {
   std::size_t end = begin;
@@ -247,7 +247,7 @@ bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t 
   const std::lock_guard lock(part.mutex);
   const Parcels parcels = parcels_for(all, roles, number, part);
   if (!part.tickets.insert(push.ticket)) {
-    for (Parcel& parcel : all) parcel.parts &= ~bit(number);  // that it is in goes with the rows alone
+    for (Parcel& parcel : all) parcel.parts &= ~bit(number);  // the ticket travels only with its rows
     return false;
   }
   ++part.version;
@@ -267,8 +267,8 @@ bool Table::apply(const Push& push, const Roles& roles, int number, std::size_t 
   return true;
 }
 
-// Parts are updated one by one, and one that has the ticket already is passed over, so that what was done is
-// known afterwards only. What cannot be logged is not told to be done; backups have it all the same.
+// Parts are updated one by one, skipping those that have the ticket, so the effect is known only afterwards.
+// A push that cannot be logged is not acknowledged; backups have it all the same.
 std::optional<Error> Table::note(const RowsRecord& record) {
   if (options_.log == nullptr || record.parts == 0) return std::nullopt;
   try {
@@ -281,7 +281,8 @@ std::optional<Error> Table::note(const RowsRecord& record) {
   return std::nullopt;
 }
 
-// Whoever sends it again is told that it is there: by then its line is. Nothing new is done before.
+// Logs earlier pushes first, so that a repeated push is acknowledged only after its line is written. No new
+// push is done before.
 void Table::require_logged() {
   const std::lock_guard lock(unlogged_mutex_);
   while (!unlogged_.empty()) {
@@ -293,7 +294,7 @@ void Table::require_logged() {
 void Table::update(const Push& push, Part& part, std::size_t row, const Parcels& parcels) {
   const std::size_t width = options_.spec.width;
   const float* const gradient = push.gradients + row * width;
-  if (!is_moderate_row(gradient, width)) return;  // changed since it was looked at
+  if (!is_moderate_row(gradient, width)) return;  // changed since the check
   RowStore& rows = *part.rows;
   RowStore::Head* head = options_.spec.most_rows > 0 ? rows.find(push.ids[row]) : nullptr;
   if (head == nullptr) {
@@ -310,7 +311,7 @@ void Table::update(const Push& push, Part& part, std::size_t row, const Parcels&
     parcel.records->insert(parcel.records->end(), record, record + record_);
 }
 
-// For one more row, of a table that has a bound.
+// Makes room for one more row of a bounded table.
 void Table::make_place(Part& part, const Parcels& parcels) {
   if (part.rows->rows() < most_rows_of_part(options_.spec)) return;
   const std::uint64_t id = part.rows->oldest_of(kDraws, part.random);
@@ -324,7 +325,7 @@ void Table::make_place(Part& part, const Parcels& parcels) {
   }
 }
 
-// Numbers come in the order in which they were asked for. Rows that nobody has updated are not made for it.
+// Values are in the order of the request. Rows without updates are not created.
 void Table::pull(const StoreRequest& message, Request& request) {
   const std::size_t width = options_.spec.width;
   const std::size_t rows = request.payload().size() / sizeof(std::uint64_t);

@@ -26,9 +26,9 @@
 namespace distbelief::server {
 
 // One table of a job on one server: rows that are made at their first update, in the parts of the servers'
-// map, each with its lock. What a push has made of its rows goes to the backups as the rows' new state with
-// a version, the newest of which counts, so that it may come in any order; the push is answered when they
-// have it. A ticket counts once in each part. Thread safe; nobody waits on a thread, but in fill().
+// map, each with its own lock. A push sends the new state of its rows to the backups with a version; the
+// newest version counts, so the messages may arrive in any order. The push is answered when the backups have
+// them. A ticket counts once in each part. Thread safe; only fill() blocks.
 class Table {
  public:
   using Request = comm::ExchangeServer::Request;
@@ -36,33 +36,34 @@ class Table {
     std::string job{};
     std::int32_t number = 0;  // of the table, in the job
     comm::TableSpec spec{};
-    std::int64_t tickets = 0;          // that there are
-    std::shared_ptr<Budget> budget{};  // of the job; none: no limit
-    bool is_open = true;               // else it waits for rows of an earlier run
+    std::int64_t tickets = 0;          // tickets of the job
+    std::shared_ptr<Budget> budget{};  // of the job; null: no limit
+    bool is_open = true;               // false: it waits for rows of an earlier run
     UpdateLog* log = nullptr;          // may be null
     std::function<std::shared_ptr<const Roles>()> roles{};
   };
   Table(Options options, const Roles& roles);
   ~Table();
 
-  // With its part of the index, at most.
+  // Bytes of a row with its share of the index, at most.
   static std::size_t row_bytes(const comm::TableSpec& spec);
-  // That a part of a table with a bound has at most.
+  // Most rows in a part of a bounded table.
   static std::size_t most_rows_of_part(const comm::TableSpec& spec);
 
-  // Throws Error(kBadInput) for what cannot be, kAborted for what belongs to another server, before anything
-  // has changed. The request is taken, unless it throws. Gives whether the ticket was there already.
+  // These take the request, unless they throw: Error(kBadInput) for an invalid one, kAborted for one that
+  // belongs to another server, before anything has changed. push() returns whether the ticket was there
+  // already.
   bool push(const comm::StoreRequest& message, Request& request);
-  bool has(std::int64_t ticket, std::uint64_t parts);  // any of these parts has it
+  bool has(std::int64_t ticket, std::uint64_t parts);  // whether any of these parts has it
   void pull(const comm::StoreRequest& message, Request& request);
   void list(const comm::StoreRequest& message, Request& request);
   void load(const comm::StoreRequest& message, Request& request);
   void install(const comm::StoreRequest& message, Request& request);  // from another server
 
-  // Nothing happens by older roles when this returns, and what did is on its way to the backups. Parts that
-  // are not held any more are forgotten.
+  // Returns when no request runs by older roles, and the updates made by them are queued for the backups.
+  // Forgets parts that this server no longer holds.
   void follow(const Roles& roles);
-  // Streams all rows of the parts that it is primary of to a backup that is being filled, in chunks. Blocks.
+  // Streams all rows of the parts of which it is primary to a backup that is being filled, in chunks. Blocks.
   void fill(int newcomer);
 
   struct Counts {
@@ -72,22 +73,22 @@ class Table {
 
  private:
   struct Part {
-    std::mutex mutex;                // guards the rest, and the order of what is handed over
-    std::unique_ptr<RowStore> rows;  // none yet
+    std::mutex mutex;                // guards the rest, and the order of items handed over
+    std::unique_ptr<RowStore> rows;  // null: none yet
     TicketSet tickets;
     std::uint32_t version = 0;                                // of its newest rows
-    std::size_t gone = 0;                                     // rows that made place for others
-    std::size_t counted = 0, counted_rows = 0;                // bytes, in the budget, and of how many rows
-    std::unordered_map<std::uint64_t, std::uint32_t> left{};  // rows that went, and when (backup)
-    int filled = kNobody;                                     // the newcomer that hears of updates
-    bool was_primary = false;                                 // by the roles before
+    std::size_t gone = 0;                                     // rows removed to make room
+    std::size_t counted = 0, counted_rows = 0;                // bytes in the budget, and their rows
+    std::unordered_map<std::uint64_t, std::uint32_t> left{};  // removed rows, and when (backup)
+    int filled = kNobody;                                     // the newcomer that gets updates
+    bool was_primary = false;                                 // in the roles before
     std::uint64_t random = 0;
   };
-  // What goes to one backup.
+  // The records for one backup.
   struct Parcel {
     std::shared_ptr<BackupLink> link;
     std::shared_ptr<std::vector<std::byte>> records;
-    std::uint64_t parts = 0;  // whose ticket it is
+    std::uint64_t parts = 0;  // those with a ticket in this message
   };
   using Parcels = std::vector<Parcel>;
   struct Push;
@@ -125,11 +126,11 @@ class Table {
   std::size_t record_;
   std::uint64_t secret_;
   std::array<Part, kParts> parts_;
-  std::mutex turn_;             // so that who waits for all gets its turn
-  std::shared_mutex applying_;  // shared: a request goes by the roles that it has seen
+  std::mutex turn_;             // so that wait_for_all() gets its turn
+  std::shared_mutex applying_;  // shared by requests, which go by the roles that they have seen
   std::atomic<bool> open_;      // rows of an earlier run are here
   std::mutex unlogged_mutex_;
-  std::deque<RowsRecord> unlogged_;  // pushes that were done, but not told to be
+  std::deque<RowsRecord> unlogged_;  // pushes done but not yet acknowledged
 };
 
 }  // namespace distbelief::server

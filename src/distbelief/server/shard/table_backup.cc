@@ -12,7 +12,7 @@
 #include "distbelief/server/service/space_requests.h"
 #include "distbelief/server/shard/table.h"
 
-// A table between servers, and rows that come as they were in an earlier run.
+// A table between servers, and rows loaded from an earlier run.
 namespace distbelief::server {
 
 using comm::StoreRequest;
@@ -20,12 +20,12 @@ using Kind = comm::StoreRequest::Kind;
 
 namespace {
 
-// What a message of rows says besides them: the ticket that they are of, for its parts; the tickets that its
-// parts have had; or that rows of an earlier run are all there.
+// The subject of a message of rows: the ticket that they belong to, in the message's parts; the finished
+// tickets of its parts; or the end of an earlier run's rows.
 enum class About : std::int32_t { kUpdate = 0, kTickets = 1, kOpen = 2 };
 
 constexpr int kChunksUnderWay = 4;
-constexpr std::size_t kMostLeft = 1024;         // rows that went, before old ones are forgotten
+constexpr std::size_t kMostLeft = 1024;         // remembered removals, before old ones are dropped
 constexpr std::uint32_t kVersionsApart = 1000;  // messages that overtake each other are nearer
 
 RowStore::Head head_of(std::span<const std::byte> record) {
@@ -36,7 +36,7 @@ RowStore::Head head_of(std::span<const std::byte> record) {
 
 }  // namespace
 
-// `done` when all backups have all of it.
+// Calls `done` when all backups have everything.
 void Table::hand_over(const Parcels& parcels, const StoreRequest& about, const std::function<void()>& done) {
   if (parcels.empty()) return done();
   const auto left = std::make_shared<std::atomic<std::size_t>>(parcels.size());
@@ -55,7 +55,7 @@ void Table::hand_over(const Parcels& parcels, const StoreRequest& about, const s
   }
 }
 
-// `done` when what these links have been given so far is there.
+// Calls `done` when these links have delivered everything handed over so far.
 void Table::wait_behind(const Parcels& parcels, const std::function<void()>& done) {
   if (parcels.empty()) return done();
   const auto left = std::make_shared<std::atomic<std::size_t>>(parcels.size());
@@ -65,8 +65,8 @@ void Table::wait_behind(const Parcels& parcels, const std::function<void()>& don
     }});
 }
 
-// Between servers what the primary has the backup has, numbers that are not finite too: a run may come to
-// such by itself.
+// Between servers the backup accepts every row of the primary, also with numbers that are not finite: a run
+// may come to such by itself.
 std::span<const std::byte> Table::checked_records(const Request& request) const {
   const std::span<const std::byte> payload = request.payload();
   const bool is_of_server = request.peer().role == "server";
@@ -89,7 +89,7 @@ std::span<const std::byte> Table::checked_records(const Request& request) const 
   return payload;
 }
 
-// Nobody begins while someone waits here, or the wait might never end.
+// No request begins while a thread waits for all, or that wait might never end.
 std::shared_lock<std::shared_mutex> Table::work() {
   const std::lock_guard turn(turn_);
   return std::shared_lock(applying_);
@@ -100,7 +100,7 @@ void Table::wait_for_all() {
   const std::unique_lock all(applying_);
 }
 
-// The map counts, whatever can be logged.
+// Follows the map whether or not it can be logged.
 void Table::follow(const Roles& roles) {
   wait_for_all();
   for (int number = 0; number < kParts; ++number) {
@@ -108,7 +108,7 @@ void Table::follow(const Roles& roles) {
     const ServerMap::Part& role = roles.map.parts[std::size_t(number)];
     const std::lock_guard lock(part.mutex);
     const bool is_primary = roles.is_primary(role);
-    // Whom another primary had filled has not been filled by this one.
+    // A fill by an earlier primary does not count.
     if (part.filled != role.filling || (is_primary && !part.was_primary)) part.filled = kNobody;
     part.was_primary = is_primary;
     if (roles.holds(role)) continue;
@@ -123,8 +123,8 @@ void Table::follow(const Roles& roles) {
   }
 }
 
-// Not so when the part has gone to another server since its primary sent this: who has it now has this too. A
-// sender that knows a newer map than this server is right, one that was the primary before is not.
+// False when the part has gone to another server since its primary sent this: the new holder has this too. A
+// sender with a newer map than this server is right; a former primary is not.
 bool Table::is_held(const StoreRequest& message, const std::string& sender, int number) const {
   const std::shared_ptr<const Roles> now = options_.roles();
   const ServerMap::Part& role = now->map.parts[std::size_t(number)];
@@ -146,7 +146,7 @@ void Table::install(const StoreRequest& message, Request& request) {
   const std::string sender = request.peer().name;
   const auto part_at = [&](std::size_t at) { return compute::part_of_row(head_of(payload.subspan(at)).id); };
   RowsRecord record{.table = options_.number, .ticket = message.ticket, .replica = message.replica};
-  std::uint64_t without = message.parts;  // rows, but with a ticket
+  std::uint64_t without = message.parts;  // parts with a ticket but without rows
   for (std::size_t at = 0, end = 0; at < payload.size(); at = end) {
     const int number = part_at(at);
     while (end < payload.size() && part_at(end) == number) end += record_;
@@ -160,7 +160,7 @@ void Table::install(const StoreRequest& message, Request& request) {
   answer(request, {});
 }
 
-// Rows and their ticket at once: who becomes the primary meanwhile has both, or neither.
+// Takes rows and their ticket at once: a server that becomes primary meanwhile has both, or neither.
 void Table::take_part(const StoreRequest& message, const std::string& sender, int number,
                       std::span<const std::byte> records, RowsRecord& record) {
   Part& part = this->part(number);
@@ -180,8 +180,8 @@ void Table::take_part(const StoreRequest& message, const std::string& sender, in
   if (touched.rows > 0) record.rows.push_back(touched);
 }
 
-// The newest counts; of one push, which has one version, the last. A row that went may be heard of later than
-// an older update of it, but not by many messages.
+// The newest version counts; within a push, which has one version, the last. A removal may arrive later than
+// an older update of the row, but not by many messages.
 void Table::take_record(Part& part, std::span<const std::byte> record) {
   const RowStore::Head head = head_of(record);
   RowStore& rows = rows_of(part);
@@ -213,7 +213,7 @@ void Table::note_tickets(const StoreRequest& message, int number, Part& part) {
   part.gone += std::size_t(std::max<std::int64_t>(0, message.version));
 }
 
-// Records of an earlier run take the place of what is there; with none, that was all of them.
+// Records of an earlier run replace those that are there; an empty message says that all have come.
 void Table::load(const StoreRequest& message, Request& request) {
   const std::span<const std::byte> payload = checked_records(request);
   const std::shared_lock working = work();
@@ -255,7 +255,7 @@ void Table::load(const StoreRequest& message, Request& request) {
         parcels_for(parcels, *now, number, part(number));
       }
   }
-  for (Parcel& parcel : parcels) parcel.parts = 0;  // no ticket of theirs
+  for (Parcel& parcel : parcels) parcel.parts = 0;  // no tickets
   const auto kept = std::make_shared<Request>(std::move(request));
   hand_over(parcels, {.epoch = now->map.epoch, .piece = std::int32_t(opens ? About::kOpen : About::kUpdate)},
             [kept] { answer(*kept, {}); });
@@ -265,8 +265,8 @@ void Table::fill(int newcomer) {
   for (int number = 0; number < kParts; ++number) stream(number, newcomer);
 }
 
-// From the first moment on the newcomer hears of every update, and then gets what there is, piece by piece:
-// what is newer counts.
+// The newcomer gets every update from the first moment on, and then the existing rows, piece by piece; the
+// newer version counts.
 void Table::stream(int number, int newcomer) {
   Part& part = this->part(number);
   StoreRequest tickets{.piece = std::int32_t(About::kTickets)};
@@ -298,7 +298,7 @@ void Table::stream(int number, int newcomer) {
   for (std::size_t place = 0; place < places;) {
     auto records = std::make_shared<std::vector<std::byte>>();
     {
-      const std::lock_guard lock(part.mutex);  // the part may go to another server meanwhile
+      const std::lock_guard lock(part.mutex);  // the part may move to another server meanwhile
       places = std::min(places, part.rows ? part.rows->places() : 0);
       for (; place < places && records->size() + record_ <= comm::kMaxPayloadBytes; ++place) {
         const RowStore::Head& head = part.rows->at(place);

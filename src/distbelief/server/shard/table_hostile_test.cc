@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = comm::StoreRequest::Kind;
 
-// What a client of ours would not send: bytes as they come.
+// Raw bytes that our own client would not send.
 class HostileRowsTest : public testing::TableTest {
  protected:
   void SetUp() override {

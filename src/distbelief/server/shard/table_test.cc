@@ -66,7 +66,7 @@ TEST_F(TableTest, ATicketCountsOnceInEveryPart) {
   check_all(other);
 }
 
-// The disk of the logs is full for a while: the push is refused, and when it is sent again its line is there.
+// The log's disk is full for a while: the push is refused, and when it is sent again its line is in the log.
 TEST_F(TableTest, WhatIsToldToBeDoneIsInTheLog) {
   std::filesystem::create_directories(folder_ / "logs");
   serve(1);
@@ -113,7 +113,7 @@ TEST_F(TableTest, ALostServerLosesNoRowAndANewOneIsFilled) {
   check_all(client);
   const std::vector<std::uint64_t> ids = some_ids(0, 2000);
   client.push_rows(0, 0, 0.1, ids, std::vector<float>(ids.size() * kWidth, 1.0F));
-  check_all(client);  // the newcomer knows the tickets of before it came
+  check_all(client);  // the newcomer knows earlier tickets
   some_steps();
   check_all(client);
   std::vector<std::int64_t> done;
@@ -121,13 +121,13 @@ TEST_F(TableTest, ALostServerLosesNoRowAndANewOneIsFilled) {
   expect_proven(done, {0, 1});
 }
 
-// Two replicas push at once while parts move: whatever was answered is there, once.
+// Two replicas push at once while parts move: every acknowledged push is there, once.
 TEST_F(TableTest, ServersComeAndGoWhileRowsArePushed) {
   serve(1);
   Client client = join(0, with_tables());
   Client other = join(1, with_tables());
   std::int64_t ticket = 0, far = 500;
-  const auto far_steps = [&](std::atomic<bool>& ends) {  // rows of its own, of the same parts
+  const auto far_steps = [&](std::atomic<bool>& ends) {  // other rows of the same parts
     const std::vector<std::uint64_t> ids = some_ids(10'000'000, 700);
     std::vector<float> gradients(ids.size() * kWidth, 0.01F);
     do other.push_rows(0, far++, 0.1, ids, gradients);
@@ -174,7 +174,7 @@ TEST_F(TableTest, ServersComeAndGoWhileRowsArePushed) {
   expect_proven(done, {1});
 }
 
-// 4 MiB for a slice of 1 MiB, rows of 40 bytes, and the index: what others have now makes room.
+// 4 MiB for a slice of 1 MiB, rows of 40 bytes, and the index: rows handed to other servers make room.
 TEST_F(TableTest, AServerForgetsTheRowsThatItHandedOver) {
   serve(1, 4 << 20);
   Client client = join(0, with_tables());
@@ -189,7 +189,7 @@ TEST_F(TableTest, AServerForgetsTheRowsThatItHandedOver) {
   EXPECT_EQ(client.list_rows(0, {}).rows, 70'000);
 }
 
-// The supervisor hears of a lost newcomer while rows are on their way to it.
+// The supervisor reports a lost newcomer while rows are in flight to it.
 TEST_F(TableTest, ANewcomerThatIsLostWhileItIsFilledHoldsNobodyUp) {
   serve(1);
   Client client = join(0, with_tables());
@@ -207,7 +207,7 @@ TEST_F(TableTest, ANewcomerThatIsLostWhileItIsFilledHoldsNobodyUp) {
   check_all(client);
 }
 
-// Rows of an earlier run are there before anybody gets one.
+// Rows of an earlier run are there before any replica gets one.
 TEST_F(TableTest, RowsAreListedAndLoadedAgain) {
   std::vector<std::byte> records;
   {
@@ -255,7 +255,7 @@ TEST_F(TableTest, ABoundIsKeptAndSaysWhatWent) {
   EXPECT_LE(counts.rows, 640);
   EXPECT_GE(counts.rows, 600);
   EXPECT_EQ(counts.rows + counts.gone, 2000);
-  // The newest are there, the oldest are as if they had never been.
+  // The newest rows are there; the oldest are as if never updated.
   const std::vector<std::uint64_t> newest = some_ids(1990, 10), oldest = some_ids(0, 10);
   std::vector<float> values(10 * kWidth), first(kWidth);
   client.pull_rows(0, newest, values);
@@ -269,7 +269,7 @@ TEST_F(TableTest, ABoundIsKeptAndSaysWhatWent) {
     forgotten += std::equal(first.begin(), first.end(), &values[i * kWidth]);
   }
   EXPECT_GE(forgotten, 9);
-  // The backup has let go of the same rows, and so has who comes.
+  // The backup has removed the same rows, and the newcomer does not get them.
   lose_server(0);
   EXPECT_EQ(client.list_rows(0, {}).rows, counts.rows);
   add_server();
@@ -295,9 +295,9 @@ TEST_F(TableTest, AJobBeyondItsQuotaGetsNoMoreRows) {
   }
 }
 
-// Each alone would have room.
+// Each push alone would fit.
 TEST_F(TableTest, RowsOfAllTablesCountTogetherWithTheSlices) {
-  serve(1, 4 << 20);  // of which a slice takes 1 MiB
+  serve(1, 4 << 20);  // a slice takes 1 MiB of it
   Client client = join(0, with_tables());
   push_some(client, 0, 0, 30'000);  // 1.2 MB, and the index
   const std::vector<std::uint64_t> ids = some_ids(0, 8'000);
@@ -313,7 +313,7 @@ TEST_F(TableTest, RowsOfAllTablesCountTogetherWithTheSlices) {
     EXPECT_NE(error.message().find("rows more of table wide"), std::string::npos) << error.message();
     EXPECT_NE(error.message().find("takes 4194304 of one job"), std::string::npos) << error.message();
   }
-  push_wide(3, 2'000);  // these are there
+  push_wide(3, 2'000);  // these rows exist already
   check_all(client);
 }
 

@@ -155,7 +155,7 @@ void UpdateLog::append_answers(const char* what, std::int64_t ticket,
                          what, ticket, seconds_since_epoch(), fmt::join(versions, ",")));
 }
 
-// Half a line would be taken for the beginning of the next.
+// Removes a half-written line: it would be read as the beginning of the next.
 void UpdateLog::write_line(const std::string& line) {
   const std::lock_guard lock(mutex_);
   std::size_t written = 0;
@@ -175,7 +175,7 @@ void UpdateLog::write_line(const std::string& line) {
   }
 }
 
-// What is no update: nobody is refused for it, and nothing is undone.
+// Writes a line that is no update: a failure refuses no request and undoes nothing.
 void UpdateLog::note(const std::string& line) {
   try {
     write_line(line);
@@ -215,7 +215,7 @@ std::uint64_t parts_in(const nlohmann::json& value) {
   return parts;
 }
 
-// Of a table's rows; nothing: it is of something else.
+// Reads a line about a table's rows; nothing: the line is about something else.
 std::optional<LogLine> rows_line_from(const nlohmann::json& value) {
   using Kind = LogLine::Kind;
   const auto small = [](const nlohmann::json& number) {

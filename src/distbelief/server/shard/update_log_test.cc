@@ -41,7 +41,7 @@ TEST(UpdateLog, GivesBackWhatWasAppended) {
     log.append_begin(2, 5, 4, 9);
     log.append_acknowledged(9, {1, 2});
     log.append_late(8, {3});
-    log.append_fetched(std::vector<std::int64_t>{4});  // for who replays it
+    log.append_fetched(std::vector<std::int64_t>{4});  // for a replay
     log.append_table(1, "wo\"rds");
     log.append_rows(rows);
     log.append_rows_given(1, 7, 4, {6, 8});
