@@ -1,8 +1,9 @@
-// The allocator's settings, of both programs.
+// Allocator settings for both programs.
 #ifdef DISTBELIEF_JEMALLOC
-// glibc gives every large activation back to the system and faults it in again each step; jemalloc, told
-// to keep what it has, makes steps of convolutional networks a tenth faster. It reads this symbol. One
-// arena: few threads allocate. Huge pages (thp:always) would cost 20 MB a worker for 2 % of resnet18's step.
+// glibc returns every large activation to the system and faults it in again each step; jemalloc, set to keep
+// its memory, makes steps of convolutional networks a tenth faster. It reads this symbol. One arena suffices,
+// because few threads allocate. Huge pages (thp:always) would cost 20 MB per worker for 2 % of resnet18's
+// step.
 extern "C" {
 const char* malloc_conf = "narenas:1,dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0";
 }

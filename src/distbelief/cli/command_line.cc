@@ -17,7 +17,7 @@
 namespace distbelief::cli {
 namespace {
 
-// The parser would only say that a command is wanted.
+// Names similar commands; the parser would only say that a command is missing.
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;
   std::vector<std::string> names;
@@ -34,7 +34,7 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
 
 constexpr const char *kQuickProgram = "distbelief", *kTorchProgram = "distbelief-torch";
 
-// These save and end; the others end at once, as usual.
+// These commands save before they end; the others end at once.
 constexpr std::array<std::string_view, 9> kEndByThemselves{"train",   "resume", "launch",  "worker", "plan",
                                                            "measure", "bench",  "servers", "check"};
 
@@ -92,7 +92,7 @@ int run_command_line(int argc, char** argv, std::span<const AddCommand> commands
   }
 }
 
-// A program with models of its user's has another name, and is all in one.
+// A program with a user's own models has another name and only one binary.
 std::string own_path() {
   std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe");
   if (path.filename() == kTorchProgram) path.replace_filename(kQuickProgram);

@@ -9,11 +9,11 @@ namespace distbelief::cli {
 
 using AddCommand = void (*)(CLI::App& app, const Invocation& invocation, Run& run);
 
-// Whether one of these adds a command of that name.
+// Whether one of `commands` adds a command of that name.
 bool has_command(std::span<const AddCommand> commands, const std::string& name);
 
-// Runs the command that the arguments name and gives its exit code; errors are shown. Once per process, from
-// main().
+// Runs the command that the arguments name and returns its exit code; prints errors. Call once per process,
+// from main().
 int run_command_line(int argc, char** argv, std::span<const AddCommand> commands);
 
 }  // namespace distbelief::cli

@@ -7,19 +7,20 @@
 
 namespace distbelief::cli {
 
-// What main() hands to every command.
+// The input that main() passes to every command.
 struct Invocation {
   std::vector<std::string> arguments;  // the whole command line
   char** argv = nullptr;
 };
 
-// A command adds itself to the program and, when chosen, leaves in `run` what gives the exit code.
+// A function add_...() adds a command to the program. When the user chooses the command, it stores in `run`
+// the function that returns the exit code.
 using Run = std::function<int()>;
 void add_train(CLI::App& app, const Invocation& invocation, Run& run);
 void add_resume(CLI::App& app, const Invocation& invocation, Run& run);
 void add_launch(CLI::App& app, const Invocation& invocation, Run& run);
-void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
-void add_server(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what train starts
+void add_worker(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: started by train
+void add_server(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: started by train
 void add_servers(CLI::App& app, const Invocation& invocation, Run& run);
 void add_eval(CLI::App& app, const Invocation& invocation, Run& run);
 void add_nearest(CLI::App& app, const Invocation& invocation, Run& run);
@@ -33,29 +34,30 @@ void add_init(CLI::App& app, const Invocation& invocation, Run& run);
 void add_datasets(CLI::App& app, const Invocation& invocation, Run& run);
 void add_data(CLI::App& app, const Invocation& invocation, Run& run);  // pack, info, verify, get
 void add_plan(CLI::App& app, const Invocation& invocation, Run& run);
-void add_measure(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what plan starts
+void add_measure(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: started by plan
 void add_bench(CLI::App& app, const Invocation& invocation, Run& run);
 void add_bench_exchange(CLI::App& bench, const Invocation& invocation, Run& run);
 void add_bench_tables(CLI::App& bench, const Invocation& invocation, Run& run);
 void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale
 void add_audit(CLI::App& app, const Invocation& invocation, Run& run);
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);
-void add_host(CLI::App& app, const Invocation& invocation, Run& run);   // hidden: what a host answers
-void add_begin(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: what launch starts
-void add_forget(CLI::App& app, const Invocation& invocation,
-                Run& run);  // hidden: what a host is told at the end
-void add_remember(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: the other way round
+void add_host(CLI::App& app, const Invocation& invocation, Run& run);   // hidden: a host's answer to a probe
+void add_begin(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: started by launch
+// Hidden: removes a run's snapshots from a host at its end.
+void add_forget(CLI::App& app, const Invocation& invocation, Run& run);
+void add_remember(CLI::App& app, const Invocation& invocation,
+                  Run& run);  // hidden: restores a run's snapshots on a host
 
-// The path of this program, for starting it elsewhere: that of `distbelief` also in distbelief-torch.
+// The path of `distbelief`, also in distbelief-torch, for starting it elsewhere.
 std::string own_path();
-// Of distbelief-torch, from distbelief.
+// The path of distbelief-torch, for `distbelief`.
 std::string torch_path();
 
-// Gives memory that the allocator keeps, but nobody uses, back to the system: once, after a model has been
-// built and its first weights moved to shared memory.
+// Returns unused memory from the allocator to the system. Called once, after the model is built and its
+// initial weights are in shared memory.
 void release_unused_memory();
 
-// Starts this program anew with the environment pinned unless that is done already.
+// Restarts this program with the pinned environment unless it has it already.
 void pin_or_restart(const Invocation& invocation);
 
 }  // namespace distbelief::cli

@@ -16,10 +16,9 @@ constexpr std::size_t kMostRows = 40;
 constexpr std::array<const char*, 9> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
 constexpr std::array<const char*, 9> kHeights = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr auto kBetweenLines = std::chrono::milliseconds(200);
-constexpr auto kBetweenPlainLines = std::chrono::seconds(10);  // in a log: they stay
+constexpr auto kBetweenPlainLines = std::chrono::seconds(10);  // for a log, where lines stay
 
-// A class by its name, of which the data may have made anything: long, or with what moves a terminal's
-// cursor.
+// A printable, shortened class name: names in the data may be long or contain control characters.
 std::string row_name(const std::string& name) {
   constexpr std::size_t kMostBytes = 30;
   std::string row = name.substr(0, kMostBytes);
@@ -93,7 +92,7 @@ std::string draw_split(const data::Split& split, const data::SplitColumns& colum
     if (classes)
       for (const std::uint64_t sample : samples) ++counts[std::size_t(columns.labels[sample])];
     const std::string whole = bar(double(samples.size()) / double(largest), 20);
-    // Cells of a bar are three bytes each.
+    // Each cell of a bar takes three bytes.
     text += fmt::format("  {:<12}{:>9}  {}{}", client, samples.size(), whole,
                         std::string(22 - std::min<std::size_t>(22, whole.size() / 3), ' '));
     const std::size_t most =

@@ -39,7 +39,7 @@ constexpr std::int64_t kBenchTickets = std::int64_t{1} << 40;
 
 enum class Operation { kPush, kPull };
 
-// The servers update by plain SGD.
+// A job whose servers update with plain SGD.
 comm::SpaceSpec job_of(std::size_t floats) {
   comm::SpaceSpec spec{.job = "bench",
                        .elements = floats,
@@ -59,10 +59,10 @@ comm::ControlAddress address_for(const std::string& target, const std::string& c
   return comm::secure_address(target, certificates, role);
 }
 
-// One way to the servers of one map, and the arrays at this end: gradients to push, parameters to pull into.
+// One connection to the servers of a map, with its arrays: gradients to push, parameters to pull into.
 class ArrayClient {
  public:
-  enum class Memory { kOwn, kShared };  // with the server's host
+  enum class Memory { kOwn, kShared };  // kShared: with the server's host
   ArrayClient(const std::vector<std::string>& targets, const ExchangeBenchOptions& options, Memory memory,
               int replica)
       : gradients_(options.floats, 0.25f),
@@ -89,7 +89,7 @@ class ArrayClient {
 
  private:
   std::vector<float> gradients_, pulled_;
-  std::int64_t next_ticket_;  // a push counts once: each has another
+  std::int64_t next_ticket_;  // a push counts once per ticket, so each has another
   std::optional<server::Client> client_;
 };
 
@@ -99,7 +99,7 @@ double memcpy_seconds(std::vector<float>& into, const std::vector<float>& from) 
   return std::chrono::duration<double>(Clock::now() - began).count();
 }
 
-// Times of one operation one way.
+// Times of one operation over one connection.
 struct Times {
   std::string way, operation;
   std::function<double()> run;
@@ -107,7 +107,7 @@ struct Times {
 };
 
 nlohmann::json measure(std::vector<Times>& all, const ExchangeBenchOptions& options) {
-  for (Times& each : all) each.run();  // connections, caches and buffers get warm
+  for (Times& each : all) each.run();  // warms up connections, caches and buffers
   for (int repeat = 0; repeat < options.repeats; ++repeat)
     for (Times& each : all) {
       throw_if_interrupted();
@@ -129,7 +129,7 @@ void add_way(std::vector<Times>& all, const std::string& way, ArrayClient& clien
   all.push_back({way, "pull", [&client] { return client.seconds(Operation::kPull); }});
 }
 
-// The server process of a bench on one host, and what it listens on.
+// The server process of a bench on one host, and its targets.
 class ServerProcess {
  public:
   ServerProcess(const std::string& program, const std::string& folder) {
@@ -160,7 +160,7 @@ class ServerProcess {
   std::array<std::string, 2> targets_;
 };
 
-// Of servers at these addresses, numbered in their order.
+// The map of servers at these addresses, numbered in their order.
 server::ServerMap map_of(const std::vector<std::string>& targets, int copies) {
   std::vector<server::ServerMap::Server> servers;
   for (const std::string& target : targets) servers.push_back({.id = int(servers.size()), .target = target});
@@ -183,12 +183,12 @@ int place_in(const std::vector<std::string>& map, const std::string& address) {
 
 void serve_arrays(const std::vector<std::string>& addresses, const ExchangeBenchOptions& options,
                   const std::atomic<bool>& interrupted) {
-  spdlog::set_level(spdlog::level::off);  // what is printed is where it listens
+  spdlog::set_level(spdlog::level::off);  // standard output is for the targets
   std::deque<server::Service> services;
   std::vector<std::unique_ptr<comm::ExchangeServer>> servers;
   for (const std::string& address : addresses) {
     const comm::ControlAddress identity = address_for(address, options.certificates, "server");
-    const bool alone = options.map.empty();  // else one of a set
+    const bool alone = options.map.empty();  // otherwise one of a set
     const int id = alone ? int(services.size()) : place_in(options.map, address);
     services.emplace_back(server::Service::Options{.id = id, .identity = identity, .logs = options.logs});
     servers.push_back(std::make_unique<comm::ExchangeServer>(
@@ -210,7 +210,7 @@ nlohmann::json bench_servers(const std::vector<std::string>& targets, const Exch
 }
 
 nlohmann::json bench_one_host(const std::string& program, const ExchangeBenchOptions& given) {
-  const Watch watch;  // the folder is removed
+  const Watch watch;  // so that the folder is removed
   const ScratchFolder scratch;
   ExchangeBenchOptions options = given;
   options.certificates = scratch.path() / "certificates";

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 std::int64_t saved_step(const fs::path& run_dir) {
   const auto loaded = checkpoint::Store(run_dir / "checkpoints").load_latest([](const auto&, const Error&) {
-  });  // is_finished() has told of those that are damaged
+  });  // is_finished() has reported the damaged ones
   return loaded ? run::run_progress_from_json(loaded->progress().at("run")).step : 0;
 }
 

@@ -8,14 +8,14 @@
 
 namespace distbelief::cli {
 
-// What a run that is resumed may go on from.
+// The state from which a resumed run may continue.
 enum class Saved { kCheckpoints, kSnapshotsToo };
-// Whether there is nothing left to do, and says so. Names damaged checkpoints. Throws when there is nothing
-// to go on from, or when what there is does not fit the job as it is now.
+// Whether the run has nothing left to do; prints that if so. Names damaged checkpoints. Throws when there is
+// no saved state, or when it does not fit the current job.
 bool is_finished(const std::filesystem::path& run_dir, const Config& config, const StartNeeds& needs,
                  Saved saved);
 
-// The step that a resumed run goes on with: that of the newest checkpoint that is whole; 0: there is none.
+// The step where a resumed run continues: that of the newest whole checkpoint; 0: there is none.
 std::int64_t saved_step(const std::filesystem::path& run_dir);
 
 }  // namespace distbelief::cli

@@ -43,7 +43,7 @@ std::vector<float> trained_theta(const fs::path& run_dir) {
   return theta;
 }
 
-// The run's job, with the network that was found in place of the one that searched.
+// The run's job with the found network in place of the search.
 Config job_of_found(Config config, const std::vector<model::Candidate>& architecture) {
   OptionMap frame;
   const OptionMap options = search_options(config);

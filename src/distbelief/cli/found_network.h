@@ -4,18 +4,17 @@
 
 #include "distbelief/job/job_file.h"
 
-// What a run of fbnet_search needs before it begins and leaves when it has ended. Other models: nothing
-// happens.
+// The parts of an fbnet_search run before its start and after its end. For other models these functions do
+// nothing.
 namespace distbelief::cli {
 
-// Measures how long each candidate takes on this machine, unless the job says it, and puts it into the job:
-// what is repeated or resumed from the run folder counts with the same numbers. Opens the data; blocks for
-// about a second.
+// Measures the time of each candidate on this machine, unless the job has it, and writes it into the job, so
+// that a repeated or resumed run uses the same numbers. Opens the data; blocks for about a second.
 void measure_if_searching(job::Job& job);
-// Under mpirun or srun every process would find other numbers.
+// Throws when the job has no latencies: under mpirun or srun every process would measure others.
 void refuse_search_without_latencies(const Config& config);
 
-// Prints the architecture that was found, and writes found.toml, a job that trains it.
+// Prints the architecture that the search found, and writes found.toml, a job that trains it.
 void keep_found(const std::filesystem::path& run_dir, const Config& config);
 
 }  // namespace distbelief::cli

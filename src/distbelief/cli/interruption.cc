@@ -17,7 +17,7 @@ namespace {
 constexpr int kInterrupted = 130;
 constexpr std::chrono::milliseconds kForRemoval{1500};
 
-// A signal handler can reach nothing else.
+// A global, because a signal handler can reach nothing else.
 std::atomic<bool> noted{false};
 sem_t signalled;
 
@@ -27,7 +27,7 @@ struct Begun {
   std::vector<const std::function<void()>*> removals;
 };
 
-// Never destroyed: a signal may come while the program ends.
+// Never destroyed, because a signal may come while the program ends.
 Begun& begun() {
   static Begun* const all = new Begun;
   return *all;
@@ -41,12 +41,12 @@ void note_signal(int) {
 void remove_unfinished() {
   for (const auto* remove : begun().removals) try {
       (*remove)();
-    } catch (const std::exception&) {  // the program ends, with it or without
+    } catch (const std::exception&) {  // the program ends in any case
     }
 }
 
-// Keeps the lock when it ends the program: nobody begins anything any more. A file server that does not
-// answer is not waited for.
+// Keeps the lock when it ends the program, so that nothing new can begin. Does not wait for a file server
+// that does not answer.
 void end_unless_watched() {
   const std::lock_guard lock(begun().mutex);
   if (begun().watches > 0) return;
@@ -66,8 +66,8 @@ bool is_ignored(int number) {
 
 }  // namespace
 
-// The main thread leaves them to this one: where it waits for a file server that does not answer, it would
-// not come to its handler.
+// A separate thread handles the signals: a main thread that waits for an unresponsive file server would not
+// get to its handler.
 void catch_signals() {
   sem_init(&signalled, 0, 0);
   struct sigaction action {};
@@ -79,7 +79,7 @@ void catch_signals() {
     sigaction(number, &action, nullptr);
     sigaddset(&caught, number);
   }
-  pthread_sigmask(SIG_UNBLOCK, &caught, nullptr);  // who started this program may have blocked them
+  pthread_sigmask(SIG_UNBLOCK, &caught, nullptr);  // the parent process may have blocked them
   std::thread([] {
     pthread_setname_np(pthread_self(), "db-signals");
     for (;;)

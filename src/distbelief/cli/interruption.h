@@ -5,19 +5,19 @@
 
 namespace distbelief::cli {
 
-// SIGINT, SIGTERM, SIGUSR1 and SIGHUP from here on: they are noted for who holds a Watch; while nobody does
-// they end the program at once with exit code 130, whatever its threads wait for. A SIGHUP that is ignored
-// (nohup) stays so. Called before the program has threads; starts one.
+// Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP from here on. While a Watch exists, a signal sets
+// `interrupted`; otherwise it ends the program at once with exit code 130, even if its threads block. An
+// ignored SIGHUP (nohup) stays ignored. Call it before the program has threads; starts one.
 void catch_signals();
 
 bool was_interrupted();
 
-// Ends the command with exit code 130, and brings what it has begun to an end on the way.
+// Exception that ends the command with exit code 130 and unwinds what it has begun.
 struct Interrupted {};
 void throw_if_interrupted();
 
-// Held by who looks at `interrupted` again and again, and has something to bring to an end. Who ends a watch
-// looks once more: a signal that was only noted is not told again.
+// RAII guard for code that has work to finish; the holder polls `interrupted()`. Check once more after
+// destroying it, because a signal during the watch is not delivered again.
 class Watch {
  public:
   Watch();
@@ -27,8 +27,8 @@ class Watch {
   const std::atomic<bool>& interrupted() const;
 };
 
-// What is under way, and cannot look: when a signal ends the program, `remove` is called before, on another
-// thread.
+// RAII registration of unfinished work that cannot poll: when a signal ends the program, `remove` is called
+// first, on another thread.
 class Unfinished {
  public:
   explicit Unfinished(std::function<void()> remove);

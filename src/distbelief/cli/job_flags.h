@@ -8,19 +8,19 @@
 
 namespace distbelief::cli {
 
-// The flags that several commands share, and the job they amount to.
+// The flags that several commands share, and the job that they describe.
 struct JobFlags {
   std::string job_file;
   std::string data_dir;
   std::vector<std::string> sets;
 
   void add_to(CLI::App& command, bool job_required);
-  // Read, overridden and checked as far as that needs neither model nor data.
+  // Reads the job, applies overrides, and checks everything that needs neither model nor data.
   job::Job read() const;
 };
 
-// A packed set behind https without data.ca_file is trusted as SSL_CERT_FILE says, where that is set: workers
-// on other hosts do not have this environment, but the job.
+// Sets data.ca_file from SSL_CERT_FILE for a packed set behind https, if the job does not set it: workers on
+// other hosts get the job, but not this environment.
 inline constexpr const char* kTrustVariable = "SSL_CERT_FILE";
 void trust_environment(DataConfig& data);
 

@@ -6,14 +6,14 @@
 
 namespace distbelief::cli {
 
-// launch.json of a run folder: what `distbelief launch` was started with. Without torch.
+// launch.json of a run folder: the arguments of `distbelief launch`. Without torch.
 struct LaunchFile {
-  std::vector<std::string> program{};  // and its arguments; at least one word
-  std::string directory{};             // where it was started
+  std::vector<std::string> program{};  // with its arguments; at least one word
+  std::string directory{};             // the working directory of the start
   int workers = 0;
   std::vector<std::string> sets{};
 };
-// Throws Error(kBadInput) for one that is damaged or is not there.
+// Throws Error(kBadInput) when the file is damaged or missing.
 LaunchFile read_launch_file(const std::filesystem::path& path);
 
 }  // namespace distbelief::cli

@@ -6,9 +6,9 @@
 
 #include "distbelief/cli/command_line.h"
 
-// `distbelief`: commands that need no network, among them the processes of parameter servers, are here;
-// everything else is in distbelief-torch beside it. libtorch with its 300 libraries takes most of a second to
-// load and 150 MB.
+// `distbelief` contains the commands that need no network, among them the parameter servers; everything else
+// is in distbelief-torch beside it. libtorch with its 300 libraries takes most of a second to load and 150
+// MB.
 int main(int argc, char** argv) {
   using namespace distbelief::cli;
   constexpr AddCommand kQuick[] = {add_control, add_launch, add_init,  add_data,   add_certs,

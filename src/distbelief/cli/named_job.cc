@@ -13,7 +13,7 @@
 namespace distbelief::cli {
 namespace {
 
-// Nothing is left of a packing that the user ends.
+// Leaves nothing behind when the user interrupts the packing.
 void pack_cleanly(const std::function<void()>& pack, const std::function<void()>& remove) {
   const Unfinished unfinished(remove);
   pack();

@@ -15,10 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders that were made, the outermost first.
+// The folders that were made here.
 class MadeFolders {
  public:
-  // Whether it was not there before; its parents are made too.
+  // Returns whether the folder is new; makes its parents too.
   bool make(const fs::path& folder) {
     if (folder.has_parent_path() && !fs::exists(folder.parent_path())) make(folder.parent_path());
     std::error_code error;
@@ -31,7 +31,8 @@ class MadeFolders {
     return made;
   }
 
-  // Others may have come to a parent meanwhile: only what is empty goes, apart from `own`.
+  // Removes `own` with its contents, and the others only if they are empty, because other runs may use a
+  // parent by now.
   void remove(const fs::path& own) const {
     std::error_code ignored;
     for (const fs::path& folder : made_)
@@ -39,10 +40,10 @@ class MadeFolders {
   }
 
  private:
-  std::vector<fs::path> made_;  // the newest first
+  std::vector<fs::path> made_;  // newest first
 };
 
-// What a run writes, besides its logs.
+// The files that a run writes, besides its logs.
 constexpr const char* kWritten[] = {"job.toml",
                                     kLaunchFile,
                                     kServersFile,
@@ -76,7 +77,8 @@ bool is_run(const fs::path& folder) {
   return (has("job.toml") || has(kLaunchFile)) && (has(kLogs) || has("events.jsonl") || has("checkpoints"));
 }
 
-// There may be files of the user's too. What stays is written over.
+// Removes only a run's files, because the folder may hold the user's too. Files that cannot be removed are
+// overwritten.
 void remove_run(const fs::path& folder) {
   std::error_code ignored;
   fs::remove_all(folder / kLogs, ignored);
@@ -111,7 +113,7 @@ void refuse_used(const fs::path& folder, const RunDirMaker& maker) {
   }
 }
 
-// Runs that begin in the same second have names of their own.
+// Runs that start in the same second get different names.
 fs::path make_default(MadeFolders& made, const std::string& name) {
   const fs::path folder =
       fs::path("runs") / fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));

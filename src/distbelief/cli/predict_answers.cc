@@ -21,8 +21,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of tokens each sample is seen by itself, since it may be shorter than those that were trained on. A row for
-// every place that is asked about; of a network that says one thing of a whole sample one for that.
+// Runs each sample of tokens by itself, since it may be shorter than the training samples. Returns one row
+// per asked place, or one row per sample if the network has one output for a whole sample.
 torch::Tensor token_answers(const run::PreparedJob& job, const GivenSamples& samples, std::uint64_t first,
                             const torch::Tensor& input) {
   std::vector<torch::Tensor> rows;
@@ -37,7 +37,7 @@ torch::Tensor token_answers(const run::PreparedJob& job, const GivenSamples& sam
   return torch::cat(rows);
 }
 
-// A discriminator judges what it is given; the generator before it would make something else of that.
+// For a gan, runs only the discriminator: the generator before it would replace the input.
 torch::Tensor output_of(const run::PreparedJob& job, const std::string& task, const torch::Tensor& input) {
   return task == "gan" ? job.network->forward(model::kDiscriminatorBlock, input)
                        : job.network->forward(input);
@@ -51,7 +51,7 @@ class Answerer {
         options_(options),
         task_(tasks::task_name(job.config, job.data.test->spec())) {}
 
-  // Of every row of a batch's output; `first` is the batch's first sample.
+  // Adds an answer for every row of a batch's output; `first` is the batch's first sample.
   void add(torch::Tensor output, const GivenSamples& samples, std::uint64_t first, Json& all) const {
     if (task_ == "masked_tokens") return add_hidden(output, samples, first, all);
     const std::int64_t classes = samples.spec().classes;
@@ -98,7 +98,7 @@ class Answerer {
     return found;
   }
 
-  // `output` is [frames, classes]: what its likeliest path says.
+  // The labels on the likeliest path; `output` is [frames, classes].
   Json labels_in_order(const torch::Tensor& output) const {
     const model::HostValues<std::int64_t> path(output.argmax(1));
     Json found = Json::array();
@@ -114,13 +114,13 @@ class Answerer {
     return found;
   }
 
-  // The same of what is no target: as the network has them.
+  // The same for outputs that are no target, in the network's units.
   static Json numbers_of(const torch::Tensor& output) {
     const model::HostValues<double> numbers(output.flatten().to(torch::kFloat64));
     return std::vector<double>(numbers.begin(), numbers.end());
   }
 
-  // A row of `output` for each hidden token of each sample.
+  // `output` has a row for each hidden token of each sample.
   void add_hidden(const torch::Tensor& output, const GivenSamples& samples, std::uint64_t first,
                   Json& all) const {
     const torch::Tensor chances = run::probabilities_of(output, job_.config.train.loss);
@@ -137,8 +137,8 @@ class Answerer {
     }
   }
 
-  // `output` is [logits of each voter | value of each]: the action that validation would take, and what all
-  // voters together hold of each.
+  // Adds the action that validation would take, and the mean probability of each over the voters. `output` is
+  // [logits of each voter | value of each].
   void add_action(Json& answer, const torch::Tensor& output, std::int64_t actions) const {
     const std::int64_t voters = output.size(0) / (actions + 1);
     const torch::Tensor chances =
@@ -170,7 +170,7 @@ class Answerer {
     }
   }
 
-  // `output` is the reconstruction, the code, and of a vae the logarithms of its variances.
+  // `output` is the reconstruction, the code, and for a vae the log variances.
   void add_code(Json& answer, const std::string& name, const torch::Tensor& output,
                 const torch::Tensor& image) const {
     const std::int64_t elements = element_count(job_.shape.input);

@@ -9,19 +9,21 @@
 #include "distbelief/run/prepared_job.h"
 #include "distbelief/tasks/row_source.h"
 
-// What `distbelief predict` makes of a network's outputs. Not thread-safe; writing a picture blocks.
+// Converts a network's outputs to the answers of `distbelief predict`. Not thread-safe; writing a picture
+// blocks.
 namespace distbelief::cli {
 
 struct AnswerOptions {
   int top = 3;  // classes to name
   report::PictureFolder& pictures;
-  tasks::RowSource* rows = nullptr;  // of the model's tables, if it has any
+  tasks::RowSource* rows = nullptr;  // of the model's tables; null if it has none
   std::optional<run::CodeClusters> clusters{};
 };
-// An object for each sample (docs/howto/use_a_trained_model.md): `classes`, or `values`; of ctc `labels` in
-// order; of masked tokens `hidden` ones; of a segmentation a `picture` and its `classes`; of an autoencoder
-// the `code`, its `cluster` where they are known, and of images a `picture`; of an actor_critic the `action`,
-// its `probabilities` and the `value`, with several voters their `votes`; of a gan whether it is `real`.
+// Returns one object per sample (docs/howto/use_a_trained_model.md), by task: `classes` or `values`; ctc:
+// `labels` in order; masked tokens: the `hidden` ones; segmentation: a `picture` and its `classes`;
+// autoencoder: the `code`, its `cluster` if clusters are known, and a `picture` for images; actor_critic: the
+// `action`, its `probabilities` and the `value`, and with several voters their `votes`; gan: whether the
+// sample is `real`.
 nlohmann::json predict_answers(const run::PreparedJob& job, const GivenSamples& samples,
                                const InputReader& reader, const AnswerOptions& options);
 

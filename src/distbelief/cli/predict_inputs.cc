@@ -24,13 +24,13 @@ namespace {
 
 constexpr std::string_view kTest = "test:", kText = "text:", kTree = "tree:", kMask = "[MASK]",
                            kMaskField = "?";
-constexpr std::int64_t kFirstHidden = 3, kEveryHidden = 7;  // of test samples: about as many as in training
+constexpr std::int64_t kFirstHidden = 3, kEveryHidden = 7;  // in test samples: about as many as in training
 constexpr std::uint64_t kMostPromptBytes = std::uint64_t{64} << 20;
-constexpr double kMostId = 0x1.0p53;  // beyond, a double has no longer every whole number
+constexpr double kMostId = 0x1.0p53;  // above it, a double cannot represent every whole number
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kBadInput, message); }
 
-// What the network takes, for people.
+// Describes the network's input for people.
 std::string wanted_by(const data::SampleSpec& spec) {
   if (spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3)
     return fmt::format("images {}", distbelief::to_string(spec.input_shape));
@@ -47,7 +47,8 @@ void require_images(const data::SampleSpec& spec, const std::string& input) {
   if (!takes) refuse(fmt::format("{}: this network takes {}, not images", input, wanted_by(spec)));
 }
 
-// A table that an earlier version packed: the features are there, but not how they were made of its columns.
+// Refuses a table packed by an earlier version: it has the features, but not how to compute them from the
+// columns.
 void require_plain_numbers(const data::SampleSpec& spec, const std::string& input) {
   if (spec.table_features)
     refuse(fmt::format(
@@ -75,7 +76,7 @@ void add_values(const std::string& name, const std::vector<double>& values, Give
   samples.add(name, row.data());
 }
 
-// Pixels, tokens or ids.
+// Requires valid pixels, tokens or ids.
 void require_whole_numbers(const data::CsvReader& row, const std::vector<double>& values,
                            const data::SampleSpec& spec, TokenQuestion question) {
   const std::int64_t limit = data::input_limit(spec), masks = question == TokenQuestion::kHidden ? 1 : 0;
@@ -87,7 +88,7 @@ void require_whole_numbers(const data::CsvReader& row, const std::vector<double>
       throw row.fault(fmt::format("numbers must be whole and from 0 to {:.0f}, found {}", most, value));
 }
 
-// Asked about what is hidden among these tokens.
+// The place that asks about the hidden tokens among these.
 TokenPlace hidden_place(const std::vector<std::int64_t>& tokens, std::int64_t mask) {
   TokenPlace place{.used = std::int64_t(tokens.size())};
   for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -116,8 +117,7 @@ void add_row(const data::CsvReader& row, const std::vector<double>& values, Give
   if (spec.input_type == ElementType::kFloat32) add_values<float>(name, values, samples);
 }
 
-// Hides some of the sample's own tokens and tells which they were. Where nothing is wanted
-// (data::kNoTarget) a token only fills up.
+// Hides some of the sample's own tokens and records them. A token with target data::kNoTarget is padding.
 void add_hidden_sample(std::uint64_t index, const data::Source& test, GivenSamples& samples) {
   const data::SampleSpec& spec = test.spec();
   std::vector<std::int64_t> tokens(std::size_t(element_count(spec.input_shape)));
@@ -153,7 +153,7 @@ void add_test_samples(const std::string& input, const data::Source& test, GivenS
 }
 
 void require_file(const std::string& input) {
-  std::error_code failure;  // whatever the reason, it cannot be read
+  std::error_code failure;  // ignored: the file cannot be read for any reason
   if (std::filesystem::is_directory(input, failure))
     refuse(fmt::format("{} is a folder; name the files in it", input));
   if (!std::filesystem::is_regular_file(input, failure))
@@ -243,7 +243,7 @@ void InputReader::add_file(const std::string& input, GivenSamples& samples) cons
   }
   if (input.find("idx3-ubyte") != std::string::npos) return add_idx(input, samples);
   if (ending == ".sexp") return add_tree_file(input, samples);
-  // Of a run on text, whatever init would have taken for one.
+  // For a run on text, accepts any file that `init` would take for one.
   if (ending == ".txt" || (vocabulary_ && data::looks_like_text(input))) return add_text_file(input, samples);
   refuse(
       fmt::format("{}: wanted is an image (.jpg, .png, .ppm, .pgm), a table (.csv, .tsv), a text (.txt), "
@@ -281,7 +281,7 @@ void InputReader::add_text_file(const std::string& input, GivenSamples& samples)
   const std::string text = data::read_text_file(input, kMostPromptBytes);
   if (!vocabulary_ || vocabulary_->level() != data::TextLevel::kSentences)
     return add_text(input, text, samples);
-  std::uint64_t line = 1;  // a sentence each
+  std::uint64_t line = 1;  // one sentence per line
   for (std::size_t at = 0; at < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     if (text.find_first_not_of(" \t\r", at) < end)

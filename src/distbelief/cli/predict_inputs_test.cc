@@ -26,7 +26,7 @@ class PredictInputs : public ::testing::Test {
     config.options = std::move(options);
     return config;
   }
-  // What one input becomes.
+  // The values of each sample.
   template <typename T>
   static std::vector<std::vector<T>> samples_of(const GivenSamples& samples) {
     std::vector<std::vector<T>> all;
@@ -153,7 +153,7 @@ TEST_F(PredictInputs, RowsOfATableAreReadAsTheTrainingFileWas) {
   packed_reader.add(file("asked.csv", "town,age\nUlm,40\n,20\n"), of_packed);
   EXPECT_EQ(samples_of<float>(of_packed), samples_of<float>(samples)) << "and rows are read as they were";
   data::DataSet unknowing = data::open_data_set(packed_job);
-  unknowing.learnt.reset();  // as an earlier version packed it
+  unknowing.learnt.reset();  // as a set packed by an earlier version
   const InputReader without(unknowing);
   EXPECT_EQ(without.value(1), reader.value(1));
   EXPECT_PRED_FORMAT2(IsSubstring, "trained on a packed table",
@@ -204,7 +204,7 @@ TEST_F(PredictInputs, AHiddenTokenIsAskedAbout) {
                       testing::refusal([&] { reader.add("text:the cat", samples); }));
   reader.add("text:[MASK] dog [MASK]", samples);
   EXPECT_EQ(samples.place(1).asked, (std::vector<std::int64_t>{1, 3})) << "several at once";
-  reader.add("test:0", samples);  // the end, the, cat, sat; filled up with one more end
+  reader.add("test:0", samples);  // the end, the, cat, sat; padded with one more end
   EXPECT_EQ(samples.place(2).asked, (std::vector<std::int64_t>{3}));
   EXPECT_EQ(samples.place(2).truth.size(), 1U);
   EXPECT_EQ(reader.class_name(samples.place(2).truth[0]), " sat");

@@ -2,7 +2,7 @@
 
 #include "distbelief/cli/command_line.h"
 
-// There only in a program that has jemalloc for its allocator, as ours does.
+// Present only in a program that uses jemalloc, as this one does.
 extern "C" int mallctl(const char* name, void* old, std::size_t* old_size, void* value,
                        std::size_t value_size) __attribute__((weak));
 

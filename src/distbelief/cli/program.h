@@ -1,6 +1,6 @@
 #pragma once
 
-// The whole program, for programs that add models of their own:
+// The whole program, for programs that add their own models:
 //
 //   int main(int argc, char** argv) {
 //     distbelief::register_model("mine", "my network", {}, [](const auto& options, const auto& shape) {
@@ -9,11 +9,11 @@
 //     return distbelief::cli_main(argc, argv);
 //   }
 //
-// Such a program has every command of `distbelief`; its workers are copies of itself, so they know its
+// Such a program has every command of `distbelief`. Its workers are copies of itself, so they know its
 // models.
 namespace distbelief {
 
-// Gives the exit code. Once per process, from main().
+// Returns the exit code. Call once per process, from main().
 int cli_main(int argc, char** argv);
 
 }  // namespace distbelief

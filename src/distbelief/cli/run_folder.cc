@@ -83,7 +83,7 @@ void require_run_room(const fs::path& wanted, std::size_t bytes) {
   fs::path there = fs::absolute(wanted);
   while (!fs::exists(there, failure) && there.has_relative_path()) there = there.parent_path();
   const fs::space_info room = fs::space(there, failure);
-  // What has no size (/proc) or cannot be asked is found out by writing.
+  // A file system without a size (/proc), or whose size is unknown, is tested only by writing.
   if (failure || room.capacity == 0 || room.available >= bytes) return;
   throw Error(
       ErrorCode::kUnavailable,
@@ -105,7 +105,7 @@ fs::path begin_run_dir(const std::string& wanted, Config& config, const data::Kn
   return make_run_dir(wanted, run_name(config), {.fill = fill, .judge = former_run});
 }
 
-// A run that only begins has measured nothing either: its supervisor says when it has ended.
+// A run that has just started has measured nothing either, so only a recorded end counts.
 FormerRun former_run(const fs::path& run_dir) {
   if (is_launched(run_dir) || newest_checkpoint(run_dir) >= 0 || has_snapshots(run_dir) ||
       cluster::has_supervisor(cluster::place_of(run_dir)))
@@ -163,7 +163,7 @@ std::string advice_after_interrupt(const fs::path& run_dir) {
 
 namespace {
 
-// A program of the user's writes no summary; its supervisor says how it ended.
+// A user's own program writes no summary; its supervisor records how it ended.
 std::optional<nlohmann::json> summary_of_launched(const fs::path& run_dir) {
   bool is_done = false;
   report::JsonLines(run_dir / "events.jsonl").read_new([&](const nlohmann::json& event) {
@@ -191,7 +191,8 @@ void show_end(const fs::path& run_dir) {
   const double seconds = summary.value("wall_seconds", 0.0);
   const double speed = summary.value("samples_per_second", 0.0);
   const auto samples = summary.value("samples", std::int64_t{0});
-  const auto last = std::llround(seconds * speed);  // of the last generation, whose time it is
+  // The samples of the last generation, which the time belongs to.
+  const auto last = std::llround(seconds * speed);
   fmt::print("{}: {} steps, {} samples{} in {:.1f} s ({:.0f} samples/s)", summary.value("status", ""),
              summary.value("steps", std::int64_t{0}), samples,
              last < samples ? fmt::format(", the last {}", last) : "", seconds, speed);

@@ -12,58 +12,59 @@
 #include "distbelief/cli/new_run_folder.h"
 #include "distbelief/data/known_set.h"
 
-// The folder that a run writes to. What it was started with is in its job.toml, or its launch.json when it is
-// a program of the user's.
+// The folder that a run writes to. Its job.toml holds the inputs of the run; for a user's own program,
+// launch.json does.
 namespace distbelief::cli {
 
-// Throws Error(kUnavailable) when there are not so many bytes where it is to be.
+// Throws Error(kUnavailable) when there are fewer free bytes at the folder's place.
 void require_run_room(const std::filesystem::path& wanted, std::size_t bytes);
-// Makes one with what the run is started with: the job, what it knows of its data, and the network's file,
-// which the job names from then on.
+// Makes a run folder with the inputs of the run: the job, its data manifest, and the network's file, which
+// `config` names from then on.
 std::filesystem::path begin_run_dir(const std::string& wanted, Config& config, const data::KnownSet& data);
-// Of a run that goes on: notes files that are others than they were, says so on stderr, and asks for no more.
-// `known` is what it began with; null: a folder of an earlier version, which has no such notes.
+// For a resumed run: records files that have changed and prints that on stderr; does no more. `known` is the
+// manifest of the start; null: a folder of an earlier version without one.
 void note_data(const std::filesystem::path& run_dir, const data::KnownSet* known, const data::KnownSet& now);
-// What the run in that folder has come to.
+// The state of the run in that folder.
 FormerRun former_run(const std::filesystem::path& run_dir);
 std::string run_name(const Config& config);  // MODEL-DATA
 // Writes the resolved job.
 void write_job(const std::filesystem::path& run_dir, const Config& config);
 
-// What a run folder says of the run, as it is before it goes on with another job: settings that turn out to
-// be impossible shall be no obstacle to the next attempt.
+// Keeps a copy of the files that describe the run before it continues with another job, so that invalid
+// settings do not block the next attempt.
 class FormerFiles {
  public:
   explicit FormerFiles(std::filesystem::path run_dir);
-  void bring_back() const;  // says on standard error when it cannot
+  void bring_back() const;  // prints on standard error if it fails
 
  private:
   std::filesystem::path run_dir_;
-  std::vector<std::pair<std::string, std::optional<std::string>>> files_;  // nothing: it is not there
+  // Null contents: the file does not exist.
+  std::vector<std::pair<std::string, std::optional<std::string>>> files_;
 };
-// Of a network that was exported elsewhere the run keeps its own copy, network.pt: it is the code of the run,
-// and its origin may change. Names it where the run folder is now.
+// Makes the config name network.pt, the run's own copy of an exported network, in the current run folder. The
+// run needs its own copy, because the original may change.
 void use_network_file(const std::filesystem::path& run_dir, Config& config);
-// Throws Error(kBadInput) when it is none.
+// Throws Error(kBadInput) when it is no run folder.
 void require_run_dir(const std::filesystem::path& run_dir);
-// Whether it is the run of a program of the user's.
+// Whether the folder belongs to a run of a user's own program.
 bool is_launched(const std::filesystem::path& run_dir);
 inline constexpr const char* kLaunchFile = "launch.json";
-inline constexpr const char* kServersFile = "servers.json";  // of servers that stand: their settings
-// summary.json; null when there is none that can be read.
+inline constexpr const char* kServersFile = "servers.json";  // settings of standing servers
+// summary.json; null if it is missing or unreadable.
 nlohmann::json read_summary(const std::filesystem::path& run_dir);
-// Whether there is what a killed run has left in memory, or an interrupted one has put aside.
+// Whether there are snapshots that a killed run left in memory, or an interrupted one put aside.
 bool has_snapshots(const std::filesystem::path& run_dir);
-// Whether the snapshots of that name, on this machine, have a whole one.
+// Whether the snapshots of that name on this machine include a whole one.
 bool holds_snapshot(const std::string& name);
 // Step of the newest checkpoint on the disk, by its name; -1: there is none.
 std::int64_t newest_checkpoint(const std::filesystem::path& run_dir);
-// What to say at the end of an interrupted run: how to go on, if anything is there to go on from.
+// Advice at the end of an interrupted run: how to continue, if there is saved state.
 std::string advice_after_interrupt(const std::filesystem::path& run_dir);
-// The summary of a run that came to its end and was not trained on since; nothing of any other. As far as can
-// be told from names and summary.json, without the job's data.
+// The summary of a run that has finished and was not continued since; empty otherwise. Judged by file names
+// and summary.json, without the job's data.
 std::optional<nlohmann::json> summary_of_finished(const std::filesystem::path& run_dir);
-// How the run ended, for people.
+// Prints how the run ended.
 void show_end(const std::filesystem::path& run_dir);
 
 }  // namespace distbelief::cli

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A model file carries the hash of its weights: one that was changed since is not used.
+// Refuses a model file whose weights do not match the hash in it.
 void require_unchanged(const checkpoint::SafetensorsFile& file) {
   const checkpoint::Metadata& metadata = file.metadata();
   const auto wanted = metadata.find("weights_sha256");
@@ -65,7 +65,7 @@ Config config_of_run(const fs::path& run_dir, const RunModelOptions& options) {
                 fmt::format("{} is not a run folder: it has no job.toml", run_dir.string()));
   Config config = job::load_job_file(job_file);
   if (!options.data_dir.empty()) config.data.path = options.data_dir;
-  config.parallel.pipeline = config.parallel.tensor = 1;  // one process holds all of it
+  config.parallel.pipeline = config.parallel.tensor = 1;  // one process holds the whole network
   config.parallel.zero = 1;
   config.parallel.zero_inside_host = config.parallel.split_features = false;
   config.train.init.clear();  // its weights come from the run

@@ -10,25 +10,26 @@
 // The model of a run folder, for commands that use it in one process.
 namespace distbelief::cli {
 
-// When the data of a run is opened: at once, or when a sample is asked for, if ever.
+// When to open the run's data: at once, or when the first sample is read.
 enum class RunData { kAtOnce, kWhenAsked };
 
 struct RunModelOptions {
-  std::string data_dir{};  // where the data is; empty: where the run had it
-  bool best = false;       // the best checkpoint instead of the last weights
+  std::string data_dir{};  // empty: where the run had it
+  bool best = false;       // use the best checkpoint instead of the last weights
   RunData data = RunData::kAtOnce;
 };
 
-// The job of a run folder, for one process that holds all of the network. Throws Error(kBadInput) when it is
-// none.
+// The job of a run folder, for one process that holds the whole network. Throws Error(kBadInput) when it is
+// no run folder.
 Config config_of_run(const std::filesystem::path& run_dir, const RunModelOptions& options);
 
-// Where a run's weights are: model.safetensors, or a checkpoint when it has none yet or the best is wanted.
-// Verified: what was changed since it was saved is refused. Owns the mappings behind the tensors.
+// A run's weights: from model.safetensors, or from a checkpoint when that file does not exist yet or the best
+// is wanted. Verified: files that changed since they were saved are refused. Owns the mappings behind the
+// tensors.
 struct RunWeights {
-  std::vector<checkpoint::SafetensorsFile> file{};  // one, or none
+  std::vector<checkpoint::SafetensorsFile> file{};  // one or none
   std::optional<checkpoint::Loaded> checkpoint{};
-  std::string prefix{};  // of the model's tensors
+  std::string prefix{};  // prefix of the model's tensors
 
   const checkpoint::TensorIndex& tensors() const {
     return checkpoint ? checkpoint->tensors : file[0].index();
@@ -36,8 +37,8 @@ struct RunWeights {
 };
 RunWeights weights_of_run(const std::filesystem::path& run_dir, const RunModelOptions& options);
 
-// The data of that job, as the run knows it (data.json), and a word on stderr when its files are others now.
-// What an earlier version left knows nothing: its data is opened at once, and learnt from.
+// The data of that job, according to the run's manifest (data.json); prints on stderr if its files have
+// changed. A run of an earlier version has no manifest: its data is opened and preprocessing fitted at once.
 data::DataSet data_of_run(const std::filesystem::path& run_dir, const Config& config,
                           const RunModelOptions& options);
 
@@ -45,7 +46,7 @@ data::DataSet data_of_run(const std::filesystem::path& run_dir, const Config& co
 struct RunModel {
   run::PreparedJob job;
 };
-// The rows of its tables, as last saved; null: it has none.
+// The rows of its tables, as last saved; null if it has none.
 std::unique_ptr<run::SavedTables> rows_of_run(const std::filesystem::path& run_dir,
                                               const run::PreparedJob& job);
 RunModel load_run(const std::filesystem::path& run_dir, const RunModelOptions& options);

@@ -49,7 +49,7 @@ Rooms rooms_of_replicas(const run::PreparedJob& job, const std::vector<cluster::
   return rooms;
 }
 
-// A spare may take any host's place.
+// The maximum over all hosts, because a spare may replace any of them.
 std::size_t room_of_spare(const run::PreparedJob& job, const std::vector<int>& workers, int spare) {
   std::size_t most = 0;
   for (std::size_t host = 0; host < workers.size(); ++host) {
@@ -78,7 +78,7 @@ void show_init(const run::PreparedJob& job) {
   if (job.config.train.init.empty()) return;
   fmt::print("{}\n",
              run::describe_init(model::find_model(job.config.model.name), job.blueprint, job.config.train));
-  std::fflush(stdout);  // before what the workers print
+  std::fflush(stdout);  // must precede the workers' output
 }
 
 }  // namespace

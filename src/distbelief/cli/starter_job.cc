@@ -11,7 +11,7 @@ namespace distbelief::cli {
 namespace {
 
 constexpr std::uint64_t kMostStarterBatch = 64;
-constexpr std::uint64_t kStarterSamples = 200'000;  // that all epochs see together, about
+constexpr std::uint64_t kStarterSamples = 200'000;  // approximate number over all epochs
 constexpr std::uint64_t kMostStarterEpochs = 20;
 
 std::string model_section(const data::Finding& finding) {
@@ -29,7 +29,7 @@ std::string model_section(const data::Finding& finding) {
           finding.names + 2);
     case data::FindingKind::kImages: break;
   }
-  // The convolutional network halves its input twice and wants some pixels left.
+  // The convolutional network halves its input twice and needs some pixels after that.
   constexpr std::int64_t kLeastForConvolutions = 12;
   if (finding.side < kLeastForConvolutions) return "name = \"mlp\"\nhidden = [128]\n";
   return "name = \"cnn\"                # resnet18 learns more, and takes longer\n";
@@ -56,7 +56,7 @@ std::string train_section(const data::Finding& finding) {
 
 }  // namespace
 
-// A line of a comment ends where its line does, or what follows would be read as part of the job.
+// Keeps a comment on one line; a line break would make the rest part of the job.
 std::string in_one_line(std::string note) {
   std::ranges::replace_if(
       note, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');

@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How long a number of workers is measured; nothing: the number is not to be found out.
+// How long to measure each number of workers; empty: elastic.auto is off.
 std::optional<std::chrono::duration<double>> measure_each(const Config& config) {
   if (!config.elastic.automatic) return std::nullopt;
   return std::chrono::duration<double>(config.elastic.auto_seconds);
@@ -92,7 +92,7 @@ cluster::SupervisorOptions supervisor_options(const Config& config,
           .resume = command.resume};
 }
 
-// The first replica's folder is the run's; what the others write about themselves is below it.
+// The first replica's folder is the run's; the other replicas write into sub-folders.
 fs::path folder_of(const fs::path& run_dir, int replica) {
   return replica == 0 ? run_dir : run_dir / "replicas" / std::to_string(replica);
 }
@@ -182,7 +182,7 @@ cluster::FleetOptions fleet_options(const Config& config, const std::vector<clus
           .newest_checkpoint = [=] { return newest_checkpoint(command.run_dir); }};
 }
 
-// By which servers of others know the run: it has a space, or one for each sub-network.
+// The run's names on standing servers: one, or one per sub-network.
 std::vector<std::string> jobs_there(const Config& config, const WorkerCommand& command) {
   if (!is_decomposed(config.parallel)) return {command.served_job};
   std::vector<std::string> jobs;
@@ -191,10 +191,10 @@ std::vector<std::string> jobs_there(const Config& config, const WorkerCommand& c
   return jobs;
 }
 
-// For `distbelief audit`: where the servers' logs of this run are.
+// Records the place of the servers' logs of this run, for `distbelief audit`.
 void note_servers(const Config& config, const WorkerCommand& command) {
   const fs::path file = command.run_dir / server::kStandingFile;
-  fs::remove(file);  // of a run that is resumed
+  fs::remove(file);  // left by the start before a resume
   if (command.servers_at.empty()) return;
   std::vector<std::string> marks;
   for (const std::string& job : jobs_there(config, command)) marks.push_back(server::job_mark(job));
@@ -204,7 +204,7 @@ void note_servers(const Config& config, const WorkerCommand& command) {
              {"jobs", marks}});
 }
 
-// What the run had on servers of others is free.
+// Frees the run's state on standing servers.
 void leave_servers(const Config& config, const WorkerCommand& command) {
   if (command.servers_at.empty()) return;
   std::vector<comm::ControlAddress> servers;
@@ -222,15 +222,16 @@ void show_interrupted(const fs::path& run_dir) {
              advice_after_interrupt(run_dir));
 }
 
-// A launcher that was interrupted answers nobody any more: MPI_Finalize would wait for it until it kills us.
-// The first process that ends makes it kill the others, so nobody goes before all are done.
+// Exits without MPI_Finalize, because an interrupted launcher does not answer any more, and MPI_Finalize
+// would wait until the launcher kills the process. The barrier is needed because the launcher kills all
+// processes when the first one ends.
 [[noreturn]] void leave_interrupted(World& world) {
   world.communicator().barrier();
   std::fflush(nullptr);
   std::_Exit(130);
 }
 
-// What workers were writing when they were killed. Nobody writes any more.
+// Removes files that workers were writing when they were killed. Nobody writes any more.
 void remove_unfinished(const fs::path& run_dir) {
   std::vector<fs::path> folders{run_dir, run_dir / "checkpoints"}, unfinished;
   std::error_code error;
@@ -301,7 +302,7 @@ int supervise(const Config& config, const std::vector<cluster::HostSlots>& hosts
     show_interrupted(command.run_dir);
   else if (code != 0)
     fmt::print(stderr, "distbelief: the run failed; logs of the workers: {}/logs\n", run_dir);
-  std::fflush(stdout);  // a signal that comes after the watch ends the program at once
+  std::fflush(stdout);  // after the watch, a signal ends the program at once
   return code == 0 || code == 2 || code == 130 ? code : 1;
 }
 
@@ -313,13 +314,13 @@ int train_launched(job::Job job, fs::path run_dir, Beginning beginning, const In
   run::resolve_for_workers(job.config, workers);
   const Config kept = job.config;
   if (resume) {
-    job.config.train.init.clear();  // it goes on from what it has learnt
+    job.config.train.init.clear();  // a resumed run has its own weights
   } else {
     job::with_places(job, [&] { run::require_mesh(job.config, workers); });
   }
   std::optional<Watch> watch;
-  std::optional<FormerFiles> former;                            // of the first worker, when the run goes on
-  std::optional<report::PageWriter> page;                       // of the first worker
+  std::optional<FormerFiles> former;                            // on the first worker of a resumed run
+  std::optional<report::PageWriter> page;                       // on the first worker
   spdlog::set_default_logger(spdlog::null_logger_mt("start"));  // until there is a folder for logs
   const int code = process::run_in_world(process::world_options(job.config), [&](World& world) {
     std::int64_t is_over = 0;
@@ -349,7 +350,7 @@ int train_launched(job::Job job, fs::path run_dir, Beginning beginning, const In
     if (is_over != 0) return 0;
     const std::string folder = world.rank() == 0 ? fs::absolute(run_dir).string() : "";
     const std::string everywhere = comm::broadcast_text(world.communicator(), folder, 0);
-    if (world.rank() != 0) run_dir = everywhere;  // it may have been started elsewhere
+    if (world.rank() != 0) run_dir = everywhere;  // it may have been started in another folder
     if (world.rank() == 0) page.emplace(page_options(job.config, run_dir));
     int ended = 0;
     try {

@@ -32,7 +32,7 @@ namespace distbelief::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kDrawnRequests = 2048;  // of each client, before the clock starts
+constexpr std::size_t kDrawnRequests = 2048;  // per client, before the clock starts
 constexpr std::int64_t kTickets = std::int64_t{1} << 40;
 constexpr std::size_t kDenseElements = 1024;
 
@@ -84,7 +84,7 @@ class TableServerProcess {
 
  private:
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> said_{nullptr,
-                                                        std::fclose};  // open as long as it may speak
+                                                        std::fclose};  // open as long as the child may write
   std::optional<cluster::Child> child_;
   std::string target_;
 };
@@ -99,7 +99,7 @@ server::Client::Options client_options(const std::string& target, const TablesBe
   server::Client::Options made;
   made.servers.push_back({.target = target});
   made.spec.job = "bench";
-  made.spec.elements = kDenseElements;  // a job has parameters besides its tables
+  made.spec.elements = kDenseElements;  // a job needs parameters besides its tables
   made.spec.parameters.push_back({.begin = 0, .count = kDenseElements});
   made.spec.mode = "async";
   made.spec.tickets = kTickets;
@@ -109,7 +109,7 @@ server::Client::Options client_options(const std::string& target, const TablesBe
   return made;
 }
 
-// One connection with the rows that it asks for.
+// One connection with the ids of its requests.
 class RowClient {
  public:
   RowClient(const std::string& target, const TablesBenchOptions& options, int number)
@@ -118,7 +118,7 @@ class RowClient {
         client_(client_options(target, options, number), std::vector<float>(kDenseElements).data()),
         numbers_(options.request_rows * options.width, 0.125F) {}
 
-  // All rows, this client's share.
+  // Creates this client's share of all rows.
   std::size_t make_rows() {
     const std::uint64_t begin = options_.rows * std::uint64_t(number_) / std::uint64_t(options_.clients);
     const std::uint64_t end = options_.rows * std::uint64_t(number_ + 1) / std::uint64_t(options_.clients);
@@ -142,7 +142,7 @@ class RowClient {
       ids.erase(twice.begin(), twice.end());
     }
   }
-  // Until the time is over; gives the rows.
+  // Calls `each` until the time is over; returns the number of rows.
   std::size_t run(const std::function<void(const std::vector<std::uint64_t>&)>& each, Clock::time_point end) {
     std::size_t rows = 0;
     for (std::size_t i = 0; Clock::now() < end; i = (i + 1) % drawn_.size()) {
@@ -167,7 +167,7 @@ class RowClient {
   server::Client client_;
   std::vector<float> numbers_;
   std::vector<std::vector<std::uint64_t>> drawn_;
-  std::int64_t ticket_ = number_;  // clients take turns
+  std::int64_t ticket_ = number_;  // clients alternate
 };
 
 nlohmann::json timed(const std::string& operation, std::vector<std::unique_ptr<RowClient>>& clients,
@@ -202,7 +202,7 @@ nlohmann::json timed(const std::string& operation, std::vector<std::unique_ptr<R
 }  // namespace
 
 void serve_tables(const std::string& address, int core, const std::atomic<bool>& interrupted) {
-  keep_to_core(core);                     // before there are threads: they all do
+  keep_to_core(core);                     // before there are threads, because they inherit it
   spdlog::set_level(spdlog::level::err);  // standard output is for the target
   server::Service service(
       {.logs = std::filesystem::path(address.substr(address.find(':') + 1)).parent_path()});
@@ -218,7 +218,7 @@ nlohmann::json bench_tables(const std::string& program, const TablesBenchOptions
   TablesBenchOptions options = given;
   options.request_rows =
       std::min(options.request_rows, comm::TableSpec{.width = options.width}.message_rows());
-  const Watch watch;  // the folder is removed
+  const Watch watch;  // so that the folder is removed
   const ScratchFolder scratch;
   const TableServerProcess server(program, options, scratch.path());
   if (const int cores = int(std::thread::hardware_concurrency()); cores > 1)

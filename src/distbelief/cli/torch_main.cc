@@ -1,4 +1,4 @@
 #include "distbelief/cli/program.h"
 
-// `distbelief-torch`: the whole program; `distbelief` becomes it when a command needs torch.
+// `distbelief-torch`: the whole program; `distbelief` executes it when a command needs torch.
 int main(int argc, char** argv) { return distbelief::cli_main(argc, argv); }

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The hosts that are there now, waiting for the first.
+// The current hosts; waits for the first.
 std::vector<cluster::HostSlots> found_hosts(const Config& config) {
   const auto look = [&] {
     return cluster::find_hosts(config.elastic.hostfile, config.elastic.discovery, Watch().interrupted());
@@ -37,7 +37,7 @@ std::vector<cluster::HostSlots> found_hosts(const Config& config) {
   return hosts;
 }
 
-// With parameter servers: so many replicas, each with all its workers on one host.
+// With parameter servers: sets the number of replicas, each with all its workers on one host.
 void count_replicas(const PlaceFlags& flags, Config& config, const std::vector<cluster::HostSlots>& hosts) {
   const std::vector<cluster::ReplicaPlace> places = cluster::place_replicas(
       hosts, int(workers_per_replica(config.parallel)), replica_rule(config.parallel));
@@ -60,7 +60,7 @@ void count_replicas(const PlaceFlags& flags, Config& config, const std::vector<c
 
 }  // namespace
 
-// Used between hosts only, but a folder that is not there is a mistake on one host too.
+// Only runs on several hosts use the folder, but a missing one is a mistake on one host too.
 void require_certificates(const Config& config) {
   const fs::path certs = config.elastic.certs;
   if (certs.empty() || fs::is_directory(certs)) return;

@@ -8,28 +8,28 @@
 #include "distbelief/cli/commands.h"
 #include "distbelief/cluster/hosts.h"
 
-// Where the workers of a run go: flags and job file together.
+// The places of a run's workers, from flags and job file together.
 namespace distbelief::cli {
 
 struct PlaceFlags {
-  int workers = 0;  // 0: what the job says
+  int workers = 0;  // 0: as in the job
   std::string hosts{};
   std::string hostfile{};
   std::string servers_at{};
-  void add_to(CLI::App& command);  // borrows this, which outlives the command
+  void add_to(CLI::App& command);  // keeps a reference to this object, which must outlive the command
 };
 
-// Throws Error(kBadInput) when the job names a folder of certificates that is not there.
+// Throws Error(kBadInput) when the job names a folder of certificates that does not exist.
 void require_certificates(const Config& config);
 
-// The hosts, none for this machine alone, and in `config` how many workers there are: of --hosts, --hostfile,
-// --workers, or what the job says. Waits for the first host where a hostfile or discovery has none yet, until
+// Returns the hosts (empty for this machine alone), and sets the number of workers in `config`, from --hosts,
+// --hostfile, --workers, or the job. If a hostfile or discovery has no host yet, waits for the first until
 // the program is interrupted. Throws Error(kBadInput) when they disagree.
 std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& config);
 
-// Parameter servers that are not the run's own; none unless --servers-at names some.
+// Standing parameter servers; empty unless --servers-at is given.
 struct StandingServers {
-  std::string job{};  // by which they know the run
+  std::string job{};  // the run's name there
   std::vector<std::string> targets{};
 };
 StandingServers standing_servers(const PlaceFlags& flags, const Config& config);

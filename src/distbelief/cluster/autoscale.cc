@@ -12,10 +12,10 @@ namespace {
 
 constexpr double kPays = 0.5;
 constexpr double kDoesNotPay = 0.3;
-constexpr double kWarmUp = 0.3;  // of the window, before it
+constexpr double kWarmUp = 0.3;  // share of the window that precedes it
 constexpr std::int64_t kFewestSteps = 10;
 
-// What each added worker brings, as a share of what a worker of the smaller number brings.
+// The gain of each added worker, relative to a worker of the smaller number.
 double gain(const Speeds& speeds, int fewer, int more) {
   const double before = speeds.at(fewer);
   return before > 0 ? (speeds.at(more) - before) / before * fewer / (more - fewer) : 1;
@@ -30,7 +30,7 @@ std::string compare(const Speeds& speeds, int fewer, int more) {
 
 std::vector<int> worker_counts(int lanes, int threads, int min, int max) {
   std::vector<int> counts;
-  int most_lanes = lanes + 1;  // of one thread
+  int most_lanes = lanes + 1;  // largest number of lanes on a thread
   for (int workers = min; workers <= max && workers * threads <= lanes; ++workers) {
     const int carriers = workers * threads;
     const int here = (lanes + carriers - 1) / carriers;
@@ -44,8 +44,8 @@ AutoscaleDecision decide_workers(const std::vector<int>& counts, int now, const 
   DISTBELIEF_INVARIANT(speeds.contains(now));
   const auto above = std::upper_bound(counts.begin(), counts.end(), now);
   const auto at_least = std::lower_bound(counts.begin(), counts.end(), now);
-  const int up = above == counts.end() ? 0 : *above;                       // 0: none
-  const int down = at_least == counts.begin() ? 0 : *std::prev(at_least);  // 0: none
+  const int up = above == counts.end() ? 0 : *above;                       // 0: no larger number
+  const int down = at_least == counts.begin() ? 0 : *std::prev(at_least);  // 0: no smaller number
   const bool knows_up = speeds.contains(up), knows_down = speeds.contains(down);
   if (knows_up && gain(speeds, now, up) >= kPays) return {up, false, compare(speeds, now, up)};
   if (knows_down && gain(speeds, down, now) < kDoesNotPay) return {down, false, compare(speeds, down, now)};

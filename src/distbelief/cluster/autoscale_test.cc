@@ -17,7 +17,7 @@ TEST(WorkerCounts, AreThoseThatMakeTheLongestThreadShorter) {
   EXPECT_EQ(worker_counts(4, 1, 3, 3), (Counts{3}));
 }
 
-// Where a run ends up whose speed with n workers is speed(n), measured again at every stop.
+// The final number of workers when n workers have speed(n), measured again at every stop.
 int settle(const Counts& counts, int now, const std::function<double(int)>& speed) {
   Speeds speeds;
   for (int changes = 0; changes < 20; ++changes) {
@@ -49,7 +49,7 @@ TEST(Autoscale, ShrinksWhereFewerAreAsFast) {
 TEST(Autoscale, HasNothingToDecideWithOneChoice) { EXPECT_TRUE(decide_workers({3}, 3, {{3, 5.0}}).settled); }
 
 TEST(Autoscale, LeavesWhatIsNeitherWorthItNorAWasteAsItIs) {
-  const Speeds speeds{{1, 10.0}, {2, 14.0}};  // 40 % of a worker
+  const Speeds speeds{{1, 10.0}, {2, 14.0}};  // the second worker brings 40 % of the first
   EXPECT_TRUE(decide_workers({1, 2}, 1, speeds).settled);
   EXPECT_TRUE(decide_workers({1, 2}, 2, speeds).settled);
 }

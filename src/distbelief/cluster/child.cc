@@ -22,8 +22,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// In a process that is to become another program. Its parent may catch signals, and leave them to one of its
-// threads; what is ignored (nohup) stays so.
+// Resets signals in a process that is about to execute another program, because its parent may catch signals
+// or leave them to one of its threads. Ignored signals (nohup) stay ignored.
 void take_signals_as_usual() {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     struct sigaction now {};
@@ -50,7 +50,7 @@ Child::Child(const Options& options) {
   pid_ = fork();
   if (pid_ < 0)
     throw Error(ErrorCode::kUnavailable, fmt::format("cannot start a process: {}", std::strerror(errno)));
-  if (pid_ == 0) {  // only what is safe after a fork of a process with threads
+  if (pid_ == 0) {  // only calls that are safe after a fork of a process with threads
     take_signals_as_usual();
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, options.death_signal);
@@ -81,7 +81,7 @@ bool Child::wait_ended(milliseconds at_most) {
   if (handle >= 0)
     poll(&ended, 1, int(at_most.count()));
   else if (at_most.count() > 0)
-    std::this_thread::sleep_for(std::min(at_most, milliseconds(10)));  // a kernel before 5.3
+    std::this_thread::sleep_for(std::min(at_most, milliseconds(10)));  // for kernels before 5.3
   if (handle >= 0) close(handle);
   ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
   return ended_;

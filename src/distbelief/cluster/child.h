@@ -11,42 +11,44 @@
 
 namespace distbelief::cluster {
 
-// A child in a process group of its own, so that Ctrl-C reaches it only through us. Killed, group and all,
-// and waited for when the object goes before it has ended.
+// A child process in its own process group, so that it does not get Ctrl-C from the terminal. The destructor
+// kills the whole group and waits for it if it has not ended.
 class Child {
  public:
   struct Options {
     std::vector<std::string> command;
-    int output = -1;                         // a descriptor for its standard output; -1: ours
-    bool quiet = false;                      // its standard error goes nowhere
-    int death_signal = 15;                   // what it gets when we die
-    std::vector<std::string> environment{};  // NAME=value, besides ours
+    int output = -1;                         // descriptor for its standard output; -1: inherited
+    bool quiet = false;                      // discards its standard error
+    int death_signal = 15;                   // signal that it gets when this process dies
+    std::vector<std::string> environment{};  // NAME=value, added to this process's environment
   };
   explicit Child(const Options& options);
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Sleeps until it has ended, a signal came or the time is up: a supervisor takes no core from a worker.
+  // Sleeps until the child has ended, a signal has arrived or the time is up, so that a supervisor takes no
+  // core from a worker.
   bool wait_ended(std::chrono::milliseconds at_most);
   bool ended() { return wait_ended(std::chrono::milliseconds(0)); }
   void signal_one(int number);
   void signal_group(int number);
   pid_t pid() const { return pid_; }
-  int exit_code() const;  // 128 + the signal that ended it
-  // The signal that somebody else ended it with, after it has ended; 0: none, or we have signalled it too.
+  int exit_code() const;  // or 128 + the signal that ended it
+  // The signal from elsewhere that ended the child; call after it has ended. 0: none, or this process has
+  // signalled it too.
   int foreign_signal() const;
 
  private:
   pid_t pid_ = -1;
   int status_ = 0;
   bool ended_ = false;
-  bool signalled_ = false;  // by us
+  bool signalled_ = false;  // by this process
 };
 
-// Ends a child in stages, counted from when this object was made: asks (SIGUSR1, which a launcher hands to
-// its workers), ends (SIGTERM) after a second, kills a quarter later. Press again and again until it is
-// gone.
+// Ends a child in stages, timed from this object's construction: asks (SIGUSR1, which a launcher passes to
+// its workers), sends SIGTERM after a second, and SIGKILL a quarter of a second later. Call press()
+// repeatedly until the child is gone.
 class Farewell {
  public:
   void press(Child& child);
@@ -56,16 +58,16 @@ class Farewell {
   int stage_ = 0;
 };
 
-// Ends all of them so, at the same time. Blocks until they are gone.
+// Ends all children this way at the same time. Blocks until they are gone.
 void end_together(std::span<Child* const> children);
 
-// What a command prints on standard output, when it ends well before the deadline; nothing otherwise. It is
-// ended as soon as `interrupted`.
+// The standard output of a command that succeeds before the deadline; otherwise empty. Ends the command as
+// soon as `interrupted`.
 std::optional<std::string> output_of(const std::vector<std::string>& command,
                                      std::chrono::milliseconds deadline,
                                      const std::atomic<bool>& interrupted);
 
-// Waits for the child; once `interrupted`, presses it to end.
+// Waits for the child; once `interrupted`, ends it with a Farewell.
 void wait_for(Child& child, const std::atomic<bool>& interrupted);
 
 }  // namespace distbelief::cluster

@@ -22,7 +22,7 @@ std::int64_t largest(const std::map<int, comm::WorkerReport>& reports,
   return best;
 }
 
-// A launcher that ends a cohort sends SIGTERM, as one who wants the machine does, but SIGKILL soon after.
+// A launcher that ends a cohort sends SIGTERM, as a machine that is reclaimed does, but SIGKILL soon after.
 constexpr std::chrono::milliseconds kCleanUp{300};
 
 constexpr int kStopped = 130;  // exit code of workers that were asked to end
@@ -63,14 +63,14 @@ void Cohort::hear(const comm::WorkerReport& report, Clock::time_point now) {
   if (moved) times.moved = now;
   if (report.leaving && !times.leaving) times.leaving = now;
   reports_[report.rank] = report;
-  // The same name of two machines is no proof that it runs here.
+  // The host name alone does not prove that it runs here: two machines may share it.
   if (!handles_.contains(report.rank) && report.host == host_name() &&
       descends(pid_t(report.pid), child_->pid()))
     handles_[report.rank] = int(syscall(SYS_pidfd_open, pid_t(report.pid), 0));
 }
 
 void Cohort::lose(int rank, Clock::time_point now) {
-  if (lost_at_) return;  // the others follow it
+  if (lost_at_) return;  // later losses follow from the first
   lost_rank_ = rank;
   lost_at_ = now;
 }
@@ -125,14 +125,14 @@ std::int64_t Cohort::checkpoint_step() const {
   return largest(reports_, &comm::WorkerReport::checkpoint_step);
 }
 
-// By handle: a number could belong to another process by now.
+// Uses handles, because a pid could belong to another process by now.
 void Cohort::kill_workers() const {
   for (const auto& [rank, handle] : handles_)
     if (handle >= 0) syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
 }
 
-// Workers have process groups of their own, and one that was stopped early is not known by handle: they are
-// found as long as their launcher lives.
+// Also kills descendants: workers have their own process groups, and one that was stopped early has no handle
+// here. They can be found as long as their launcher lives.
 void Cohort::kill_all() {
   kill_workers();
   kill_descendants(child_->pid());
@@ -181,7 +181,7 @@ std::vector<std::string> Cohort::silent_hosts(Clock::time_point now, Clock::dura
 }
 
 std::optional<int> Cohort::stuck(Clock::time_point now, Clock::duration deadline) const {
-  // Who exchanges waits for others, unless nothing is heard of him at all.
+  // A worker in an exchange only waits for others, unless it sends no reports at all.
   const auto suspicion = [&](int rank) {
     if (now - times_.at(rank).heard > deadline / 2) return 2;
     return reports_.at(rank).phase == "exchange" ? 0 : 1;

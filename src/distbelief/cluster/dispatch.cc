@@ -11,7 +11,7 @@
 namespace distbelief::cluster {
 namespace {
 
-// Certificates of the run's own live as long as the longest run.
+// Certificates made for a run must outlive the longest run.
 constexpr std::chrono::days kFleetCertificates{3650};
 
 }  // namespace
@@ -26,12 +26,12 @@ void Dispatch::listen(comm::ControlServer::Handler& handler) {
   if (!is_local()) listen_to_hosts(handler);
 }
 
-// Processes on other hosts come over TCP, with certificates: the user's, or such as nobody else has.
+// Processes on other hosts connect over TCP with certificates: the user's, or ones made for this run only.
 void Dispatch::listen_to_hosts(comm::ControlServer::Handler& handler) {
   std::filesystem::path folder = options_.certs;
   if (folder.empty()) {
     own_certs_ = folder = options_.place.folder / kCertificatesFolder;
-    std::filesystem::remove_all(folder);  // of a supervisor that was killed
+    std::filesystem::remove_all(folder);  // left by a supervisor that was killed
     comm::make_certificates(folder, kFleetCertificates);
   }
   comm::ControlAddress address = comm::secure_address("0.0.0.0:0", folder, "supervisor");
@@ -52,7 +52,7 @@ std::unique_ptr<Child> Dispatch::start_world(const Start& start) {
   LaunchOptions launch = options_.launch;
   launch.workers = start.workers;
   if (!start.host.empty()) launch.hosts = {{start.host, start.workers}};
-  // Launchers that make and remove one folder at the same time get in each other's way.
+  // Launchers that create and remove the same folder at the same time disturb each other.
   launch.session_folder = options_.place.launcher / std::to_string(start.launch);
   launch.command = start.command;
   std::vector<std::string> secrets;

@@ -15,26 +15,26 @@
 
 namespace distbelief::cluster {
 
-// A supervisor's wires to processes that are started one by one: numbers of launches, where they report, what
-// they are ordered, and the record of what happened. Used with the lock of whoever has it.
+// The process launcher of a supervisor that starts processes one by one: numbers the launches, gives
+// processes an address to report to, sends orders, and records events. The caller's lock protects it.
 class Dispatch {
  public:
   struct Options {
     std::filesystem::path run_dir{};
     RunPlace place{};
-    LaunchOptions launch{};          // of every process, without workers, hosts and command
+    LaunchOptions launch{};          // for every process, without workers, hosts and command
     std::vector<HostSlots> hosts{};  // empty: this machine alone
-    std::string address{};           // of this machine, for those; empty: found out
-    std::filesystem::path certs{};   // empty: the run makes its own
+    std::string address{};           // of this machine, as seen by those hosts; empty: detected
+    std::filesystem::path certs{};   // empty: the run creates its own
     std::chrono::milliseconds silence{5000};
   };
   explicit Dispatch(Options options);
 
-  // From now on commands and reports come. Throws Error, as ControlServer does.
+  // Starts accepting commands and reports. Throws Error as ControlServer does.
   void listen(comm::ControlServer::Handler& handler);
-  const std::string& control() const { return control_; }  // where processes report
+  const std::string& control() const { return control_; }  // the address that processes report to
   bool is_local() const { return options_.hosts.empty(); }
-  std::string address_of(const std::string& host) const;  // by which other hosts reach it
+  std::string address_of(const std::string& host) const;  // as seen by other hosts
 
   struct Start {
     int launch = 0;
@@ -44,9 +44,9 @@ class Dispatch {
     std::vector<std::string> command{};
   };
   int next_launch() { return ++launches_; }
-  // Under the launcher of an MPI world.
+  // Starts an MPI world through its launcher.
   std::unique_ptr<Child> start_world(const Start& start);
-  // One process, on this machine without any launcher.
+  // Starts one process; on this machine without a launcher.
   std::unique_ptr<Child> start_process(const Start& start);
 
   void order(int launch, int rank, const comm::WorkerOrder& order);
@@ -60,7 +60,7 @@ class Dispatch {
   Options options_;
   report::MetricsLog events_;
   std::string control_;
-  std::filesystem::path own_certs_;  // empty: the user's are used, or none
+  std::filesystem::path own_certs_;  // empty: the user's certificates are used, or none
   int launches_ = 0;
   std::optional<comm::ControlServer> server_;
   std::optional<comm::ControlServer> far_server_;

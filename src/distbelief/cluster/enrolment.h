@@ -9,16 +9,17 @@
 
 namespace distbelief::cluster {
 
-// What `distbelief launch` tells a program about the run that it is a worker of, through its environment.
+// The data that `distbelief launch` passes to a worker program about its run, through its environment.
 struct Enrolment {
-  std::string control;            // where the supervisor listens
-  int cohort = 1;                 // which of its launches this worker belongs to
-  std::string snapshots;          // name of the memory; empty: none
+  std::string control;            // the supervisor's address
+  int cohort = 1;                 // the launch that this worker belongs to
+  std::string snapshots;          // name of the shared memory; empty: none
   std::filesystem::path run_dir;  // absolute
 };
 std::vector<Variable> variables_of(const Enrolment& enrolment);
 
-// Of this process; nothing when it was not started that way. Throws Error(kBadInput) when it makes no sense.
+// Reads it from this process's environment; empty if the process was not started that way. Throws
+// Error(kBadInput) when it is malformed.
 std::optional<Enrolment> own_enrolment();
 
 }  // namespace distbelief::cluster

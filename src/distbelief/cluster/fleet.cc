@@ -14,16 +14,16 @@ namespace {
 using FleetClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kServerLosses = 100;  // in an hour, that a run survives, however it is set
+constexpr int kServerLosses = 100;  // losses per hour that a run survives under any setting
 
-// Who waits for one that is silent still has as much time for who takes its place. What is just starting is
-// waited for by nobody.
+// A silent process may take half of the deadline, so that those that wait for it have as much time for its
+// replacement. Nobody waits for a process that is starting, so it may take all of it.
 Cohort::Patience patience_of(const FleetOptions& options) {
   return {.silence = options.deadline / 2,
           .first_word = std::max<FleetClock::duration>(options.deadline, kShortestStart)};
 }
 
-// What fleets decide is decided on the thread that calls run(); gRPC's threads only note what they hear.
+// The thread that calls run() takes all decisions; gRPC's threads only record what they receive.
 class Fleet final : public comm::ControlServer::Handler {
  public:
   Fleet(const FleetOptions& options, const std::atomic<bool>& interrupted);
@@ -54,12 +54,12 @@ class Fleet final : public comm::ControlServer::Handler {
 
   std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
-  Dispatch dispatch_;                 // its threads use all of this: closed before anything goes
-  std::optional<ServerSet> servers_;  // none: they are others'
+  Dispatch dispatch_;                 // closed before other members go, because its threads use them
+  std::optional<ServerSet> servers_;  // empty: standing servers are used
   ReplicaSet replicas_;
   bool stopping_ = false;
   bool told_to_stop_ = false;
-  std::int64_t told_epoch_ = 0;  // of the map whose servers the replicas know
+  std::int64_t told_epoch_ = 0;  // epoch of the map whose servers the replicas know
   FleetClock::time_point last_look_ = FleetClock::now();
 };
 
@@ -118,7 +118,7 @@ std::optional<int> Fleet::fail(const FleetFailure& failure) {
   return failure.code;
 }
 
-// Stopped as a whole, with its processes or without.
+// The whole supervisor was stopped, with or without its processes.
 void Fleet::note_own_absence() {
   const FleetClock::time_point now = FleetClock::now();
   const FleetClock::duration absence = now - std::exchange(last_look_, now);
@@ -185,7 +185,7 @@ comm::CommandReply Fleet::command(const comm::Command& command) {
   if (command.name == "scale") return scale(command);
   const auto pace = command.name == "pause" ? ReplicaSet::Pace::kPause : ReplicaSet::Pace::kGoOn;
   const bool is_pace = command.name == "pause" || command.name == "continue";
-  // Servers of others may have been replaced meanwhile, all of them.
+  // All standing servers may have been replaced meanwhile.
   if (!servers_ && command.name == "continue") tell_servers();
   if (is_pace && command.text == "worker") return replicas_.set_pace_of(command.value, pace);
   if (!is_pace && command.name != "stop")
@@ -208,7 +208,8 @@ comm::CommandReply Fleet::scale(const comm::Command& command) {
   return replicas_.scale(command.value);
 }
 
-// Asks first, then presses; without the lock, for the workers' last reports must get through.
+// Asks the processes to end, then forces them. Call without the lock, so that the workers' last reports get
+// through.
 void Fleet::end_all() {
   replicas_.stop();
   end_together(replicas_.children());

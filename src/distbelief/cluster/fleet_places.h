@@ -6,27 +6,27 @@
 
 #include "distbelief/cluster/hosts.h"
 
-// Where the processes of a run with parameter servers go. Pure.
+// Places the processes of a run with parameter servers on hosts. Pure.
 namespace distbelief::cluster {
 
-// A replica is on one host with all its workers.
+// All workers of a replica are on one host.
 struct ReplicaPlace {
   std::string host{};  // empty: this machine
   int workers = 1;
   friend bool operator==(const ReplicaPlace&, const ReplicaPlace&) = default;
 };
 enum class ReplicaRule { kOfEqualSize, kOnePerHost };
-// `hosts` with their slots, `workers` of each replica where all are of equal size. Throws Error(kBadInput)
-// for a host whose slots are no whole number of replicas.
+// Places replicas on `hosts` by their slots, with `workers` each under kOfEqualSize. Throws Error(kBadInput)
+// for a host whose slots are no multiple of a replica.
 std::vector<ReplicaPlace> place_replicas(const std::vector<HostSlots>& hosts, int workers, ReplicaRule rule);
 
-// What is known of a host by the one who is to start another server.
+// A host as seen when another server is to be placed.
 struct ServerHost {
   std::string name{};
-  int servers = 0;  // that it has
-  int losses = 0;   // servers that were lost there
+  int servers = 0;  // on this host
+  int losses = 0;   // servers lost on this host
 };
-// The host for another server: where fewest were lost, and of those where fewest are; the first of several.
+// The host for another server: the one with the fewest losses, then the fewest servers, then the first.
 std::string host_for_server(const std::vector<ServerHost>& hosts);
 
 }  // namespace distbelief::cluster

@@ -61,8 +61,8 @@ void HostWatch::run(const std::stop_token& stop) {
   }
 }
 
-// A list that cannot be had leaves things as they are: the hosts did not go because a command failed. A new
-// one counts when it is found twice in a row: a file may be read while it is being written.
+// Keeps the current hosts when no list can be had: a failing command does not mean that hosts are gone. A new
+// list counts when it is found twice in a row, because a file may be read while it is being written.
 bool HostWatch::look() {
   try {
     std::vector<HostSlots> hosts = find_hosts(options_.hostfile, options_.discovery, ending_);
@@ -102,7 +102,7 @@ HostWatch::News HostWatch::take() {
     if (one.answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
     try {
       news.answers.push_back({one.host, one.answer.get()});
-    } catch (const Error& error) {  // another program's words
+    } catch (const Error& error) {  // the output of another program
       news.answers.push_back({one.host, std::nullopt});
       news.complaints.push_back(fmt::format("host {}: {}", one.host, error.what()));
     }

@@ -12,9 +12,10 @@
 namespace distbelief::cluster {
 namespace {
 
-constexpr int kMostWorkers = 1 << 20;  // of all hosts: more than any launcher starts, and sums of them fit
+// Over all hosts: more than any launcher starts, and sums do not overflow.
+constexpr int kMostWorkers = 1 << 20;
 
-// 0: not a number of workers.
+// Returns 0 for text that is no number of workers.
 int slots_in(std::string_view text) {
   int slots = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
@@ -27,7 +28,7 @@ HostSlots parse_host(const std::string& text) {
           colon == std::string::npos ? 1 : slots_in(std::string_view(text).substr(colon + 1))};
 }
 
-// A host that is named twice has the workers of both.
+// Adds up the slots of a host that is named twice.
 std::vector<HostSlots> merged(const std::vector<HostSlots>& hosts) {
   std::vector<HostSlots> all;
   int workers = 0;
@@ -189,7 +190,7 @@ std::string HostBoard::absent() const {
   return text;
 }
 
-// Known hosts stay in their order: a list that only comes in another one is no change.
+// Known hosts keep their order, so a mere reordering is no change.
 bool HostBoard::replace(const std::vector<HostSlots>& hosts) {
   std::vector<Entry> next;
   const auto listed = [&](const Entry& entry) {

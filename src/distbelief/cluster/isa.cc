@@ -46,7 +46,7 @@ std::vector<Variable> pinned_environment(Isa isa) {
                                          {"ATEN_CPU_CAPABILITY", "avx2"}});
       break;
     case Isa::kAvx512:
-      // ATen 1.13 itself prefers its AVX2 kernels on such machines: they do not lower the clock.
+      // ATen 1.13 itself prefers its AVX2 kernels on such machines, because they do not lower the clock.
       variables.insert(variables.end(), {{"OPENBLAS_CORETYPE", "SkylakeX"},
                                          {"ONEDNN_MAX_CPU_ISA", "AVX512_CORE"},
                                          {"ATEN_CPU_CAPABILITY", "avx2"}});

@@ -5,7 +5,7 @@
 namespace distbelief::cluster {
 namespace {
 
-// Why lanes stay where they are; nothing: they can move.
+// The reason why lanes cannot move; empty: they can.
 std::optional<std::string> why_fixed(const LaneMoves& run) {
   const int holders = run.groups.pipeline * run.groups.tensor;
   if (holders > 1)

@@ -21,7 +21,7 @@ TEST(LaneMoves, WorkersThatHoldTheNetworkTogetherKeepOneThread) {
     const auto refused = refuse_threads(run, 2);
     ASSERT_TRUE(refused);
     EXPECT_NE(refused->find("one thread"), std::string::npos) << *refused;
-    EXPECT_FALSE(refuse_threads(run, 1));  // as it is
+    EXPECT_FALSE(refuse_threads(run, 1));  // unchanged
   }
   EXPECT_NE(refuse_threads(kPipeline, 2)->find("parallel.pipeline 2"), std::string::npos);
 }

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kMpiexec = DISTBELIEF_MPIEXEC;
 constexpr bool kOpenMpi = DISTBELIEF_OPEN_MPI;
-constexpr std::chrono::seconds kAnswerDeadline{30};  // of a host at the start: it may have to load everything
+constexpr std::chrono::seconds kAnswerDeadline{
+    30};  // for a host's first answer: it may have to load everything
 
 int number_in(const char* variable, int otherwise) {
   const char* text = std::getenv(variable);
@@ -35,11 +36,11 @@ std::vector<std::string> mpiexec_command(const LaunchOptions& options) {
   const bool keeps_files = kOpenMpi && !options.session_folder.empty();
   if (keeps_files)
     command.insert(command.end(), {"--mca", "orte_tmpdir_base", options.session_folder.string()});
-  // Inside a host we have our own shared memory; what a killed launcher leaves of Open MPI's would stay.
+  // Inside a host, DistBelief has its own shared memory; Open MPI's would remain after a killed launcher.
   const bool over_tcp = keeps_files && !options.mpi_memory;
   if (over_tcp) command.insert(command.end(), {"--mca", "btl", "self,tcp"});
   if (over_tcp && options.hosts.empty()) command.insert(command.end(), {"--mca", "btl_tcp_if_include", "lo"});
-  // A launcher's daemon behind a cut link finds out and ends its workers.
+  // With keepalive, a launcher's daemon behind a cut link notices and ends its workers.
   if (kOpenMpi && !options.hosts.empty())
     for (const char* setting :
          {"oob_tcp_keepalive_time", "oob_tcp_keepalive_intvl", "oob_tcp_keepalive_probes"})
@@ -100,7 +101,7 @@ std::vector<std::string> launch_command(const LaunchOptions& options) {
   return command;
 }
 
-// Open MPI refuses root unless told twice; whoever started us as root has decided.
+// Open MPI refuses root unless told twice; starting this program as root was the user's decision.
 void prepare_launcher() {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
@@ -139,7 +140,7 @@ HostAnswer parse_host_answer(const std::string& line) {
 std::optional<HostAnswer> answer_of(const std::string& host, const std::filesystem::path& program,
                                     std::chrono::milliseconds deadline,
                                     const std::atomic<bool>& interrupted) {
-  const ScratchFolder session;  // its own: launchers that start side by side make and remove one between them
+  const ScratchFolder session;  // one per launcher: concurrent launchers create and remove a common one
   LaunchOptions options;
   options.hosts = {{host, 1}};
   options.session_folder = session.path();
@@ -156,7 +157,7 @@ HostAnswers ask_hosts(const std::vector<HostSlots>& hosts, const std::vector<Hos
   all.shared_memory_free.resize(hosts.size() + may_be_absent.size());
   if (hosts.empty()) return all;
   prepare_launcher();
-  std::mutex mutex;  // guards the next and `all`
+  std::mutex mutex;  // guards `silent` and `all`
   std::string silent;
   const auto ask = [&](const std::string& host, std::size_t place) {
     std::optional<HostAnswer> answer;

@@ -12,7 +12,7 @@
 
 namespace distbelief::cluster {
 
-// What a launcher (mpirun, mpiexec, srun) told this process through its environment.
+// The rank that a launcher (mpirun, mpiexec, srun) gave this process through its environment.
 struct LauncherPlace {
   bool launched = false;
   int rank = 0;
@@ -20,12 +20,12 @@ struct LauncherPlace {
 };
 LauncherPlace launcher_place();
 
-// The instruction set to use here: what DISTBELIEF_ISA names, or the machine's, whichever is weaker.
+// The instruction set to use here: the weaker of DISTBELIEF_ISA and the machine's.
 Isa pinned_isa();
-// Whether this process runs with the whole environment of pinned_environment(pinned_isa()).
+// Whether this process has the whole environment of pinned_environment(pinned_isa()).
 bool is_pinned();
 
-// Starts the program anew with that environment, whatever its variables were; returns only where that fails.
+// Restarts the program with that environment, replacing its variables; returns only on failure.
 void restart_pinned(Isa isa, char** argv);
 
 struct LaunchOptions {
@@ -33,24 +33,24 @@ struct LaunchOptions {
   std::vector<HostSlots> hosts;  // empty: this machine
   Isa isa = Isa::kBaseline;
   std::vector<std::string> command;        // program and arguments of a worker
-  std::filesystem::path session_folder{};  // for the launcher's own files; empty: where it likes
-  bool mpi_memory = false;              // inside a host MPI uses shared memory of its own: only to measure it
-  std::vector<std::string> exported{};  // variables of the launcher's environment that the workers get too
+  std::filesystem::path session_folder{};  // for the launcher's own files; empty: its default
+  bool mpi_memory = false;  // lets MPI use its own shared memory inside a host; for measurements only
+  std::vector<std::string> exported{};  // variables of the launcher's environment to pass to the workers
 };
 
-// The command line that starts the workers; pure.
+// The command line that starts the workers. Pure.
 std::vector<std::string> launch_command(const LaunchOptions& options);
 
-// Sets what the launcher wants of its environment. Call before starting one.
+// Sets the environment variables that the launcher needs. Call it before starting one.
 void prepare_launcher();
 
-// Starts the workers and waits for them to end; the launcher's files are in a folder that goes with them, and
-// MPI may use its own shared memory. `interrupted` set by a signal: they are asked to stop
-// (SIGUSR1 through the launcher), ended after a second, killed after another half. Gives the exit code:
-// theirs, or 130 when interrupted. All of them are gone when it returns.
+// Starts the workers and waits for them to end. The launcher's files are in a temporary folder, and MPI may
+// use its own shared memory. Once a signal sets `interrupted`, the workers are asked to stop (SIGUSR1 through
+// the launcher), get SIGTERM after a second and SIGKILL a quarter of a second later. Returns the workers'
+// exit code, or 130 when interrupted. All workers are gone when it returns.
 int run_workers(const LaunchOptions& options, const std::atomic<bool>& interrupted);
 
-// What a host says of itself, in one line: "avx2 8123456789".
+// A host's answer to a probe, one line: "avx2 8123456789".
 struct HostAnswer {
   Isa isa = Isa::kBaseline;
   std::size_t shared_memory_free = 0;  // bytes in /dev/shm
@@ -59,18 +59,18 @@ struct HostAnswer {
 std::string to_string(const HostAnswer& answer);
 HostAnswer parse_host_answer(const std::string& line);  // throws Error(kBadInput)
 
-// Asks a host whether it can run `program`: its answer, or nothing. Throws Error(kBadInput) when it answers
-// something else.
+// Asks a host whether it can run `program`. Returns its answer, or nothing. Throws Error(kBadInput) for a
+// malformed answer.
 std::optional<HostAnswer> answer_of(const std::string& host, const std::filesystem::path& program,
                                     std::chrono::milliseconds deadline, const std::atomic<bool>& interrupted);
 
 struct HostAnswers {
-  Isa weakest = Isa::kBaseline;  // of the hosts, and of this process (pinned_isa)
-  // Bytes in /dev/shm of `hosts`, in their order, then of `may_be_absent`; none: it did not answer.
+  Isa weakest = Isa::kBaseline;  // of the hosts and this process (pinned_isa)
+  // Bytes in /dev/shm of `hosts`, then of `may_be_absent`; empty: no answer.
   std::vector<std::optional<std::size_t>> shared_memory_free{};
 };
-// Asks each host. Throws Error(kUnavailable) naming those that do not answer, unless `may_be_absent`. When it
-// was interrupted, what silent hosts have is unknown.
+// Asks each host. Throws Error(kUnavailable) naming hosts that do not answer, except those in
+// `may_be_absent`. After an interrupt, the values of silent hosts are unknown.
 HostAnswers ask_hosts(const std::vector<HostSlots>& hosts, const std::vector<HostSlots>& may_be_absent,
                       const std::filesystem::path& program, const std::atomic<bool>& interrupted);
 

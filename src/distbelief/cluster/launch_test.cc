@@ -52,7 +52,7 @@ TEST(LaunchCommand, LeavesMpiItsSharedMemoryOnlyToMeasureIt) {
   LaunchOptions options;
   options.command = {"true"};
   options.session_folder = "session";
-  EXPECT_EQ(has(options, "self,tcp"), has(options, "--mca"));  // Open MPI's word; MPICH has neither
+  EXPECT_EQ(has(options, "self,tcp"), has(options, "--mca"));  // Open MPI only; MPICH has neither
   options.mpi_memory = true;
   EXPECT_FALSE(has(options, "self,tcp"));
 }

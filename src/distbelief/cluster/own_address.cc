@@ -21,7 +21,7 @@ std::string numeric(const sockaddr* address, socklen_t length) {
   return text.data();
 }
 
-// Connecting a datagram socket sends nothing, but chooses the way, and with it our end's address.
+// Connecting a datagram socket sends nothing, but selects the route and with it the local address.
 std::string own_end(const addrinfo& peer) {
   const int way = socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (way < 0) return "";

@@ -7,11 +7,11 @@
 
 namespace distbelief::cluster {
 
-// The address of this machine by which the first of `hosts` that is another one would reach it; the loopback
-// address when all are this one. Throws Error(kUnavailable) for a host whose name means nothing here.
+// This machine's address as seen by the first of `hosts` that is another machine; the loopback address if
+// there is none. Throws Error(kUnavailable) for a host name that does not resolve.
 std::string own_address(const std::vector<HostSlots>& hosts);
 
-// The address of a host, as names are known here; throws as above.
+// The address that a host's name resolves to; throws as above.
 std::string host_address(const std::string& host);
 
 }  // namespace distbelief::cluster

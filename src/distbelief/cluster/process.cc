@@ -15,7 +15,7 @@
 namespace distbelief::cluster {
 namespace {
 
-constexpr int kDeepest = 32;  // between a worker and what was started first
+constexpr int kDeepest = 32;  // generations between a worker and the first process
 
 std::string read_all(const std::string& path) {
   std::ifstream file(path);
@@ -26,7 +26,7 @@ std::string read_all(const std::string& path) {
 
 pid_t parent_of(pid_t pid) {
   const std::string text = read_all(fmt::format("/proc/{}/stat", pid));
-  const std::size_t name_end = text.rfind(')');  // the name may hold anything
+  const std::size_t name_end = text.rfind(')');  // the name may contain any character
   if (name_end == std::string::npos || name_end + 4 >= text.size()) return 0;
   return pid_t(std::atoll(text.c_str() + name_end + 4));
 }
@@ -53,7 +53,7 @@ void kill_descendants(pid_t ancestor) {
     if (pid <= 0 || pid == ancestor || !descends(pid, ancestor)) continue;
     const int handle = int(syscall(SYS_pidfd_open, pid, 0));
     if (handle < 0) continue;
-    // Once more: the number may have been another's until the handle was there.
+    // Checks again: until the handle existed, the pid may have been reused.
     if (descends(pid, ancestor)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
     close(handle);
   }
@@ -63,7 +63,7 @@ std::optional<pid_t> ancestor_given(const std::vector<std::string>& arguments) {
   pid_t pid = getppid();
   for (int depth = 0; depth < kDeepest && pid > 1; ++depth, pid = parent_of(pid)) {
     const std::vector<std::string> given = arguments_of(pid);
-    // clang 14 cannot compile the one of std::ranges.
+    // clang 14 cannot compile std::ranges::search here.
     if (std::search(given.begin(), given.end(), arguments.begin(), arguments.end()) != given.end())
       return pid;
   }

@@ -30,7 +30,7 @@ TEST(ProcessTest, EndsAllThatAProcessHasStartedAlsoWhatWasStopped) {
   if (child == 0) {
     const pid_t grandchild = fork();
     if (grandchild == 0) {
-      setpgid(0, 0);  // as a launcher's workers are
+      setpgid(0, 0);  // as a launcher's workers do
       raise(SIGSTOP);
       _exit(0);
     }

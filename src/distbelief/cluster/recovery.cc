@@ -8,11 +8,11 @@ namespace distbelief::cluster {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr int kSamePlace = 3;  // so many losses at one step are no accident
+constexpr int kSamePlace = 3;  // losses at one step that rule out chance
 constexpr milliseconds kFirstDelay{250};
 constexpr milliseconds kLongestDelay{30'000};
 
-// Losses at the end of the list since the run last came to a new step.
+// The number of losses at the end of the list since the run's last new step.
 int without_progress(const std::vector<Loss>& losses) {
   std::int64_t best = -2;
   int count = 0;
@@ -54,7 +54,7 @@ bool was_refused(const Loss& loss, std::int64_t steps_done) {
 RecoveryDecision decide_recovery(const RecoveryPolicy& policy, const std::vector<Loss>& losses) {
   const Loss& last = losses.back();
   const bool is_one_of_many =
-      policy.runs_elsewhere && last.step >= 0;  // what was refused may be its own fault
+      policy.runs_elsewhere && last.step >= 0;  // a process that never trained may itself be at fault
   if (last.exit_code == 2 && last.signal == 0 && !is_one_of_many)
     return {false, {}, "the job cannot be run as it is"};
   if (last.by_job && !is_one_of_many) return {false, {}, "the job is at fault"};

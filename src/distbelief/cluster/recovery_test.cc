@@ -41,7 +41,7 @@ TEST(Recovery, GivesUpWhenTheBudgetIsSpent) {
   const RecoveryDecision decision = decide_recovery({.restarts = 3}, all);
   EXPECT_FALSE(decision.restart);
   EXPECT_NE(decision.reason.find("3 restarts"), std::string::npos);
-  all.push_back(killed(11));  // had it gone on, a new step would count
+  all.push_back(killed(11));  // a new step would reset the count
   EXPECT_TRUE(decide_recovery({.restarts = 3}, all).restart);
 }
 

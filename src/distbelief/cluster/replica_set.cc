@@ -28,7 +28,7 @@ void ReplicaSet::hear(const comm::WorkerReport& report) {
       const bool is_new = !replica.cohort->reports().contains(report.rank);
       replica.cohort->hear(report, Clock::now());
       if (is_new && is_ending(replica))
-        order(replica, {.kind = "stop"});  // it was not there when others were told
+        order(replica, {.kind = "stop"});  // it was not connected when the others were told
       if (report.state == "ended") replica.cohort->part_with(report.rank);
     }
 }
@@ -46,8 +46,8 @@ void ReplicaSet::excuse(Clock::duration absence) {
     if (replica.cohort) replica.cohort->excuse(absence, Clock::now());
 }
 
-// A worker that hangs or was stopped holds up those who wait for it, and looks to its launcher as if it
-// lived. Whether it makes progress is not asked: it may have to wait for others.
+// A worker that hangs or was stopped blocks those that wait for it, while its launcher sees it alive.
+// Progress does not matter here, because a worker may have to wait for others.
 void ReplicaSet::look_for_silence(Replica& replica) {
   const auto now = Clock::now();
   if (const std::optional<Cohort::Silence> silence = replica.cohort->silent(now, options_.patience))
@@ -146,7 +146,7 @@ comm::CommandReply ReplicaSet::scale(std::int64_t replicas) {
 
 int ReplicaSet::wanted() const { return int(std::ranges::count(replicas_, false, &Replica::is_leaving)); }
 
-// The cohort's launcher has ended.
+// Call when the cohort's launcher has ended.
 std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
   Replica& replica = replicas_[index];
   const int code = replica.cohort->child().exit_code();
@@ -155,7 +155,7 @@ std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
     replica.cohort.reset();
     return std::nullopt;
   }
-  if (is_away(replica)) {  // it was ended to pause
+  if (is_away(replica)) {  // ended for a pause
     replica.cohort->kill_workers();
     replica.cohort.reset();
     ++replica.pauses;
@@ -165,7 +165,7 @@ std::optional<FleetFailure> ReplicaSet::end_of(std::size_t index) {
   if (!replica.cohort->is_broken()) replica.cohort->lose(-1, Clock::now());
   const Loss loss = replica.cohort->loss();
   replica.losses.push_back(loss);
-  // A server that hangs keeps a replica from joining, until it is replaced.
+  // A server that hangs keeps a replica from joining until the server is replaced.
   const RecoveryPolicy policy{.restarts = options_.policy.restarts, .runs_elsewhere = step() >= 0};
   const RecoveryDecision decision = decide_recovery(policy, replica.losses);
   if (!replica.lost_at) replica.lost_at = replica.cohort->lost_at();
@@ -213,7 +213,7 @@ void ReplicaSet::begin(std::size_t index, const FindServers& servers) {
                               {"launch", replica.cohort->id()},
                               {"host", replica.place.host},
                               {"workers", replica.place.workers}});
-  order(replica, servers_order(servers()));  // they may be others than when it was started
+  order(replica, servers_order(servers()));  // they may have changed since it was started
   order(replica, {.kind = "go", .value = 0, .text = text.dump()});
   if (is_paused() || replica.rests) order(replica, {.kind = "pause"});
 }

@@ -24,12 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kOwnerFile = "supervisor";
-constexpr const char* kHalfMade = "-made";  // behind the name of snapshots
+constexpr const char* kHalfMade = "-made";  // suffix of the name of snapshots that are being restored
 
 fs::path users_folder() { return fs::temp_directory_path() / fmt::format("distbelief-{}", getuid()); }
 
-// The start time tells a process from a later one with the same number; empty: it has ended, be it that
-// nobody has taken note yet.
+// The start time tells a process from a later one with the same pid. Empty: it has ended, even if its parent
+// has not waited for it yet.
 std::string start_time(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -52,7 +52,7 @@ std::optional<Owner> owner_of(const fs::path& folder) {
   return owner;
 }
 
-// Of another host, which may share this folder with ours, nothing can be known.
+// The state of another host, which may share this folder, is unknown, so its processes count as alive.
 bool lives(const Owner& owner) { return owner.host != host_name() || start_time(owner.pid) == owner.since; }
 
 bool owner_lives(const fs::path& folder) {
@@ -60,7 +60,8 @@ bool owner_lives(const fs::path& folder) {
   return owner && lives(*owner);
 }
 
-// A folder is there a moment before its owner's name: one without is left alone while it may be that one.
+// The file with the owner's name appears shortly after the folder, so a new folder without a name is left
+// alone.
 bool is_left_behind(const fs::path& folder) {
   constexpr std::chrono::minutes kForTheName{1};
   if (const std::optional<Owner> owner = owner_of(folder)) return !lives(*owner);
@@ -71,8 +72,8 @@ bool is_left_behind(const fs::path& folder) {
 
 std::string shared_memory_prefix() { return fmt::format("distbelief-{}-", getuid()); }
 
-// Snapshots of runs whose supervisor is on another host, or that were kept for a resume: workers hold a lock
-// as long as they live; a run that waits for hosts has none.
+// Clears snapshots of runs whose supervisor is on another host, or that were kept for a resume. Workers hold
+// a lock as long as they live; a run that waits for hosts has none.
 void clear_unheld_snapshots(const fs::path& own) {
   constexpr std::chrono::hours kLongAgo{24};
   std::error_code ignored;
@@ -132,10 +133,10 @@ void make_place(const RunPlace& place) {
 }
 
 void clear_folder(const RunPlace& place) {
-  std::error_code ignored;  // what cannot be removed is found by the next command
+  std::error_code ignored;  // the next command finds what cannot be removed
   fs::remove_all(place.folder / kCertificatesFolder, ignored);
   fs::remove_all(place.folder, ignored);
-  fs::remove(place.folder.parent_path(), ignored);  // only when it is empty
+  fs::remove(place.folder.parent_path(), ignored);  // succeeds only when it is empty
 }
 
 void clear_far_place(const std::string& snapshots) {
@@ -147,8 +148,7 @@ void clear_place(const RunPlace& place) {
   clear_folder(place);
 }
 
-// The bytes of one file as those of another. A snapshot that is damaged on the way is not whole, and is not
-// used.
+// Copies the file's bytes. A snapshot that is damaged on the way is not whole, and is not used.
 bool put_aside(const std::string& snapshots, const fs::path& file) {
   const fs::path memory = fs::path("/dev/shm") / snapshots;
   std::error_code none;
@@ -174,7 +174,7 @@ bool bring_back(const std::string& snapshots, const fs::path& file) {
   if (!error) fs::permissions(half, fs::perms::owner_read | fs::perms::owner_write, error);
   if (!error) fs::rename(half, memory, error);
   if (!error) return true;
-  std::error_code ignored;  // it is an error already
+  std::error_code ignored;  // an error is being reported already
   fs::remove(half, ignored);
   throw Error(ErrorCode::kUnavailable,
               fmt::format("cannot bring {} ({:.1f} MB) back into /dev/shm: {}; give it more room (mount -o "

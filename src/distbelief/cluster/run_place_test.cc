@@ -105,7 +105,7 @@ TEST_F(RunPlaceTest, ClearsWhatADeadSupervisorLeftAndNothingElse) {
 
 TEST_F(RunPlaceTest, LeavesAFolderAloneThatSomebodyIsJustMaking) {
   const RunPlace place = place_of(scratch_.path() / "run");
-  fs::create_directories(place.launcher);  // no name in it yet
+  fs::create_directories(place.launcher);  // without the owner's name
   make_snapshots(place);
   clear_abandoned(place_of(scratch_.path() / "own"));
   EXPECT_TRUE(fs::exists(place.folder));

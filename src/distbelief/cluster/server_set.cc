@@ -20,9 +20,10 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kServerFarewell{2};
 constexpr milliseconds kLauncherPatience{200};
 constexpr std::chrono::hours kLossesCount{1};
-constexpr int kMostServers = server::kParts;  // each has a part
+constexpr int kMostServers = server::kParts;  // so that each has a part
 
-// What a server is of the first part, whose primary deals out the work: of a small job it has all.
+// The role of a server for the first part, whose primary deals out tickets; for a small job this part is
+// everything.
 const char* role_in(const server::ServerMap& map, int server) {
   if (map.parts.empty()) return "none";
   return map.desk().primary == server ? "primary" : map.desk().backup == server ? "backup" : "none";
@@ -80,8 +81,9 @@ void ServerSet::hear(const comm::WorkerReport& report) {
   }
 }
 
-// A server says that a backup does not take what it is sent. Whoever says it first is believed: the other may
-// say the same of it. By an older map it may be about a part that has moved since.
+// A server reports that a backup does not accept updates. The first report wins, because the other server may
+// report the same of this one. A report under an older map may concern a part that has moved since, so it is
+// ignored.
 void ServerSet::take_apart(const Server& speaker, const comm::WorkerReport& report) {
   if (speaker.is_lost || report.step != map_.epoch) return;
   for (Server& other : servers_)
@@ -100,8 +102,8 @@ void ServerSet::excuse(SetClock::duration absence) {
   for (Server& server : servers_) server.heard += absence;
 }
 
-// One that hangs or was stopped answers nobody, and its primaries and replicas wait for it; or, before it
-// listens, for the second copy.
+// Marks servers that hang or were stopped. They answer nobody, so their primaries and replicas wait for them,
+// or, before they listen, everybody waits for the second copy.
 void ServerSet::look_for_silence() {
   for (Server& server : servers_) {
     const SetClock::duration silence = SetClock::now() - server.heard;
@@ -114,7 +116,7 @@ void ServerSet::look_for_silence() {
   }
 }
 
-// Something is wrong for good, with whatever is put in the place of those that were lost.
+// More losses than this mean a permanent fault that also hits replacements.
 bool ServerSet::is_lossy() {
   loss_times_.push_back(SetClock::now());
   while (loss_times_.front() < SetClock::now() - kLossesCount) loss_times_.pop_front();
@@ -151,7 +153,8 @@ comm::CommandReply ServerSet::scale(std::int64_t servers) {
   return {true, fmt::format("{} parameter server{}", servers, servers == 1 ? "" : "s")};
 }
 
-// As many as are wanted that do not leave. The newest go first: replicas know the others longest.
+// Starts or ends servers until the wanted number stays. The newest leave first, because replicas have known
+// the others longest.
 void ServerSet::keep_count() {
   int staying = int(std::ranges::count(servers_, false, &Server::is_leaving));
   for (; staying < options_.servers; ++staying) start_one();
@@ -159,11 +162,11 @@ void ServerSet::keep_count() {
     if (!std::exchange(server->is_leaving, true)) --staying;
 }
 
-// Its backups take over at once; another process is started in its place.
+// Removes a server. Its backups take over at once; another process is started in its place.
 std::optional<FleetFailure> ServerSet::lose(std::size_t index) {
   const Server lost = std::move(servers_[index]);
   servers_.erase(servers_.begin() + std::ptrdiff_t(index));
-  // Behind a cut link its launcher waits on.
+  // Behind a cut link its launcher would keep waiting.
   if (!lost.child->wait_ended(kLauncherPatience)) lost.child->signal_group(SIGKILL);
   while (!lost.child->wait_ended(milliseconds(20))) {
   }
@@ -191,7 +194,7 @@ std::optional<FleetFailure> ServerSet::lose(std::size_t index) {
   return std::nullopt;
 }
 
-// One change at a time: the next map is made when servers have done what the present one asks.
+// Makes one change at a time: the next map follows when the servers have carried out the current one.
 std::optional<server::ServerMap> ServerSet::next_map(std::string& why) const {
   if (server::is_changing(map_)) {
     for (const Server& server : servers_) {

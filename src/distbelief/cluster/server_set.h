@@ -16,14 +16,14 @@
 
 namespace distbelief::cluster {
 
-// Why a run cannot go on.
+// The reason why a run cannot continue.
 struct FleetFailure {
   std::string why{};
   int code = 1;
 };
 
-// The parameter servers of a run: starts them, decides who has what, and replaces those that are lost. Used
-// with the fleet's lock.
+// The parameter servers of a run: starts them, assigns parts to them, and replaces lost ones. The fleet's
+// lock protects it.
 class ServerSet {
  public:
   struct Options {
@@ -31,8 +31,8 @@ class ServerSet {
     std::vector<HostSlots> hosts{};  // empty: this machine
     std::function<std::vector<std::string>(const FleetProcess&)> command{};
     std::filesystem::path run_dir{};
-    int losses_allowed = 0;  // in an hour
-    // With a server: one that says nothing for longer counts as lost.
+    int losses_allowed = 0;  // per hour
+    // A server is lost when it is silent for longer.
     Cohort::Patience patience{.silence = std::chrono::minutes(1), .first_word = std::chrono::minutes(2)};
   };
   ServerSet(Options options, Dispatch& dispatch);
@@ -40,32 +40,32 @@ class ServerSet {
   void start();
   void hear(const comm::WorkerReport& report);
   void lost(int launch);
-  // Nobody could be heard for so long: the supervisor did not run.
+  // Ignores a silence in which the supervisor itself did not run.
   void excuse(std::chrono::steady_clock::duration absence);
-  // What has changed is seen to.
+  // Handles all changes since the last call.
   std::optional<FleetFailure> look();
-  // All that were started at first listen, and know what they have.
+  // All servers of the start listen and know their parts.
   bool are_ready() const { return map_.epoch > 0; }
   std::vector<std::string> targets() const;
   std::int64_t epoch() const { return map_.epoch; }
-  // So many servers from now on: newcomers get their share, those who leave hand theirs over first.
+  // Changes the number of servers. Newcomers get their share; leaving servers first hand theirs over.
   comm::CommandReply scale(std::int64_t servers);
   nlohmann::json status() const;
   void end();
 
  private:
   struct Server {
-    int launch = 0;  // its id in maps
+    int launch = 0;  // also its id in maps
     std::string host{};
     std::unique_ptr<Child> child{};
     std::int64_t pid = 0;
-    server::ServerMap::Server place{};  // once it listens
+    server::ServerMap::Server place{};  // set once it listens
     bool is_mapped = false;
-    bool is_lost = false;                            // it has hung up
-    bool is_leaving = false;                         // it is to hand over what it has, and to end
-    std::int64_t settled = 0;                        // epoch of the map that it has done everything for
-    std::chrono::steady_clock::time_point heard{};   // or started
-    nlohmann::json said = nlohmann::json::object();  // what it has counted, last
+    bool is_lost = false;                            // its connection is closed
+    bool is_leaving = false;                         // it is to hand over its parts and end
+    std::int64_t settled = 0;                        // epoch of the last map that it has fully carried out
+    std::chrono::steady_clock::time_point heard{};   // last report, or start
+    nlohmann::json said = nlohmann::json::object();  // its last counts
   };
   void start_one();
   void take_apart(const Server& speaker, const comm::WorkerReport& report);
@@ -83,9 +83,9 @@ class ServerSet {
   Dispatch& dispatch_;
   std::vector<Server> servers_;
   server::ServerMap map_;                                         // epoch 0: none yet
-  std::map<std::string, int> losses_;                             // by host
-  std::deque<std::chrono::steady_clock::time_point> loss_times_;  // of the last hour
-  bool lacks_copies_ = false;                                     // said so, and nothing since
+  std::map<std::string, int> losses_;                             // per host
+  std::deque<std::chrono::steady_clock::time_point> loss_times_;  // in the last hour
+  bool lacks_copies_ = false;                                     // already reported, with no change since
 };
 
 }  // namespace distbelief::cluster

@@ -14,17 +14,17 @@
 #include "distbelief/comm/rpc/control_server.h"
 #include "distbelief/report/metrics.h"
 
-// For the sources of the supervisor.
+// Internal header for the supervisor's sources.
 namespace distbelief::cluster {
 
-// Its decisions are taken on the thread that calls run(); gRPC's threads only note what they hear. One mutex.
+// The thread that calls run() takes all decisions; gRPC's threads only record what they receive. One mutex.
 class Supervisor final : public comm::ControlServer::Handler {
  public:
   Supervisor(const SupervisorOptions& options, const std::atomic<bool>& interrupted);
-  // Before run(), of a run that is resumed. Throws Error.
+  // For a resumed run, before run(). Throws Error.
   void bring_snapshots_back();
   int run();
-  // After run(): nobody has saved since the last generation, whose snapshots are all there is.
+  // After run(): true when no generation has saved since the last snapshots, which are then the only state.
   bool keeps_snapshots() const { return keeps_snapshots_; }
 
   void report(const comm::WorkerReport& report) override;
@@ -67,11 +67,13 @@ class Supervisor final : public comm::ControlServer::Handler {
   bool forget(const std::string& host, const std::filesystem::path& kept) const;
   void settle_snapshots(int code);
   bool put_snapshots_aside(const std::filesystem::path& file);
-  int wanted() const;  // workers
+  int wanted() const;  // number of workers
   Placement placement() const { return arranged(board_.place(wanted(), options_.min), options_.groups); }
 
-  // What others are told.
-  comm::ControlServer& server() { return far_server_ ? *far_server_ : *server_; }  // where workers come
+  // Communication with workers and commands.
+  comm::ControlServer& server() {
+    return far_server_ ? *far_server_ : *server_;
+  }  // the server that workers connect to
   bool is_wanted_to_stop() const { return stopping_ || interrupted_.load(); }
   void order_all(const Cohort& cohort, const comm::WorkerOrder& order);
   void order_lanes(const Cohort& cohort);
@@ -86,36 +88,36 @@ class Supervisor final : public comm::ControlServer::Handler {
   const SupervisorOptions& options_;
   const std::atomic<bool>& interrupted_;
   report::MetricsLog events_;
-  std::string control_;               // where workers find us
-  std::vector<std::string> secrets_;  // variables for the launcher alone
+  std::string control_;               // the address that workers connect to
+  std::vector<std::string> secrets_;  // variables for the launcher only
   bool keeps_snapshots_ = false;
-  bool is_brought_back_ = false;    // what is in memory is in the run folder too
-  bool has_snapshots_ = false;      // of this run's own
-  std::int64_t saved_before_ = -1;  // step of the newest checkpoint when it began
-  std::string keeper_;              // a host that has them; empty: this machine, or nobody knows
+  bool is_brought_back_ = false;    // the snapshots in memory are also in the run folder
+  bool has_snapshots_ = false;      // from this run
+  std::int64_t saved_before_ = -1;  // step of the newest checkpoint at the start
+  std::string keeper_;              // a host that has the snapshots; empty: this machine, or unknown
 
   std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
   int cohorts_ = 0;
   int generation_ = 0;
-  std::int64_t furthest_step_ = -1;  // of all generations
+  std::int64_t furthest_step_ = -1;  // over all generations
   HostBoard board_;
   HostWatch watch_;
-  std::optional<int> asked_for_;     // workers, by `distbelief scale` or what was measured
-  int threads_ = 1;                  // of each worker
-  std::int64_t lane_orders_ = 0;     // given so far
-  std::optional<SpeedGauge> gauge_;  // while it is to be found out how many workers pay
+  std::optional<int> asked_for_;     // number of workers set by `distbelief scale` or by measurement
+  int threads_ = 1;                  // per worker
+  std::int64_t lane_orders_ = 0;     // number of orders so far
+  std::optional<SpeedGauge> gauge_;  // set while elastic.auto measures
   Speeds speeds_;
-  std::set<std::string> questioned_;  // hosts whose answer a restart waits for
+  std::set<std::string> questioned_;  // hosts whose answers a restart waits for
   std::optional<Loss> unexplained_;   // the loss that led to those questions
-  std::set<std::string> used_;        // hosts that ever had workers, and may keep something of the run
-  std::set<std::string> lost_hosts_;  // that did not answer when last heard of
-  std::unique_ptr<Cohort> active_;    // trains
-  std::unique_ptr<Cohort> next_;      // gets ready, or is
+  std::set<std::string> used_;        // hosts that ever had workers, and may keep data of the run
+  std::set<std::string> lost_hosts_;  // hosts without an answer to the last question
+  std::unique_ptr<Cohort> active_;    // the cohort that trains
+  std::unique_ptr<Cohort> next_;      // the cohort that is or gets ready
   std::deque<std::pair<std::unique_ptr<Cohort>, Clock::time_point>> leaving_;
   bool hand_over_ordered_ = false;
   bool retreating_ = false;  // no hosts are left: the workers save and end, and the run waits
-  bool saved_ = false;       // they have, and no other generation has begun
+  bool saved_ = false;       // they have saved, and no other generation has begun
   bool stopping_ = false;
   bool is_goodbye_ = false;  // interrupted: all workers are being ended
   bool paused_ = false;
@@ -123,13 +125,13 @@ class Supervisor final : public comm::ControlServer::Handler {
   std::set<int> resting_;  // workers that are paused while the others train
   std::optional<std::string> failure_;
   std::vector<Loss> losses_;
-  std::optional<std::string> untold_;            // the last loss, while no line told of it
-  std::optional<Clock::time_point> lost_at_;     // until a new step is there
-  std::optional<Clock::time_point> not_before_;  // a restart that has to wait
+  std::optional<std::string> untold_;            // the last loss, until a line has reported it
+  std::optional<Clock::time_point> lost_at_;     // until there is a new step
+  std::optional<Clock::time_point> not_before_;  // earliest time of the next restart
   std::int64_t fence_ = 0;
   Clock::time_point last_look_ = Clock::now();
-  std::string change_ = "start";               // why the next generation comes
-  std::optional<comm::ControlServer> server_;  // last two: their threads use all of this
+  std::string change_ = "start";               // the reason for the next generation
+  std::optional<comm::ControlServer> server_;  // the last two members, because their threads use all others
   std::optional<comm::ControlServer> far_server_;
 };
 

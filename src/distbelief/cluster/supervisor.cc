@@ -58,7 +58,7 @@ std::unique_ptr<Cohort> Supervisor::launch(const Placement& placement) {
   launch.session_folder = options_.place.launcher;
   if (far_server_ && options_.certs.empty()) launch.exported.emplace_back(kCertificatesVariable);
   for (const HostSlots& host : placement.hosts) used_.insert(host.host);
-  // When we die the launcher hands SIGUSR1 to its workers: they save and end.
+  // If this process dies, the launcher passes SIGUSR1 to its workers: they save and end.
   return std::make_unique<Cohort>(
       cohorts_, placement, threads_,
       std::make_unique<Child>(Child::Options{
@@ -76,7 +76,7 @@ Cohort* Supervisor::find(int id) {
 void Supervisor::report(const comm::WorkerReport& report) {
   const std::lock_guard lock(mutex_);
   Cohort* cohort = find(report.generation);
-  if (cohort == nullptr) {  // from behind a link that was cut and is back, or started late
+  if (cohort == nullptr) {  // reconnected after a cut link, or started late
     server().order(report.generation, report.rank, {.kind = "leave", .value = 0, .text = {}});
     return;
   }
@@ -87,7 +87,7 @@ void Supervisor::report(const comm::WorkerReport& report) {
   has_snapshots_ |= report.snapshot_step >= 0;
   furthest_step_ = std::max(furthest_step_, report.step);
   if (report.state == "ended") cohort->part_with(report.rank);
-  if (is_goodbye_ && before == cohort->reports().end())  // it was not there when the others were told
+  if (is_goodbye_ && before == cohort->reports().end())  // it was not connected when the others were told
     server().order(report.generation, report.rank, kStop);
   if (news) changed_.notify_one();
 }
@@ -97,7 +97,7 @@ void Supervisor::lost(int id, int rank) {
   if (Cohort* cohort = find(id)) {
     cohort->part_with(rank);
     note_own_absence();
-    // gRPC has noticed a silence before we did: was it all of the host, or this one alone?
+    // gRPC has noticed a silence first; find out whether the whole host is silent or only this worker.
     look_for_silence(*cohort, options_.silence / 2);
     const auto now = Clock::now();
     const Clock::duration unheard = cohort->unheard(rank, now);
@@ -129,23 +129,23 @@ void Supervisor::begin(std::unique_ptr<Cohort> cohort) {
                                {"recoveries", losses_.size()},
                                {"fence", raise_fence()},
                                {"resume", options_.resume || generation_ > 1}};
-  // Before its workers are told: they write to the same file.
+  // Recorded before the workers are told, because they write to the same file.
   event("generation", {{"generation", generation_},
                        {"workers", active_->workers()},
                        {"hosts", to_string(active_->placement().hosts)},
                        {"cohort", active_->id()},
                        {"reason", change_}});
   order_all(*active_, {.kind = "go", .value = 0, .text = text.dump()});
-  if (int(resting_.size()) >= active_->workers()) resting_.clear();                // somebody has to work
-  if (threads_ != active_->threads() || !resting_.empty()) order_lanes(*active_);  // it does not know
+  if (int(resting_.size()) >= active_->workers()) resting_.clear();  // at least one worker must work
+  if (threads_ != active_->threads() || !resting_.empty()) order_lanes(*active_);  // not known to it
   if (stopping_) order_all(*active_, kStop);
   if (paused_) order_all(*active_, {.kind = "pause", .value = 0, .text = {}});
   saved_ = false;
-  if (losses_.empty()) lost_at_.reset();  // a host explained it
+  if (losses_.empty()) lost_at_.reset();  // a lost host explained it
   for (const HostSlots& host : active_->placement().hosts) lost_hosts_.erase(host.host);
 }
 
-// Workers of an earlier generation that still write find a larger number in the run folder and leave it be.
+// Workers of an earlier generation that still write find a larger number in the run folder and stop writing.
 std::int64_t Supervisor::raise_fence() {
   const std::filesystem::path path = options_.run_dir / "fence";
   std::int64_t there = 0;
@@ -161,7 +161,7 @@ std::int64_t Supervisor::raise_fence() {
   return fence_;
 }
 
-// Workers that are no longer needed get two seconds to leave by themselves.
+// Workers that are no longer needed get two seconds to end by themselves.
 void Supervisor::see_off() {
   std::erase_if(leaving_, [&](auto& one) {
     auto& [cohort, since] = one;
@@ -173,7 +173,7 @@ void Supervisor::see_off() {
   });
 }
 
-// Each loss has a line of its own: at once, or together with the recovery from it.
+// Each loss gets its own line: at once, or together with its recovery.
 void Supervisor::recover(const Loss& loss) {
   if (untold_) say(*std::exchange(untold_, {}) + "; the next loss came before a new step");
   losses_.push_back(loss);
@@ -202,10 +202,10 @@ void Supervisor::recover(const Loss& loss) {
 std::optional<int> Supervisor::end_of_active() {
   const int code = active_->child().exit_code();
   if (code == 0 && lost_at_ && !losses_.empty()) tell_recovery();  // it was faster than its reports
-  // A program of a user's may end with another code than it should when it was stopped.
+  // A user's own program may end with another exit code when it was stopped.
   if (code == 0 && options_.lanes == 0 && is_wanted_to_stop() && !active_->is_complete()) return 130;
   if (code == 0 || (code == 130 && is_wanted_to_stop())) return code;
-  if (code == 130 && retreating_) {  // it has saved: hosts are waited for
+  if (code == 130 && retreating_) {  // it has saved; now the run waits for hosts
     retreating_ = false;
     saved_ = true;
     leaving_.emplace_back(std::move(active_), Clock::now());
@@ -214,7 +214,7 @@ std::optional<int> Supervisor::end_of_active() {
   if (!active_->is_broken()) active_->lose(-1, Clock::now());
   if (!lost_at_) lost_at_ = active_->lost_at();
   recover(active_->loss());
-  active_->kill_workers();  // who outlived the launcher must not outlive it by much
+  active_->kill_workers();  // survivors of the launcher must not outlive it for long
   leaving_.emplace_back(std::move(active_), Clock::now());
   return std::nullopt;
 }
@@ -227,8 +227,8 @@ std::optional<int> Supervisor::look_at_active() {
   if (active_->child().ended()) return end_of_active();
   if (!active_->is_broken()) return std::nullopt;
   if (!lost_at_) lost_at_ = active_->lost_at();
-  if (!active_->has_said_why()) active_->kill_workers();  // those that are left would only find out later
-  // Other hosts' workers end with their launcher.
+  if (!active_->has_said_why()) active_->kill_workers();  // the survivors would only fail later
+  // Workers on other hosts end with their launcher.
   if (seconds_since(active_->lost_at()) > (board_.is_local() || active_->has_said_why() ? 1 : 0)) {
     active_->kill_workers();
     active_->child().signal_group(SIGKILL);
@@ -236,7 +236,7 @@ std::optional<int> Supervisor::look_at_active() {
   return std::nullopt;
 }
 
-// A planned change: the next generation gets ready while this one trains, then takes over.
+// A planned change: the next generation gets ready while this one trains, and then takes over.
 void Supervisor::change_to(const Placement& placement) {
   if (next_ && next_->placement() != placement) {
     leaving_.emplace_back(std::move(next_), Clock::now() - std::chrono::seconds(2));
@@ -245,18 +245,18 @@ void Supervisor::change_to(const Placement& placement) {
   if (!next_ && placement.workers > 0) next_ = launch(placement);
   if (hand_over_ordered_ || (placement.workers > 0 && !next_->is_ready())) return;
   hand_over_ordered_ = true;
-  retreating_ = placement.workers == 0;  // no host is left: it saves on the disk
+  retreating_ = placement.workers == 0;  // no host is left, so it saves to the disk
   order_all(*active_, {.kind = retreating_ ? "stop" : "hand over", .value = 0, .text = {}});
 }
 
-// Nothing is under way that would disturb a measurement, or that a decision would disturb.
+// Whether no operation is in progress that a measurement or a decision could disturb, or be disturbed by.
 bool Supervisor::is_quiet() const {
   return active_ && !active_->is_broken() && active_->placement() == placement() && !hand_over_ordered_ &&
          !(next_ && !next_->is_ready()) && leaving_.empty() && !lost_at_ && !paused_ && !stopping_ &&
          resting_.empty();
 }
 
-// elastic.auto: measures, decides, and is done when nothing is left to find out.
+// Implements elastic.auto: measures, decides, and stops when no measurement is left to do.
 void Supervisor::look_for_size() {
   if (!gauge_) return;
   if (!is_quiet()) return gauge_->restart();
@@ -264,7 +264,7 @@ void Supervisor::look_for_size() {
   if (!speed) return;
   const int now = active_->workers();
   const int room = board_.is_local() ? options_.max : std::min(options_.max, board_.slots());
-  // A number counts as first measured: another chance measurement would send the run back and forth.
+  // The first measurement of a number counts; a second one could by chance send the run back and forth.
   speeds_.emplace(now, *speed);
   const AutoscaleDecision decision =
       decide_workers(worker_counts(options_.lanes, threads_, options_.min, room), now, speeds_);
@@ -297,7 +297,7 @@ void Supervisor::tell_recovery() {
   lost_at_.reset();
 }
 
-// Everything that is due now; an exit code when the run has ended.
+// Does everything that is due; returns an exit code when the run has ended.
 std::optional<int> Supervisor::look() {
   see_off();
   look_at_hosts();
@@ -313,9 +313,9 @@ std::optional<int> Supervisor::look() {
   return std::nullopt;
 }
 
-// A cohort that never got ready, or was lost while it waited for its turn.
+// Handles the end of a cohort that never got ready, or was lost while it waited for its turn.
 std::optional<int> Supervisor::look_at_next() {
-  if (!active_ && next_->placement() != placement()) {  // not where workers should be now
+  if (!active_ && next_->placement() != placement()) {  // its placement is outdated
     leaving_.emplace_back(std::move(next_), Clock::now() - std::chrono::seconds(2));
     return std::nullopt;
   }
@@ -329,7 +329,7 @@ std::optional<int> Supervisor::look_at_next() {
   watch_.ask({questioned_.begin(), questioned_.end()});
   const int id = next_->id();
   leaving_.emplace_back(std::move(next_), Clock::now() - std::chrono::seconds(2));
-  if (active_ && !active_->is_broken()) {  // the run does not depend on it: another one, after a moment
+  if (active_ && !active_->is_broken()) {  // the run continues; another one follows after a moment
     event("spare lost", {{"cohort", id}, {"exit_code", loss.exit_code}});
     not_before_ = Clock::now() + std::chrono::seconds(2);
     return std::nullopt;
@@ -339,18 +339,18 @@ std::optional<int> Supervisor::look_at_next() {
   if (questioned_.empty())
     recover(loss);
   else
-    unexplained_ = loss;  // perhaps a host does not answer: then that is why
+    unexplained_ = loss;  // a host that does not answer may be the reason
   return std::nullopt;
 }
 
-// Sees to it that those workers train, or get ready, that should.
+// Starts, begins or replaces cohorts so that the wanted workers train or get ready.
 void Supervisor::steer() {
   const Placement wanted = placement();
   if (active_) {
     if (stopping_ || active_->is_broken() || !questioned_.empty()) return;
     if (!next_ && not_before_ && Clock::now() < *not_before_) return;
     look_for_size();
-    if (placement() != wanted) return;  // decided anew
+    if (placement() != wanted) return;  // look_for_size() has changed the number of workers
     const bool mistaken = next_ && next_->placement() != wanted && !hand_over_ordered_;
     if (wanted != active_->placement())
       change_to(wanted);
@@ -376,7 +376,7 @@ void Supervisor::start_next() {
   if (next_ && next_->is_ready() && alone) begin(std::move(next_));
 }
 
-// Without the lock: the workers' last reports must get through. Cohorts change on this thread only.
+// Called without the lock, so that the workers' last reports get through. Only this thread changes cohorts.
 void Supervisor::say_goodbye() {
   std::vector<Child*> children;
   for (const auto* cohort : {&active_, &next_})
@@ -402,8 +402,8 @@ int Supervisor::run() {
       lock.unlock();
       say_goodbye();
       lock.lock();
-      code = active_ && active_->is_complete() ? 0 : 130;  // it was done when the word came
-      // Who could not save in time, or was just handing over, has left snapshots.
+      code = active_ && active_->is_complete() ? 0 : 130;  // it had finished when the signal arrived
+      // A worker that could not save in time, or was handing over, has left snapshots.
       if (active_ && (!active_->has_ended_well() || active_->has_handed_over()))
         keeps_snapshots_ = active_->snapshot_step() > newest_checkpoint();
       if (active_ && !active_->placement().hosts.empty()) keeper_ = active_->placement().hosts[0].host;
@@ -423,9 +423,9 @@ int Supervisor::run() {
 int supervise(const SupervisorOptions& options, const std::atomic<bool>& interrupted) {
   prepare_launcher();
   clear_abandoned(options.place);
-  if (!options.resume) clear_place(options.place);  // of an earlier run in a folder of that name
+  if (!options.resume) clear_place(options.place);  // left by an earlier run in a folder of that name
   make_place(options.place);
-  bool keep = options.resume;  // what was there before us
+  bool keep = options.resume;  // keeps what an earlier run left
   struct Clearing {
     const RunPlace& place;
     const bool& keep;

@@ -7,7 +7,7 @@
 #include "distbelief/cluster/lane_moves.h"
 #include "distbelief/cluster/supervision.h"
 
-// What `distbelief status`, `scale`, `pause` and `stop` ask of a supervisor.
+// The supervisor's answers to `distbelief status`, `scale`, `pause` and `stop`.
 namespace distbelief::cluster {
 namespace {
 
@@ -17,7 +17,7 @@ LaneMoves lane_moves(const SupervisorOptions& options) {
 
 }  // namespace
 
-// A generation reports only what it has saved itself.
+// A generation reports only checkpoints that it has saved itself.
 std::int64_t Supervisor::newest_checkpoint() const {
   return std::max(active_ ? active_->checkpoint_step() : -1,
                   options_.newest_checkpoint ? options_.newest_checkpoint() : -1);
@@ -50,7 +50,7 @@ nlohmann::json Supervisor::status() const {
           {"workers", workers}};
 }
 
-// The command's value: workers, its text: threads; 0: as many as now.
+// The command's value is the number of workers, its text the number of threads; 0: unchanged.
 comm::CommandReply Supervisor::scale(const comm::Command& command) {
   const std::int64_t threads_named = std::atoll(command.text.c_str());
   if (threads_named > 0)
@@ -80,14 +80,14 @@ comm::CommandReply Supervisor::scale(const comm::Command& command) {
         "a run without snapshots cannot be handed over: it was started with checkpoint.snapshots = false"};
   if (workers != before) {
     change_ = fmt::format("scaled to {}", workers);
-    // Others will have these ranks.
+    // These ranks will belong to other workers.
     if (!std::exchange(resting_, {}).empty() && active_) order_lanes(*active_);
   }
-  if (command.value > 0) gauge_.reset();  // whoever names a number has decided
+  if (command.value > 0) gauge_.reset();  // an explicit number ends the automatic choice
   if (threads != threads_) speeds_.clear();
   if (command.value > 0) asked_for_ = int(workers);
   threads_ = int(threads);
-  // Who comes next is started with them, or told when its turn comes.
+  // The next generation is started with the new number, or told when its turn comes.
   if (threads_named > 0 && active_ && active_->workers() == workers) order_lanes(*active_);
   event("scale", {{"workers", workers}, {"threads", threads}});
   return {true, fmt::format("going to {} worker{}{}", workers, workers == 1 ? "" : "s",
@@ -121,7 +121,7 @@ comm::CommandReply Supervisor::command(const comm::Command& command) {
   changed_.notify_one();
   if (command.name == "status") return {true, status().dump()};
   if (command.name == "scale") return scale(command);
-  if (command.name == "stop" && !active_) {  // the next generation would be the first to hear of it
+  if (command.name == "stop" && !active_) {  // only the next generation would receive it
     stopping_ = true;
     event(command.name, nlohmann::json::object());
     return {true, "no worker trains just now: ending"};

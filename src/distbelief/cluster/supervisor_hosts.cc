@@ -7,30 +7,30 @@
 #include "distbelief/cluster/supervision.h"
 #include "distbelief/comm/rpc/certificates.h"
 
-// The part of the supervisor that looks after machines.
+// The part of the supervisor that handles hosts.
 namespace distbelief::cluster {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kAskAgain{10};        // a host that did not answer
-constexpr seconds kAskLeaverAgain{60};  // one that said it would go
-constexpr seconds kAskWeakAgain{3600};  // one whose processor does not do
+constexpr seconds kAskAgain{10};        // for a host that did not answer
+constexpr seconds kAskLeaverAgain{60};  // for one that announced its end
+constexpr seconds kAskWeakAgain{3600};  // for one with too weak a processor
 constexpr seconds kForgetDeadline{15};
 constexpr seconds kForgetLostDeadline{5};
 
-// Certificates of the run's own live as long as the longest run.
+// Certificates made for a run must outlive the longest run.
 constexpr std::chrono::days kRunCertificates{3650};
 
 }  // namespace
 
-// Workers on other hosts come over TCP, with certificates: the user's, or such as nobody else has.
+// Workers on other hosts connect over TCP with certificates: the user's, or ones made for this run only.
 void Supervisor::listen_to_hosts() {
   std::filesystem::path folder = options_.certs;
   if (folder.empty()) {
     folder = options_.place.folder / kCertificatesFolder;
-    std::filesystem::remove_all(folder);  // of a supervisor that was killed
+    std::filesystem::remove_all(folder);  // left by a supervisor that was killed
     comm::make_certificates(folder, kRunCertificates);
     secrets_ = {fmt::format("{}={}", kCertificatesVariable,
                             comm::pack_certificates(comm::secure_address("", folder, "worker")))};
@@ -50,7 +50,7 @@ int Supervisor::wanted() const {
   return options_.usable ? options_.usable(most) : most;
 }
 
-// Stopped, or a machine that slept.
+// This process was stopped, or the machine slept.
 void Supervisor::note_own_absence() {
   const auto now = Clock::now();
   if (now - last_look_ > kOwnAbsence)
@@ -95,7 +95,7 @@ void Supervisor::take_answer(const HostWatch::Answer& answer) {
     if (was_good) say(fmt::format("host {} {}", answer.host, why));
     if (was_good) event("host lost", {{"host", answer.host}, {"reason", why}});
     if (!answer.isa) lost_hosts_.insert(answer.host);
-    if (questioned_.contains(answer.host)) unexplained_.reset();  // here is the explanation
+    if (questioned_.contains(answer.host)) unexplained_.reset();  // this answer explains the loss
   }
   questioned_.erase(answer.host);
   if (!questioned_.empty() || !unexplained_) return;
@@ -103,7 +103,7 @@ void Supervisor::take_answer(const HostWatch::Answer& answer) {
   unexplained_.reset();
 }
 
-// It is asked again only when its workers have found out for themselves and gone.
+// Asks a silent host again only after its workers have noticed and gone.
 void Supervisor::look_for_silence(Cohort& cohort, milliseconds allowed) {
   const auto now = Clock::now();
   for (const std::string& host : cohort.silent_hosts(now, allowed)) {
@@ -117,7 +117,7 @@ void Supervisor::look_for_silence(Cohort& cohort, milliseconds allowed) {
   }
 }
 
-// A worker that was sent SIGTERM says so and works on; its machine is about to go.
+// A worker that got SIGTERM reports it and continues; its machine is about to go.
 void Supervisor::look_for_notices() {
   if (!active_ || active_->is_broken() || stopping_) return;
   const auto now = Clock::now();
@@ -161,14 +161,14 @@ void Supervisor::await_hosts() {
   event("waiting", {{"min", options_.min}, {"absent", absent}});
 }
 
-// What a host keeps of the run goes with the run. One that was lost sees to it itself if it can, but workers
-// that were stopped there cannot: it is asked too, for who was silent may answer. It is not waited for long.
-// `kept`: a file that the host's snapshots go to; empty: nowhere.
+// Removes the run's data from a host when the run ends. A lost host cleans up itself if it can; but stopped
+// workers cannot, so it is asked too, with a short deadline, because a silent host may answer again. `kept`:
+// a file for the host's snapshots; empty: they are discarded.
 bool Supervisor::forget(const std::string& host, const std::filesystem::path& kept) const {
   const std::atomic<bool> never{false};
   const bool is_lost = lost_hosts_.contains(host);
   LaunchOptions launch;
-  launch.session_folder = options_.place.launcher;  // goes with the run, also when it is killed
+  launch.session_folder = options_.place.launcher;  // removed with the run, even if this launcher is killed
   launch.isa = options_.launch.isa;
   launch.hosts = {{host, 1}};
   launch.command = {options_.watch.program.string(), "forget", options_.place.snapshots};

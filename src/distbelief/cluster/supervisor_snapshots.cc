@@ -5,7 +5,7 @@
 #include "distbelief/base/error.h"
 #include "distbelief/cluster/supervision.h"
 
-// What becomes of snapshots when a run ends, and when it is resumed.
+// Handles snapshots when a run ends and when it is resumed.
 namespace distbelief::cluster {
 namespace {
 
@@ -16,9 +16,9 @@ constexpr std::chrono::minutes kRememberDeadline{2};
 void Supervisor::settle_snapshots(int code) {
   const std::filesystem::path file = options_.run_dir / kKeptSnapshots;
   const bool has_saved = saved_ || newest_checkpoint() > saved_before_;
-  // A resume that came to nothing leaves what it was to go on from.
+  // A failed resume keeps the state that it was to continue from.
   const bool came_to_nothing = options_.resume && code != 0 && !has_saved && !has_snapshots_;
-  // Workers that came no further than making their memory have left nothing in it.
+  // Workers that only allocated their memory have left no snapshot in it.
   if (came_to_nothing) keeps_snapshots_ = !is_brought_back_ && (!options_.hosts.empty() || holds_snapshot());
   const bool is_put_aside = keeps_snapshots_ && put_snapshots_aside(file);
   if (is_put_aside) keeps_snapshots_ = false;
@@ -32,7 +32,7 @@ void Supervisor::settle_snapshots(int code) {
     say(fmt::format("cannot remove {}, which is of no use any more: {}", file.string(), error.message()));
 }
 
-// Whoever cannot tell keeps them.
+// Returns true when it cannot tell, so that snapshots are kept.
 bool Supervisor::holds_snapshot() const {
   try {
     return options_.holds_snapshot();
@@ -42,7 +42,7 @@ bool Supervisor::holds_snapshot() const {
   }
 }
 
-// Each host has a copy. false: they stay in memory.
+// Each host has a copy, so one host writes the file. Returns false if the snapshots stay in memory.
 bool Supervisor::put_snapshots_aside(const std::filesystem::path& file) {
   try {
     bool is_done = options_.hosts.empty() ? put_aside(options_.place.snapshots, file)
@@ -59,7 +59,7 @@ bool Supervisor::put_snapshots_aside(const std::filesystem::path& file) {
   }
 }
 
-// On a host where there will be workers; they give it to the others.
+// Restores the snapshots on one host that will have workers; these send them to the others.
 void Supervisor::bring_snapshots_back() {
   const std::filesystem::path file = std::filesystem::absolute(options_.run_dir / kKeptSnapshots);
   if (!std::filesystem::exists(file)) return;

@@ -23,7 +23,7 @@ int AllreduceSharing::norm_rounds(const compute::Optimizer& optimizer, double cl
 }
 
 bool AllreduceSharing::keeps_sums(const Options& options) {
-  // Through a window sums are made while backward runs: only an early update can use them at once.
+  // With a window, sums are made during backward; only an early update can use them at once.
   const bool wait = options.windowed
                         ? options.overlap != Overlap::kUpdate
                         : options.overlap == Overlap::kReduce || options.overlap == Overlap::kCheck;
@@ -44,8 +44,8 @@ AllreduceSharing::AllreduceSharing(Options options)
                .lr_factors = options_.lr_factors,
                .join_layers = options_.join_layers}),
       share_(slice_share(*options_.plan, options_.host, options_.domain->member())),
-      // No deadline of its own: it begins to wait when forward begins, and a step may take any time. Those
-      // who compute watch each other, and the abort record ends this.
+      // Waits practically forever: a rest begins when forward begins, and a step may take any time. Carriers
+      // that compute watch each other, and the abort record ends this wait.
       resting_waiter_(options_.domain->abort(), std::chrono::hours(24 * 365), std::chrono::nanoseconds(0),
                       options_.domain->rank_of(options_.domain->member())) {
   seen_.resize(options_.layout->entries().size());
@@ -110,7 +110,7 @@ void AllreduceSharing::begin_step(const StepPlan& plan) {
     passes_->begin(passes_of_step_, step_.step);
     has_lanes() ? passes_->skip(skipped_passes_) : passes_->end();
   }
-  if (has_lanes()) return;  // else nobody waits for gradients from here
+  if (has_lanes()) return;  // otherwise no carrier waits for gradients from this one
   own().ready.raise(window_ ? count_of_items(window_->items()) : count_of(buckets_));
 }
 
@@ -139,7 +139,7 @@ void AllreduceSharing::buckets_filled(int buckets) {
   advance_early();
 }
 
-// What can be done while backward still runs.
+// Does the work that is possible during backward.
 void AllreduceSharing::advance_early() {
   if (options_.overlap == Overlap::kOff || !in_backward_) return;
   const auto begin = Clock::now();
@@ -147,7 +147,7 @@ void AllreduceSharing::advance_early() {
   times_.early += Clock::now() - begin;
 }
 
-// In the order of buckets, so that nothing has to be set aside.
+// Goes in the order of buckets, so that no gradient has to be set aside.
 void AllreduceSharing::end_lane() {
   for (std::size_t p = seen_.size(); p-- > 0;)
     if (!seen_[p]) put(int(p), nullptr);
@@ -200,7 +200,7 @@ void AllreduceSharing::finish_step(double squared_norm) {
   times_.late += Clock::now() - begin;
 }
 
-// Does what can be done with the buckets that are ready, in their order; kBlock: with all.
+// Handles the buckets that are ready, in order; with kBlock, all buckets.
 void AllreduceSharing::advance(Mode mode) {
   if (window_) {
     while (added_ < window_->items() && take_item(mode)) {
@@ -225,7 +225,7 @@ void AllreduceSharing::advance(Mode mode) {
   update_early(buckets_, mode);
 }
 
-// With several hosts: what is summed over all of them while backward still runs.
+// With several hosts: updates the buckets that are summed over all hosts during backward.
 void AllreduceSharing::update_early(int end_bucket, Mode mode) {
   if (!early_update_ || !several_hosts()) return;
   for (; updated_ < end_bucket; ++updated_) {
@@ -255,7 +255,7 @@ bool AllreduceSharing::enter_host(comm::Signal HostSignals::*signal, std::uint32
   if (awaited.reached(wanted)) return true;
   if (mode == Mode::kPoll) return false;
   const Timed timed(times_.waiting, options_.observer, what, -1);
-  // The exchange has deadlines of its own and knows who is silent.
+  // The exchange has its own deadlines and knows which host is silent.
   const comm::Waiter& waiter = has_lanes() ? options_.domain->patient_waiter() : resting_waiter_;
   waiter.wait(awaited, wanted, {.rank = options_.domain->rank_of(0), .operation = what, .step = step_.step});
   return true;
@@ -294,7 +294,7 @@ void AllreduceSharing::poison(int bucket) {
   std::fill_n(values, slice.size(), std::numeric_limits<float>::quiet_NaN());
 }
 
-// All carriers of the host have handed over their last gradient.
+// Call when all carriers of the host have handed over their last gradient.
 void AllreduceSharing::restore_poisoned() {
   for (std::size_t b = 0; b < poisoned_.size(); ++b)
     std::copy(poisoned_[b].begin(), poisoned_[b].end(),
@@ -302,7 +302,7 @@ void AllreduceSharing::restore_poisoned() {
   poisoned_.clear();
 }
 
-// What this carrier updates of a bucket. Fused: there is no sum to keep.
+// This carrier's slice of a bucket, with its sum unless sum and update are fused.
 SummedSlice AllreduceSharing::own_sum(int bucket) const {
   const Span slice = update_slice(bucket);
   if (fused_) return {slice, nullptr};
@@ -315,7 +315,7 @@ std::vector<SummedSlice> AllreduceSharing::own_sums() const {
   return slices;
 }
 
-// All carriers' norms are there afterwards, those of other hosts included.
+// Waits until the norms of all carriers, including those of other hosts, are ready.
 void AllreduceSharing::meet_measures(const char* what) {
   own().measured.raise(++measures_);
   if (several_hosts())
@@ -324,7 +324,8 @@ void AllreduceSharing::meet_measures(const char* what) {
     enter(&CarrierSignals::measured, measures_, what, Mode::kBlock);
 }
 
-// In double and in lane order: the same on every carrier, and exactly the lane's own for a single lane.
+// Adds in double and in lane order, so the result is the same on every carrier, and equals the lane's own
+// buffers when there is one lane.
 void AllreduceSharing::average_buffers() {
   if (options_.buffers == 0) return;
   std::vector<double> sums(options_.buffers);

@@ -23,15 +23,16 @@
 
 namespace distbelief::mesh {
 
-// What may happen while backward still runs. kUpdate: a bucket that is final on all carriers is summed
-// and its parameters updated at once; kReduce: it is summed, and updated after backward; kOff: neither.
-// kCheck finds out whether kUpdate would be right: as kReduce, but what kUpdate would write is not a number
-// until backward has ended, so that who reads it too late spoils the gradient for all to see.
+// How much of the exchange runs during backward. kUpdate: sums a bucket and updates its parameters as soon as
+// it is final on all carriers. kReduce: sums it during backward and updates after backward. kOff: does both
+// after backward. kCheck tests whether kUpdate is safe for a network: it works as kReduce, but writes NaN
+// where kUpdate would write new parameters until backward ends, so that a late read turns the gradient into
+// NaN.
 enum class Overlap { kUpdate, kReduce, kOff, kCheck };
 
-// Synchronous data parallelism (S3.1): all carriers compute gradients of their lanes, each carrier owns
-// a slice of every bucket, adds it up over all lanes in the fixed tree, applies the optimizer to it and
-// writes the new parameters, which exist once per host, in one pass over memory.
+// Synchronous data parallelism. All carriers compute the gradients of their lanes. Each carrier owns a slice
+// of every bucket: it sums the slice over all lanes in the fixed tree, applies the optimizer and writes the
+// new parameters in one pass over memory. A host holds one copy of the parameters.
 class AllreduceSharing final : public Sharing {
  public:
   struct Options {
@@ -40,24 +41,24 @@ class AllreduceSharing final : public Sharing {
     SharedState* state = nullptr;
     comm::HostDomain* domain = nullptr;
     const compute::Optimizer* optimizer = nullptr;
-    HostExchange* exchange =
-        nullptr;  // on the first carrier of each host's leader, when there are several hosts
+    // Set for the first carrier of each host's leader when there are several hosts.
+    HostExchange* exchange = nullptr;
     comm::Algorithm algorithm = comm::Algorithm::kDirect;  // between hosts
     int host = 0;
     double clip_norm = 0;
     Overlap overlap = Overlap::kOff;
     std::size_t buffers = 0;
-    bool windowed = false;  // no carrier keeps its gradients whole; the plan deals lanes in rounds
+    bool windowed = false;  // carriers hold no whole gradient; the plan deals lanes in rounds
     Observer* observer = nullptr;
-    std::vector<double> lr_factors = {};                      // of SliceUpdate
-    std::function<void(std::span<double>)> join_layers = {};  // of SliceUpdate
+    std::vector<double> lr_factors = {};                      // as in SliceUpdate
+    std::function<void(std::span<double>)> join_layers = {};  // as in SliceUpdate
   };
 
-  // Where the time of exchange and update went, since the start.
+  // Time spent on exchange and update since the start.
   struct Times {
     std::chrono::nanoseconds early{};     // during backward
-    std::chrono::nanoseconds late{};      // after it, waiting included
-    std::chrono::nanoseconds waiting{};   // for other carriers or hosts
+    std::chrono::nanoseconds late{};      // after backward, including waits
+    std::chrono::nanoseconds waiting{};   // waiting for other carriers or hosts
     std::chrono::nanoseconds updating{};  // summing, updating, publishing on this thread
   };
 
@@ -71,30 +72,30 @@ class AllreduceSharing final : public Sharing {
   void end_lane() override;
   void end_step() override;
   std::span<const float> mean_buffers() const override { return mean_buffers_; }
-  // What a lane of this host handed over in the step that ended.
+  // The values that a lane of this host handed over in the last step.
   std::span<const float> lane_values(std::int64_t lane) const {
     return {options_.state->lane_buffers(lane, round_), options_.buffers};
   }
 
-  // Before the first step: parameters are gathered from other hosts block by block, in these passes of a
-  // step, of which this host lets the first go by.
+  // Call before the first step. Parameters are then gathered from other hosts block by block, in these passes
+  // of a step. This host skips the first `skipped` passes.
   void gather_blocks(int blocks, const std::vector<Pass>& passes, std::int64_t skipped);
   BlockPasses* passes() { return passes_ ? &*passes_ : nullptr; }
 
-  // end_step() in two halves, where other groups hold other parameters of the same network: all of a step's
-  // gradients are added up; then, with the sum of all groups' squared norms, the parameters are updated.
+  // The two halves of end_step(), for networks whose other parameters are in other groups: sum_up() sums all
+  // gradients of the step; finish_step() updates the parameters, given the squared norm over all groups.
   void sum_up();
-  // Of each parameter's gradient, when clipping.
+  // Squared gradient norm per parameter; only when clipping.
   std::span<const double> squared_norms() const { return squared_norms_; }
   void finish_step(double squared_norm);
 
   const Times& times() const { return times_; }
-  // The norm of the whole gradient of the last step; only when clipping.
+  // Norm of the whole gradient of the last step; only when clipping.
   double gradient_norm() const { return gradient_norm_; }
   const std::vector<std::int64_t>& update_counts() const { return update_.counts(); }
-  // Per parameter, of a run that goes on.
+  // Sets the updates per parameter of a resumed run.
   void set_update_counts(const std::vector<std::int64_t>& counts) { update_.set_counts(counts); }
-  // How many rounds of norms a step needs.
+  // The rounds of norms that a step needs.
   static int norm_rounds(const compute::Optimizer& optimizer, double clip_norm);
   // Whether sums must be kept between reduce and update.
   static bool keeps_sums(const Options& options);
@@ -128,7 +129,7 @@ class AllreduceSharing final : public Sharing {
   compute::Span update_slice(int bucket) const;
   std::uint32_t count_of(int buckets) const;
   std::uint32_t count_of_items(std::int64_t items) const;
-  const float* sum_of(int bucket) const;  // from the bucket's first element on
+  const float* sum_of(int bucket) const;  // points at the bucket's first element
   CarrierSignals& own() const { return options_.state->carrier(options_.domain->member()); }
   const Carrier& carrier() const;
   bool has_lanes() const { return !carrier().lanes.empty(); }
@@ -137,18 +138,18 @@ class AllreduceSharing final : public Sharing {
   bool several_hosts() const { return options_.plan->hosts.size() > 1; }
 
   Options options_;
-  bool fused_;         // sum and update in one pass
-  bool early_update_;  // during backward
+  bool fused_;         // sums and updates in one pass
+  bool early_update_;  // updates during backward
   int buckets_;
   SliceUpdate update_;
   SliceShare share_;
-  comm::Waiter resting_waiter_;             // of a carrier without lanes
-  std::optional<GradientStack> stack_;      // one of the two
-  std::optional<GradientWindow> window_;    // when windowed
-  std::int64_t added_ = 0;                  // items of this step
-  bool is_adding_ = false;                  // waits in the middle of it
-  std::optional<comm::IdleWork> settling_;  // while others may wait for what this carrier adds up
-  std::optional<BlockPasses> passes_;       // when blocks are gathered from other hosts
+  comm::Waiter resting_waiter_;             // for a carrier without lanes
+  std::optional<GradientStack> stack_;      // set unless windowed
+  std::optional<GradientWindow> window_;    // set when windowed
+  std::int64_t added_ = 0;                  // items of this step that are summed
+  bool is_adding_ = false;                  // true inside take_item(), which may wait
+  std::optional<comm::IdleWork> settling_;  // sums items while this carrier waits for something else
+  std::optional<BlockPasses> passes_;       // set when blocks are gathered from other hosts
   std::vector<Pass> passes_of_step_;
   std::int64_t skipped_passes_ = 0;
 
@@ -158,7 +159,7 @@ class AllreduceSharing final : public Sharing {
   std::int64_t lane_ = 0;
   std::vector<std::uint8_t> seen_;  // parameters with a gradient in this lane
   int reduced_ = 0, updated_ = 0;
-  std::vector<std::vector<float>> poisoned_;  // by bucket: what belongs there
+  std::vector<std::vector<float>> poisoned_;  // per bucket: the values that NaN replaces
   bool in_backward_ = false;
   std::uint32_t measures_ = 0;
   std::vector<double> squared_norms_;  // per parameter

@@ -142,12 +142,13 @@ AllreduceGroup::AllreduceGroup(World& world, const std::vector<compute::Layout::
     sharings_.push_back(std::make_unique<AllreduceSharing>(std::move(sharing)));
   }
   if (shares_out_parameters()) touch_owned();
-  if (options_.zero_inside_host) barrier();  // on all hosts, those with one worker too
+  if (options_.zero_inside_host) barrier();  // on all hosts, including those with one worker
 }
 
 AllreduceGroup::~AllreduceGroup() = default;
 
-// A page of shared memory is charged to the process that touches it first: each worker does that to its own.
+// The process that touches a page of shared memory first is charged for it, so each worker touches its own
+// pages.
 void AllreduceGroup::touch_owned() {
   for (const compute::Span& span : owned_spans()) {
     std::memset(parameters() + span.begin, 0, span.size() * sizeof(float));
@@ -191,7 +192,8 @@ void AllreduceGroup::gather_blocks(const std::vector<std::vector<compute::Span>>
                     "every replica, found {} and {}; make parallel.lanes a multiple of the replicas",
                     own, rounds));
   if (!is_given) passes.assign(rounds, Pass::kThereAndBack);
-  // A host with fewer rounds than others has its last when they have theirs: only then are sums exchanged.
+  // A host with fewer rounds than the others runs its last round together with theirs, because sums are
+  // exchanged only then.
   const auto skipped = std::int64_t(is_given ? 0 : rounds - own);
   if (exchange_) exchange_->gather_blocks(blocks, passes);
   for (const auto& sharing : sharings_) sharing->gather_blocks(int(blocks.size()), passes, skipped);
@@ -291,12 +293,12 @@ std::size_t AllreduceGroup::parameters_in(const std::vector<compute::Span>& span
 
 std::size_t AllreduceGroup::parameters_held() const { return parameters_in(owned_spans()); }
 
-// Its own gradients, or its window; its share of its host's parameters; its slices of state and sums.
+// Counts its gradients or its window, its share of the host's parameters, and its slices of state and sums.
 std::size_t AllreduceGroup::bytes_held() const {
   const SharedState::Shape shape = this->shape();
   const std::size_t arrays = state_names().size() + (shape.keeps_sums ? 1 : 0) +
                              std::size_t(shape.windowed ? SharedState::partial_sums(shape) : 0);
-  // Unless hosts gather them, each has all parameters, updated by it or by others.
+  // Unless hosts gather them, each host has all parameters, including those that others update.
   const std::size_t parameters =
       world_.hosts() == 1 || gathers_between_hosts()
           ? parameters_held()

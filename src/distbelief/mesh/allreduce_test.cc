@@ -29,7 +29,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-// The same training written down plainly: one lane, whole parameters, no arena shared with anybody.
+// Reference implementation of the same training: one lane, whole parameters, no shared arena.
 std::vector<float> train_plainly(const testing::TrainingJob& job, const compute::Layout& layout) {
   const auto optimizer = compute::make_optimizer(job.optimizer);
   const auto* layerwise = dynamic_cast<const compute::LayerwiseOptimizer*>(optimizer.get());
@@ -112,7 +112,8 @@ TEST_P(SameBits, AsPlainTrainingHasThem) {
     EXPECT_EQ(found, wanted);
     return;
   }
-  // A norm's last bits depend on the order of its sum, which is by blocks in one and plain in the other.
+  // The last bits of a norm depend on the order of its sum: by blocks in the arena, sequential in the
+  // reference.
   for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 2e-6) << i;
 }
 
@@ -177,7 +178,7 @@ TEST(Allreduce, ClippingHoldsTheGradientToItsNorm) {
   EXPECT_NEAR(std::sqrt(squares), 0.25, 1e-4);
 }
 
-// One carrier's part of a step on memory of its own making: what the tests below need of a host.
+// Runs each carrier's part of a step on private memory; the small part of a host that the tests below need.
 class SmallHost {
  public:
   SmallHost(int carriers, std::chrono::nanoseconds deadline,
@@ -253,8 +254,8 @@ TEST(Allreduce, UpdateIsTheParameterLessTheMeanGradientTimesTheRate) {
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(host.parameters()[i], wanted[i], 1e-6) << i;
 }
 
-// The same for a batch of 7: whether one lane has all of them or three have 3, 2 and 2, each hands in the sum
-// of its samples' gradients over 7. A mean of the lanes' own means would be another update.
+// The same for a batch of 7. Whether one lane has all samples or three lanes have 3, 2 and 2, each hands in
+// the sum of its samples' gradients divided by 7. A mean of the lanes' own means would give another update.
 TEST(Allreduce, LanesOfUnequalSamplesUpdateAsOneLaneWithAllOfThem) {
   const std::vector<float> theta{1, -1};
   // Squared errors of y = theta x: g = (theta x - y) x.
@@ -279,7 +280,7 @@ TEST(Allreduce, LanesOfUnequalSamplesUpdateAsOneLaneWithAllOfThem) {
                        {0, 0});
       });
     threads.clear();
-    // Gradients (1, 0), (0, -2), (2, 1), (3, 3), (2, -4), (-3, 0), (0, 4): their sum (5, 2) times 0.7 / 7.
+    // The gradients (1, 0), (0, -2), (2, 1), (3, 3), (2, -4), (-3, 0), (0, 4) sum to (5, 2), times 0.7 / 7.
     EXPECT_NEAR(host.parameters()[0], 1 - 0.5, 1e-6) << lanes << " lanes";
     EXPECT_NEAR(host.parameters()[1], -1 - 0.2, 1e-6) << lanes << " lanes";
   }
@@ -290,7 +291,7 @@ TEST(Allreduce, AParametersFactorIsOfItsRateAlone) {
   job.steps = 1;
   job.optimizer.momentum = 0;
   const testing::TrainingOutcome plain = testing::train_on_threads(job, {2});
-  job.lr_factors = {0.5};  // the others' is 1
+  job.lr_factors = {0.5};  // the others have 1
   const testing::TrainingOutcome slow = testing::train_on_threads(job, {2});
   EXPECT_EQ(testing::train_on_threads(job, {3}), slow);
   const compute::Layout layout(testing::training_parameters(), job.bucket_bytes);

@@ -2,13 +2,13 @@
 
 #include "distbelief/mesh/allreduce.h"
 
-// Gradients that pass through a window (parallel.zero 2 and 3): the part of AllreduceSharing that adds them
-// up item by item.
+// The part of AllreduceSharing that sums gradients item by item when they pass through a window
+// (parallel.zero 2 and 3).
 //
-// Nobody waits in a circle. A carrier that waits, for a slot, for a gathered block, or for another stage or
-// slice of its network, meanwhile adds up what it owns of all items that are handed in (IdleWork). All
-// replicas come to their waits in the same order. Take the one that has come least far: what it waits for was
-// handed in by those who are further, or is added up by them while they wait.
+// Why no deadlock occurs: a carrier that waits (for a slot, for a gathered block, or for another stage or
+// slice of its network) meanwhile sums its slices of all items that are handed in (IdleWork). All copies
+// reach their waits in the same order. Take the copy with the least progress: the item that it waits for was
+// handed in by copies that are further, or is summed by them while they wait.
 namespace distbelief::mesh {
 
 using compute::kBlock;
@@ -29,7 +29,7 @@ void AllreduceSharing::gather_blocks(int blocks, const std::vector<Pass>& passes
   skipped_passes_ = skipped;
 }
 
-// What others may wait for, without waiting. Whether there was anything to add up.
+// Sums the items that others may wait for, without waiting itself. Returns whether there were any.
 bool AllreduceSharing::settle() {
   if (is_adding_) return false;
   const std::int64_t before = added_;
@@ -50,7 +50,7 @@ void AllreduceSharing::free_item(std::int64_t item) {
   enter(&CarrierSignals::consumed, count_of_items(item + 1), "add up gradients", Mode::kBlock);
 }
 
-// Adds up the next item. Whether it was there to be added.
+// Sums the next item. Returns whether it was available.
 bool AllreduceSharing::take_item(Mode mode) {
   is_adding_ = true;
   const bool was_there = try_item(mode);
@@ -69,8 +69,8 @@ bool AllreduceSharing::try_item(Mode mode) {
   return true;
 }
 
-// The place of a bucket's sum is free when the hosts have exchanged the one that it held before. With early
-// update the exchange also waits for what this carrier has to update.
+// A bucket's sum slot is free when the hosts have exchanged the sum that it held before. With early update,
+// the exchange also waits for this carrier's updates.
 bool AllreduceSharing::has_room_for_sum(int bucket, Mode mode) {
   if (bucket < SharedState::kSumSlots) return true;
   const int before = bucket - SharedState::kSumSlots + 1;

@@ -6,9 +6,9 @@ namespace distbelief::mesh {
 namespace {
 
 constexpr std::size_t kLongestWindow = 1024;
-constexpr double kWorthwhile = 0.1;  // of the step's time
-constexpr double kStraggler = 1.5;   // times the median, to be named
-constexpr double kNoLonger = 1.25;   // below it a straggler is none any more
+constexpr double kWorthwhile = 0.1;  // share of the step's time that justifies a move
+constexpr double kStraggler = 1.5;   // a worker is a straggler from this multiple of the median on
+constexpr double kNoLonger = 1.25;   // and stays one down to this multiple
 
 }  // namespace
 

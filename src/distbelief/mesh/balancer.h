@@ -8,26 +8,26 @@
 
 namespace distbelief::mesh {
 
-// Watches how long each worker computes, names one that is much slower than the others, and tells when the
-// lanes should lie otherwise. The workers compare after a number of steps that grows with each change: one
-// small exchange. A gain or a straggler must show twice in a row: a moment's disturbance moves nothing. One
-// thread.
+// Compares how long the workers compute, names a worker that is much slower than the others, and proposes a
+// new distribution of lanes. The workers compare after a number of steps that grows with each change, with
+// one small exchange. A gain or a straggler counts only when two comparisons in a row show it, so that a
+// short disturbance moves no lanes. Used by one thread.
 class Balancer {
  public:
   struct Options {
-    std::int64_t least = 1;   // lanes that every worker that has any keeps, one for each thread
-    bool moves_lanes = true;  // otherwise it only looks for a straggler
+    std::int64_t least = 1;   // lanes that a worker keeps if it has any: one per thread
+    bool moves_lanes = true;  // false: only looks for a straggler
   };
   Balancer(World& world, Options options) : world_(world), options_(options) {}
 
-  // Collective, after each step: this worker's seconds without waiting for others, and the lanes of all
-  // workers. Something when they should change; the same on every worker.
+  // Collective, after each step. Takes this worker's busy seconds (without waits for others) and the lanes of
+  // all workers. Returns a new distribution when lanes should move, the same on every worker.
   std::optional<Rebalance> after_step(double busy_seconds, const std::vector<std::int64_t>& lanes);
 
-  // From now on lanes stay where they are. By all workers.
+  // Stops moving lanes. All workers call it.
   void keep_lanes() { options_.moves_lanes = false; }
 
-  // What the last comparison found, if one worker is much slower than the others. The same on every worker.
+  // The worker that the last comparison found much slower than the others, if any. The same on every worker.
   const std::optional<Rebalance>& straggler() const { return straggler_; }
 
  private:
@@ -38,8 +38,8 @@ class Balancer {
   Options options_;
   std::size_t window_ = 16;  // steps
   std::vector<double> busy_;
-  bool seen_once_ = false;  // a gain, in the window before
-  int suspect_ = -1;        // the worker that was slow in the window before
+  bool seen_once_ = false;  // the previous window showed a gain
+  int suspect_ = -1;        // the worker that was slow in the previous window
   std::optional<Rebalance> straggler_;
 };
 

@@ -38,7 +38,7 @@ void BlockPasses::skip(std::int64_t passes) {
 }
 
 void BlockPasses::hold(int place) {
-  // The exchange has deadlines of its own and knows who is silent.
+  // The exchange has its own deadlines and knows which host is silent.
   options_.domain->patient_waiter().wait(
       options_.state->host().gathered, base_ + std::uint32_t(start() + place + 1),
       {.rank = options_.domain->rank_of(0), .operation = "gather parameters", .step = step_});

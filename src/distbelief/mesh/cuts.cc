@@ -13,7 +13,7 @@ namespace distbelief::mesh {
 namespace {
 
 constexpr double kNothingFits = std::numeric_limits<double>::infinity();
-constexpr double kSame = 1 + 1e-9;  // times that differ less are equal: sums round
+constexpr double kSame = 1 + 1e-9;  // smaller differences are rounding errors of sums
 
 std::string bytes_text(double bytes) {
   if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
@@ -26,7 +26,7 @@ std::string blocks_text(int first, int end) {
   return end - first == 1 ? fmt::format("block {}", first) : fmt::format("blocks {} to {}", first, end - 1);
 }
 
-// Sums over any run of blocks [first, end) in constant time.
+// Sums over any blocks [first, end) in constant time.
 class Runs {
  public:
   Runs(std::span<const BlockCost> blocks, const CutLimits& limits) : blocks_(blocks), limits_(limits) {
@@ -52,7 +52,7 @@ class Runs {
   bool fits(int first, int end) const {
     return limits_.memory_bytes == 0 || bytes(first, end) <= double(limits_.memory_bytes);
   }
-  // What a stage that ends here sends on.
+  // Bytes that a stage ending here sends on.
   std::size_t sent(int end) const { return end == size() ? 0 : blocks_[std::size_t(end) - 1].output_bytes; }
 
  private:
@@ -63,8 +63,8 @@ class Runs {
   std::vector<std::size_t> activations_{0};
 };
 
-// The slowest stage of the best cuts; kNothingFits when nothing fits. After so many stages made, best[first]
-// is that of the blocks from `first` to the network's end.
+// Seconds of the slowest stage of the best cuts, or kNothingFits. After `made` rounds, best[first] is that of
+// the blocks from `first` to the end in `made` stages.
 double fastest_slowest(const Runs& runs, int stages) {
   const int blocks = runs.size();
   std::vector<double> best(std::size_t(blocks) + 1, kNothingFits);
@@ -80,11 +80,12 @@ double fastest_slowest(const Runs& runs, int stages) {
   return best[0];
 }
 
-// Of the cuts whose stages all take `allowed` seconds at most: fewest bytes sent, then earliest.
+// Among the cuts whose stages all take at most `allowed` seconds: the one that sends the fewest bytes, then
+// the earliest.
 std::vector<int> leanest_cuts(const Runs& runs, int stages, double allowed) {
   constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
   const int blocks = runs.size();
-  // By stages from here to the network's end, then by the first block of the first of them.
+  // Indexed by the number of stages up to the network's end, then by the first block of these.
   std::vector sent(std::size_t(stages) + 1, std::vector(std::size_t(blocks) + 1, kNone));
   std::vector first_end(sent.size(), std::vector(std::size_t(blocks) + 1, 0));
   sent[0].back() = 0;
@@ -124,7 +125,7 @@ Cuts described(const Runs& runs, std::vector<int> ends) {
   return cuts;
 }
 
-// A block that fits no stage by itself cannot be helped by cutting.
+// No cut helps when a single block exceeds a stage.
 void require_blocks_fit(const Runs& runs) {
   for (int block = 0; block < runs.size(); ++block)
     if (!runs.fits(block, block + 1))
@@ -137,7 +138,7 @@ void require_blocks_fit(const Runs& runs) {
                       bytes_text(double(runs.limits().memory_bytes))));
 }
 
-// Filling each stage as far as it goes makes the fewest, because a part of what fits fits too.
+// Filling each stage as far as possible needs the fewest stages, because a part of blocks that fit fits too.
 int fewest_stages(const Runs& runs) {
   int stages = 1;
   for (int first = 0, end = 1; end <= runs.size(); ++end) {
@@ -212,7 +213,7 @@ Cuts choose_cuts(std::span<const BlockCost> blocks, int stages, const CutLimits&
   const Runs runs(blocks, limits);
   require_blocks_fit(runs);
   if (fewest_stages(runs) > stages) {
-    // Named after the cuts that time alone would choose: one of its stages is too large.
+    // The error names a stage of the cuts that time alone would choose; at least one of them is too large.
     const Runs unlimited(blocks, CutLimits{});
     require_stages_fit(runs, leanest_cuts(unlimited, stages, fastest_slowest(unlimited, stages) * kSame));
   }

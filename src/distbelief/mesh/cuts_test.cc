@@ -23,7 +23,7 @@ Blocks timed(const std::vector<double>& seconds) {
   return blocks;
 }
 
-// What the order of preference looks at, straight from its definition.
+// The rank of cuts in the order of preference, straight from its definition.
 using Rank = std::tuple<double, std::size_t, Ends>;
 
 std::optional<Rank> rank_of(const Blocks& blocks, const Ends& ends, const CutLimits& limits) {
@@ -47,7 +47,7 @@ std::optional<Rank> rank_of(const Blocks& blocks, const Ends& ends, const CutLim
   return Rank{slowest, sent, ends};
 }
 
-// The best of all cuts there are, by trying each.
+// Finds the best cuts by trying all.
 void try_all(const Blocks& blocks, int stages, const CutLimits& limits, Ends& made,
              std::optional<Rank>& best) {
   if (int(made.size()) == stages - 1) {
@@ -71,7 +71,7 @@ std::optional<Rank> best_of_all(const Blocks& blocks, int stages, const CutLimit
   return best;
 }
 
-// Whole seconds and few different values, so that sums are exact and ties are common.
+// Uses whole seconds and few different values, so that sums are exact and ties are common.
 Blocks random_blocks(SplitMix64& random) {
   Blocks blocks(1 + random.below(10));
   for (BlockCost& block : blocks)

@@ -47,7 +47,7 @@ ReplicaDrift find_drift(const ReplicaHashes& hashes) {
   for (const int carrier : carriers.odd) add_once(drift.workers.odd, carrier / hashes.threads);
   drift.untrusted = drift.hosts.odd;
   for (int host = 0; host < int(hashes.workers_per_host.size()); ++host) {
-    // A host's snapshots have the buffers of its first worker's first thread.
+    // A host's snapshots hold the buffers of its first worker's first thread.
     const int keeper = first_worker(hashes, host) * hashes.threads;
     if (std::find(carriers.odd.begin(), carriers.odd.end(), keeper) != carriers.odd.end())
       add_once(drift.untrusted, host);

@@ -9,10 +9,10 @@
 
 namespace distbelief::mesh {
 
-// How gradients are kept when every carrier keeps its own whole (see GradientWindow for when none does): each
-// lane's goes on a stack of buffers in shared memory, and is merged with those below it as the tree of lanes
-// has it, in one pass. Owners of slices then add up what the carriers' stacks hold. One carrier's object,
-// used by its thread.
+// Stores gradients when every carrier keeps its own whole (otherwise see GradientWindow). Each lane's
+// gradient is pushed on a stack of buffers in shared memory and merged in one pass with those below it, as
+// the tree of lanes prescribes. Owners of slices then sum the stacks of all carriers. One per carrier, used
+// by its thread.
 class GradientStack {
  public:
   struct Options {
@@ -20,23 +20,24 @@ class GradientStack {
     const LanePlan* plan = nullptr;
     SharedState* state = nullptr;
     int host = 0;
-    int carrier = 0;  // of the host
-    // This carrier's gradients of all buckets below `buckets` are final.
+    int carrier = 0;  // index on the host
+    // Called when this carrier's gradients of all buckets below `buckets` are final.
     std::function<void(int buckets)> filled;
   };
   explicit GradientStack(Options options);
 
   void begin_step();
   void begin_lane(std::int64_t lane);
-  // Where a gradient of the current lane may be written before it is put; null when it is to be merged.
+  // Buffer into which a gradient of the current lane may be written before put(); null when the gradient is
+  // merged instead.
   float* place(int parameter);
-  // A gradient of the current lane; null: it is zero.
+  // Stores a gradient of the current lane; null means zero.
   void put(int parameter, const float* values);
 
-  int nodes() const { return int(host().nodes.size()); }  // of the tree, that this host hands to the others
-  // One block of a node's sum, valid until the next call.
+  int nodes() const { return int(host().nodes.size()); }  // tree nodes that this host hands to other hosts
+  // One block of a node's sum; valid until the next call.
   const float* sum(int node, std::size_t at);
-  // Fetches what sum(node, at) reads of the others' memory into the cache.
+  // Prefetches the other carriers' memory that sum(node, at) reads.
   void expect(int node, std::size_t at) const;
 
  private:
@@ -50,9 +51,9 @@ class GradientStack {
   Options options_;
   int buckets_;
   std::int64_t lane_ = 0;
-  int slot_ = 0;              // where this lane's gradient goes
-  int merges_ = 0;            // and how often it is merged downwards
-  std::vector<int> pending_;  // parameters that a bucket still waits for in the last lane
+  int slot_ = 0;              // stack slot of this lane's gradient
+  int merges_ = 0;            // merges after this lane
+  std::vector<int> pending_;  // per bucket: parameters missing in the last lane
   int filled_ = 0;
   std::vector<float> scratch_;
   std::vector<const float*> inputs_;

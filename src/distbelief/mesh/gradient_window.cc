@@ -22,7 +22,7 @@ GradientWindow::GradientWindow(Options options)
 }
 
 void GradientWindow::begin_lane() {
-  if (++lane_ == 0) opened_ = slots_;  // a step begins when all items of the one before are added up
+  if (++lane_ == 0) opened_ = slots_;  // all items of the previous step are summed before a step begins
   filled_ = 0;
   for (std::size_t b = 0; b < pending_.size(); ++b)
     pending_[b] = int(options_.layout->buckets()[b].parameters.size());
@@ -80,7 +80,7 @@ void GradientWindow::add_up(std::int64_t item, compute::Span slice, const Visit&
   }
 }
 
-// Leaves in stack_ what the round makes of one block.
+// Leaves the result of the round for one block in stack_.
 void GradientWindow::add_block(const Round& round, std::int64_t item, std::size_t at) {
   const std::size_t begin = options_.layout->buckets()[std::size_t(bucket_of(item))].span.begin;
   stack_.clear();

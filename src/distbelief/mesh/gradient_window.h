@@ -11,11 +11,11 @@
 
 namespace distbelief::mesh {
 
-// How gradients pass when no carrier keeps them whole (ZeRO-2; Rajbhandari et al., "ZeRO", 2020). A carrier
+// Passes gradients on when no carrier keeps them whole (ZeRO-2; Rajbhandari et al., "ZeRO", 2020). A carrier
 // has a few slots of shared memory, each as large as the largest bucket, and uses them in turn. An item is
-// one bucket of one round of lanes; items have one order on all carriers, round by round. A slot is free
-// again once every owner has added its slice of the item. What owners keep between rounds is a stack of
-// partial sums of their own slices. One carrier's object, used by its thread.
+// one bucket of one round of lanes; all carriers go through the items in the same order, round by round. A
+// slot is free again once every owner has added its slice of the item. Between rounds, owners keep a stack of
+// partial sums of their own slices. One per carrier, used by its thread.
 class GradientWindow {
  public:
   struct Options {
@@ -23,10 +23,10 @@ class GradientWindow {
     const LanePlan* plan = nullptr;
     SharedState* state = nullptr;
     int host = 0;
-    int carrier = 0;  // of the host
-    // Returns when all carriers have added up this item; until then adds up what this one owns.
+    int carrier = 0;  // index on the host
+    // Returns when all carriers have summed this item; until then sums the slices that this carrier owns.
     std::function<void(std::int64_t item)> free_item;
-    // This carrier has handed in all items below `items`.
+    // Called when this carrier has handed in all items below `items`.
     std::function<void(std::int64_t items)> filled;
   };
   explicit GradientWindow(Options options);
@@ -37,12 +37,12 @@ class GradientWindow {
 
   void begin_step() { lane_ = -1; }
   void begin_lane();
-  // A gradient of the current lane; null: it is zero. Blocks while there is no free slot. A gradient that
-  // comes so early that its slot waits for buckets of this very carrier is set aside meanwhile.
+  // Stores a gradient of the current lane; null means zero. Blocks while no slot is free. A gradient whose
+  // slot still waits for other buckets of this carrier is set aside until then.
   void put(int parameter, const float* values);
 
-  // What the lanes of an item add up to over [slice.begin, slice.end), a block at a time. In the last round
-  // `visit` gets the host's nodes of each block; before that they go on the stack.
+  // Sums [slice.begin, slice.end) of an item over its lanes, block by block. In the last round, `visit`
+  // receives the host's nodes of each block; earlier rounds push them on the stack.
   using Visit = std::function<void(std::size_t at, std::span<const float* const> nodes)>;
   void add_up(std::int64_t item, compute::Span slice, const Visit& visit);
 
@@ -60,11 +60,11 @@ class GradientWindow {
   int slots_;
   std::int64_t buckets_;
   std::int64_t rounds_;
-  std::int64_t lane_ = -1;                   // of this carrier's, which one: also the round
+  std::int64_t lane_ = -1;                   // index among this carrier's lanes, which is the round
   std::int64_t opened_ = 0;                  // items below it may be written
-  int filled_ = 0;                           // buckets of this lane, in order
-  std::vector<int> pending_;                 // parameters that a bucket still waits for
-  std::map<int, std::vector<Early>> early_;  // by bucket
+  int filled_ = 0;                           // buckets of this lane that are full, in order
+  std::vector<int> pending_;                 // per bucket: parameters missing
+  std::map<int, std::vector<Early>> early_;  // per bucket
   std::vector<const float*> stack_;
   std::vector<float> scratch_;
 };

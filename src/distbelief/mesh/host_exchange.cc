@@ -110,9 +110,9 @@ void HostExchange::run(const std::stop_token& stop) {
     lock.unlock();
     std::exception_ptr failure;
     try {
-      work_();  // the caller leaves it alone until it is done
+      work_();  // the caller does not touch work_ until it is done
     } catch (const Error& error) {
-      // A link knows who is silent and in what, but not the step.
+      // A link knows which host is silent and in which operation, but not the step.
       const Error placed = error.at_step(step_);
       failure = std::make_exception_ptr(placed);
       options_.abort->set(options_.first_rank, placed);
@@ -163,8 +163,8 @@ void HostExchange::run_step(std::int64_t round) {
   if (!blocks_.empty()) end_course(course_);
 }
 
-// It begins to wait when forward begins, and a step may take any time: the deadline counts from when the
-// leader's own carrier, which watches the others until then, is as far.
+// The thread begins to wait when forward begins, and a step may take any time. The deadline therefore starts
+// when the leader's own carrier, which watches the others until then, has reached the same point.
 void HostExchange::wait_for_carriers(comm::Signal CarrierSignals::*signal, std::uint32_t wanted,
                                      const char* what) {
   for (int c = 0; c < own().carriers; ++c)
@@ -181,7 +181,7 @@ bool HostExchange::is_leader_done(comm::Signal CarrierSignals::*signal, std::uin
   // A carrier without lanes has used all parameters before the others begin.
   const bool rests = options_.plan->carriers[std::size_t(own().first_carrier)].lanes.empty();
   if (signal == &CarrierSignals::used) return !rests;
-  // Others may sum up early buckets when their backward ends. Through a window they do at once.
+  // Others may sum early buckets only after their backward; with a window they do so at once.
   return options_.windowed ||
          leader.reduced.reached(std::uint32_t(std::size_t(round_ + 1) * options_.layout->buckets().size()));
 }
@@ -198,7 +198,7 @@ void HostExchange::sum_bucket(int bucket, std::int64_t round) {
   options_.state->host().exchanged.raise(count);
 }
 
-// Every host sends each other host its nodes of that host's chunk; the owner adds them in tree order.
+// Every host sends each other host its nodes of that host's chunk; the receiver adds them in tree order.
 void HostExchange::sum_in_tree_order(int bucket) {
   Link& link = options_.leaders->link();
   const Span mine = chunk(bucket, host_);

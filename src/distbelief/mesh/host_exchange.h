@@ -17,31 +17,33 @@
 
 namespace distbelief::mesh {
 
-// The part of a bucket that a host sums up and updates; pure. Central: all of it at the first host.
+// The part of a bucket that a host sums and updates. With the central algorithm the first host has all of it.
+// Pure.
 compute::Span host_chunk(compute::Span bucket, comm::Algorithm algorithm, int hosts, int host);
 
-// One stop of a host's exchange thread. All hosts make the same stops in the same order, because each
-// stop waits for its counterparts.
+// One stop of a host's exchange thread. All hosts make the same stops in the same order, because each stop
+// waits for its counterparts.
 struct ExchangeStop {
   enum class Kind { kSum, kNorms, kPublish, kBuffers, kGather };
   Kind kind;
-  int bucket = 0;  // of kGather the place, counted over all passes of a step
+  int bucket = 0;  // for kGather: the place, counted over all passes of a step
 };
-// With early update a bucket is published two sums after its own, so that the carriers have time to
-// update it; otherwise all sums come first. `norm_rounds` exchanges of norms come between.
+// The stops of a step. With early update a bucket is published two sums after its own, so that the carriers
+// have time to update it; otherwise all sums come first. The `norm_rounds` exchanges of norms and that of
+// buffers come after the last sum.
 std::vector<ExchangeStop> exchange_stops(int buckets, bool early_update, int norm_rounds);
 
-// Where parameters are gathered block by block: a bucket is summed after the backward of the first block that
-// has part in it, when the block before that is on its way; nothing is published.
+// The stops when parameters are gathered block by block. A bucket is summed after the backward of the first
+// block that uses it, once the preceding block is on its way. Nothing is published.
 std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
                                        const std::vector<std::vector<compute::Span>>& blocks,
                                        const std::vector<Pass>& passes, int norm_rounds);
 
-// Exchanges with the other hosts while the carriers compute: a thread in each host's leading worker,
-// the only one that talks to MPI during a step. It takes a bucket when all carriers of the host have
-// reduced it, adds the hosts' nodes in tree order (direct, central) or round the ring, and later
-// spreads the updated parameters. Tells the carriers through HostSignals. A failure sets the host's
-// abort record and is thrown by finish_step().
+// Exchanges data with the other hosts while the carriers compute. Runs a thread in each host's leading
+// worker, the only thread that calls MPI during a step. It takes a bucket when all carriers of the host have
+// reduced it, adds the hosts' nodes in tree order (direct, central) or round the ring, and later distributes
+// the updated parameters. It signals the carriers through HostSignals. A failure sets the host's abort
+// record; finish_step() throws it.
 class HostExchange {
  public:
   struct Options {
@@ -55,29 +57,29 @@ class HostExchange {
     int threads = 1;  // carriers per worker
     std::size_t buffers = 0;
     bool early_update = false;
-    bool windowed = false;  // gradients pass through a window: carriers wait for sums while backward runs
+    bool windowed = false;  // gradients pass through a window: carriers need sums during backward
     int norm_rounds = 0;
-    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // for carriers of this host
+    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // of waits for this host's carriers
     Observer* observer = nullptr;
   };
   explicit HostExchange(const Options& options);
   ~HostExchange();
 
-  // Before the first step: each host keeps its chunk of the parameters only, and these blocks are gathered
-  // when carriers come to them (BlockPasses), in these passes of a step.
+  // Call before the first step. Each host then keeps only its chunk of the parameters, and these blocks are
+  // gathered when carriers reach them (BlockPasses), in these passes of a step.
   void gather_blocks(std::vector<std::vector<compute::Span>> blocks, const std::vector<Pass>& passes);
 
-  // `step` is for messages.
+  // `step` appears in messages.
   void start_step(std::int64_t round, std::int64_t step);
-  // Passes forward without a step, for evaluation.
+  // Starts forward passes without a step, for evaluation.
   void start_passes(std::int64_t passes);
-  // Ends either.
+  // Waits for start_step() or start_passes() to finish.
   void finish_step();
 
-  // Collective over the leaders: the first host gets every host's part of an array over the arena.
+  // Collective over the leaders: gives the first host every host's part of an array over the arena.
   void gather(float* values);
-  // Between steps, collective over the leaders: this host has all parameters of a span, until it forgets
-  // those of other hosts.
+  // Collective over the leaders, between steps: gives this host all parameters of a span; forget_span() frees
+  // those of other hosts again.
   void gather_span(compute::Span span);
   void forget_span(compute::Span span);
 
@@ -112,14 +114,14 @@ class HostExchange {
   std::uint32_t measures_ = 0;
   std::vector<float> received_;  // other hosts' nodes of a bucket
   std::vector<float> scratch_;
-  std::vector<std::vector<compute::Span>> blocks_;  // none: parameters are whole on every host
-  std::vector<int> course_;                         // of a step: the block of each place
-  std::uint32_t places_before_ = 0;                 // of all that was before
-  std::map<std::size_t, int> holders_;              // of the span that begins there
+  std::vector<std::vector<compute::Span>> blocks_;  // empty: every host has all parameters
+  std::vector<int> course_;                         // the block of each place in a step
+  std::uint32_t places_before_ = 0;                 // places of all earlier passes
+  std::map<std::size_t, int> holders_;              // by the begin of a span: its number of users
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::function<void()> work_;  // under way
+  std::function<void()> work_;  // in progress
   std::int64_t step_ = 0;
   std::int64_t round_ = 0;
   std::exception_ptr failure_;

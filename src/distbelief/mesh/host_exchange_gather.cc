@@ -2,7 +2,7 @@
 
 #include "distbelief/mesh/host_exchange.h"
 
-// Parameters that each host keeps a chunk of (ZeRO-3): the part of HostExchange that gathers them.
+// The part of HostExchange that gathers parameters when each host keeps a chunk of them (ZeRO-3).
 namespace distbelief::mesh {
 namespace {
 
@@ -21,7 +21,8 @@ std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
                                        const std::vector<Pass>& passes, int norm_rounds) {
   using Kind = ExchangeStop::Kind;
   const int all = int(blocks.size());
-  std::vector<int> first_block(layout.buckets().size(), all);  // that has part in a bucket
+  std::vector<int> first_block(layout.buckets().size(),
+                               all);  // per bucket: the first block with a part in it
   for (int block = all - 1; block >= 0; --block)
     for (const Span& span : blocks[std::size_t(block)])
       for (std::size_t b = 0; b < layout.buckets().size(); ++b)
@@ -29,7 +30,8 @@ std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
           first_block[b] = block;
   std::vector<ExchangeStop> stops;
   const int places = int(course_of(passes, all).size());
-  const int backward = passes.back() == Pass::kThereAndBack ? all - 1 : all;  // places of the last one
+  // Places of the last pass's backward.
+  const int backward = passes.back() == Pass::kThereAndBack ? all - 1 : all;
   int gathered = 0;
   const auto gather_up_to = [&](int place) {
     while (gathered < place) stops.push_back({Kind::kGather, gathered++});
@@ -37,7 +39,7 @@ std::vector<ExchangeStop> gather_stops(const compute::Layout& layout,
   gather_up_to(places - backward);
   std::size_t bucket = 0;
   for (int block = all - 1; block >= 0; --block) {
-    gather_up_to(block > 0 ? places - block + 1 : places);  // the block before this one is on its way
+    gather_up_to(block > 0 ? places - block + 1 : places);  // the preceding block is on its way
     for (; bucket < first_block.size() && first_block[bucket] >= block; ++bucket)
       stops.push_back({Kind::kSum, int(bucket)});
   }
@@ -68,7 +70,7 @@ int HostExchange::bucket_at(std::size_t element) const {
              buckets.begin());
 }
 
-// Each host's part of a span goes to all others.
+// Sends each host's part of a span to all other hosts.
 void HostExchange::spread(Span span, Requests& requests) {
   Link& link = options_.leaders->link();
   for (int h = 0; h < hosts_; ++h) {
@@ -97,7 +99,7 @@ void HostExchange::forget_span(Span span) {
                       {std::min(span.end, std::max(span.begin, own.end)), span.end});
 }
 
-// One block is used while the next is on its way: the one before both goes.
+// While one block is in use the next is on its way; the block before these two is freed.
 void HostExchange::gather_block(std::int64_t place, const std::vector<int>& course) {
   if (place >= 2)
     wait_for_carriers(&CarrierSignals::used, places_before_ + std::uint32_t(place - 1), "use parameters");
@@ -109,7 +111,7 @@ void HostExchange::gather_block(std::int64_t place, const std::vector<int>& cour
   if (place >= 2) let_go(course[std::size_t(place - 2)]);
 }
 
-// What other hosts keep of a block that nobody here uses any more.
+// Frees the parts of other hosts in a block that this host no longer uses.
 void HostExchange::let_go(int block) {
   for (const Span& span : blocks_[std::size_t(block)])
     if (--holders_[span.begin] == 0) forget_span(span);

@@ -12,7 +12,7 @@ namespace distbelief::mesh {
 namespace {
 
 using comm::Algorithm;
-using Hosts = std::vector<int>;  // carriers on each
+using Hosts = std::vector<int>;  // carriers of each host
 
 const std::vector<Hosts>& worlds() {
   static const std::vector<Hosts> all{{1, 1}, {2, 1}, {1, 3}, {1, 1, 1}, {1, 2, 1}};
@@ -92,8 +92,7 @@ std::string name_of(const ::testing::TestParamInfo<SeveralHosts::ParamType>& inf
   return std::string(std::get<0>(info.param)) + "_overlap_" + testing::to_string(std::get<1>(info.param));
 }
 
-// One rule that looks at single parameters and one that needs norms of layers in every way; the others in
-// one.
+// Runs one per-parameter rule and one with layer norms in every overlap mode, the other rules in one.
 INSTANTIATE_TEST_SUITE_P(HostExchange, SeveralHosts,
                          ::testing::Combine(::testing::Values("sgd", "lamb"),
                                             ::testing::Values(Overlap::kUpdate, Overlap::kReduce,
@@ -116,7 +115,7 @@ TEST(HostExchange, AGradientFromAnotherHostAloneUpdatesTheParameterEverywhere) {
   }
 }
 
-// The second host's only carrier fails in its step 1; the first host must say who it waited for.
+// The second host's only carrier fails in its step 1; the first host must name the rank that it waited for.
 TEST(HostExchange, AHostThatGoesSilentIsNamedByTheOthers) {
   testing::TrainingJob job = job_with("sgd", 0, Overlap::kOff, Algorithm::kDirect);
   job.deadline = std::chrono::milliseconds(150);
@@ -135,8 +134,8 @@ TEST(HostExchange, AHostThatGoesSilentIsNamedByTheOthers) {
   }
 }
 
-// The exchange of the first of two hosts, with two carriers here whose signals a test raises by hand; nothing
-// ever comes from the other host.
+// The exchange of the first of two hosts, with two carriers whose signals a test raises by hand. The other
+// host never sends anything.
 class LoneExchange {
  public:
   explicit LoneExchange(std::chrono::milliseconds deadline)
@@ -181,8 +180,8 @@ Error failure_of(const std::function<void()>& action) {
   return {ErrorCode::kInternal, "it did not fail"};
 }
 
-// Stopped between its last gradient and its part of the sum: the other hosts would blame its leader, and its
-// leader itself.
+// The carrier stops between its last gradient and its part of the sum. The error must name it: otherwise the
+// other hosts blame its leader, and the leader blames itself.
 TEST(HostExchange, ACarrierThatDoesNotSumUpIsNamedToTheLeaderWhoThrowsThat) {
   LoneExchange lone(std::chrono::milliseconds(100));
   lone.exchange().start_step(0, 7);
@@ -206,7 +205,7 @@ TEST(HostExchange, WaitsForItsCarriersAsLongAsTheLeaderComputes) {
   constexpr std::chrono::milliseconds kDeadline(100);
   LoneExchange lone(kDeadline);
   lone.exchange().start_step(0, 7);
-  lone.reduce(0, 1);  // its backward goes on
+  lone.reduce(0, 1);  // its backward continues
   const comm::Waiter patient(lone.domain().abort(), 3 * kDeadline, {}, 10);
   const Error none =
       failure_of([&] { patient.wait(lone.host().exchanged, 1, {.rank = 99, .operation = "exchange"}); });

@@ -41,7 +41,7 @@ std::vector<std::vector<Span>> gathered_spans(model::Network& network, const com
                                               Course course) {
   std::vector<std::vector<Span>> blocks = block_spans(network, layout);
   if (course == Course::kOnce) return blocks;
-  std::map<std::size_t, Span> all;  // some are in several blocks
+  std::map<std::size_t, Span> all;  // a parameter may be in several blocks
   for (const std::vector<Span>& block : blocks)
     for (const Span& span : block) all.emplace(span.begin, span);
   std::vector<Span> together;
@@ -49,7 +49,7 @@ std::vector<std::vector<Span>> gathered_spans(model::Network& network, const com
   return {together};
 }
 
-// Passes activations and gradients on as they are, and says when backward comes by.
+// Identity on activations and gradients; calls the gather when backward passes through.
 class LaneGather::AtBackward : public torch::autograd::Function<AtBackward> {
  public:
   enum class Side { kInput, kOutput };
@@ -95,7 +95,7 @@ void LaneGather::finish() {
   if (options_.passes) options_.passes->end_pass();
 }
 
-// Where the host gathers blocks itself, it is the host that does so ahead.
+// When the host gathers blocks, the host also prefetches them.
 void LaneGather::hold(int block, int place, int next) {
   if (options_.passes) options_.passes->hold(options_.course == Course::kOnce ? place : 0);
   if (!arena_) return;

@@ -10,31 +10,30 @@
 
 namespace distbelief::mesh {
 
-// Where the parameters of each block lie in the arena. Borrowed ones count for both blocks.
+// The spans of each block's parameters in the arena. A borrowed parameter belongs to both blocks.
 std::vector<std::vector<compute::Span>> block_spans(model::Network& network, const compute::Layout& layout);
 
-// How a pass goes over the network.
+// How a pass visits the blocks of a network.
 enum class Course {
-  kOnce,   // each block once forward, and once back
+  kOnce,   // each block once forward and once backward
   kOften,  // any number of times: hosts gather all blocks for the whole pass
 };
-// What hosts gather at a time, in the order of forward.
+// The spans that hosts gather together, in the order of forward.
 std::vector<std::vector<compute::Span>> gathered_spans(model::Network& network, const compute::Layout& layout,
                                                        Course course);
 
-// Has the parameters of a network in memory block by block: just before a block runs forward they are
-// fetched, and again before its backward; the next block's are fetched meanwhile. The network's parameters
-// must be views into arena(). A pass lies between begin() and finish(). Used by the thread that runs the
-// network.
+// Keeps the parameters of a network in memory block by block: fetches a block's parameters before its forward
+// and again before its backward, and prefetches the next block. The network's parameters must be views into
+// arena(). A pass runs from begin() to finish(). Used by the thread that runs the network.
 class LaneGather final : public model::BlockWatch {
  public:
   struct Options {
     model::Network* network = nullptr;
     const compute::Layout* layout = nullptr;
     float* shared = nullptr;  // the host's arena
-    // As in GatheredArena; null: blocks are used where the host has them.
+    // As in GatheredArena; null: blocks are used in the host's arena.
     std::function<void(compute::Span from, float* to)> fetch{};
-    BlockPasses* passes = nullptr;  // of blocks that the host gathers from others; may be null
+    BlockPasses* passes = nullptr;  // for blocks that the host gathers from other hosts; may be null
     Course course = Course::kOnce;
   };
   explicit LaneGather(const Options& options);
@@ -44,7 +43,7 @@ class LaneGather final : public model::BlockWatch {
   torch::Tensor enter(int block, torch::Tensor input) override;
   torch::Tensor leave(int block, torch::Tensor output) override;
   void begin(Pass pass);
-  // Nothing is held any more.
+  // Releases all blocks.
   void finish();
 
  private:
@@ -61,8 +60,8 @@ class LaneGather final : public model::BlockWatch {
   Pass pass_ = Pass::kForward;
 };
 
-// What a group's parameters need to be there for a network; null: they always are. Its passes are the
-// thread's.
+// Makes the LaneGather that a network needs for a group; null when all parameters are always in memory.
+// `thread` selects the group's passes.
 std::unique_ptr<LaneGather> make_gather(AllreduceGroup& group, model::Network& network, int thread,
                                         Course course = Course::kOnce);
 

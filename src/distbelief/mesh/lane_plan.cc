@@ -20,7 +20,7 @@ Carrier make_carrier(std::int64_t lanes, std::int64_t first, std::int64_t end) {
   return carrier;
 }
 
-// Groups the carriers' nodes by the host node that they add up to.
+// Groups the carriers' nodes by the host node that contains them.
 Host make_host(const LanePlan& plan, int first_carrier, int carriers, std::vector<TreeNode>& host_nodes) {
   Host host{.first_carrier = first_carrier, .carriers = carriers};
   std::vector<TreeNode> inputs;
@@ -45,7 +45,8 @@ Host make_host(const LanePlan& plan, int first_carrier, int carriers, std::vecto
   return host;
 }
 
-// The host's lanes anew, in turns: each carrier as many as it has, the first lanes in the first round.
+// Deals the host's lanes again in turns: each carrier keeps its number of lanes, and the first round has the
+// first lanes.
 Host deal_in_rounds(LanePlan& plan, int first_carrier, int carriers, std::vector<TreeNode>& host_nodes) {
   Host host{.first_carrier = first_carrier, .carriers = carriers};
   const auto carrier = [&](int c) -> Carrier& { return plan.carriers[std::size_t(first_carrier + c)]; };
@@ -106,7 +107,7 @@ std::vector<std::int64_t> deal_lanes(std::int64_t lanes, int workers, const std:
   std::vector<std::int64_t> dealt(std::size_t(workers), 1);
   for (const int worker : resting) dealt[std::size_t(worker)] = 0;
   const std::int64_t working = std::accumulate(dealt.begin(), dealt.end(), std::int64_t{0});
-  std::int64_t before = 0;  // workers that have got theirs
+  std::int64_t before = 0;  // workers that have their lanes
   for (std::int64_t& share : dealt) {
     if (share == 0) continue;
     share = lanes * (before + 1) / working - lanes * before / working;

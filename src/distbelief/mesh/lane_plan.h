@@ -5,32 +5,32 @@
 
 #include "distbelief/base/tree.h"
 
-// Which carrier computes which lanes, and in what order their gradients are added. Pure. A carrier is
-// a worker, or one of its threads when a worker carries several lanes at a time.
+// Which carrier computes which lanes, and in what order gradients are added. Pure. A carrier is a worker, or
+// one of its threads when a worker carries several lanes at once.
 namespace distbelief::mesh {
 
 struct Carrier {
-  std::int64_t first_lane = 0;  // its lanes lie in [first_lane, end_lane); all of these, when dealt in runs
+  std::int64_t first_lane = 0;  // its lanes lie in [first_lane, end_lane); with kRuns all of them are its own
   std::int64_t end_lane = 0;
-  std::vector<std::int64_t> lanes;  // in the order in which it carries them
-  // The lanes' gradients are pushed on a stack of gradient buffers: lane i goes on top, then the two
-  // topmost are merged program.merges[i - first_lane] times. program.remainder is what is handed over.
+  std::vector<std::int64_t> lanes;  // in the order of execution
+  // The lanes' gradients are pushed on a stack of buffers: after lane i is pushed, the two topmost entries
+  // are merged program.merges[i - first_lane] times. program.remainder lists the nodes that are handed over.
   TreeProgram program;
 };
 
-// Gradient buffers to add: carrier `carrier` of this host, slot `slot` of its stack.
+// A gradient buffer to add: slot `slot` on the stack of carrier `carrier` of this host.
 struct NodeSource {
   int carrier = 0;
   int slot = 0;
 };
 
-// One node of the tree that a host hands to the others, and how it is made from its carriers' buffers.
+// One tree node that a host hands to the others, and how it is built from its carriers' buffers.
 struct HostNode {
   std::vector<NodeSource> sources;
   std::vector<int> merges;
 };
 
-// Lanes of a host that are carried at the same time, one by each of `carriers` (of this host), in the order
+// Lanes of a host that run at the same time, one on each of `carriers` (indices on this host), in the order
 // of lanes. Their gradients are pushed on a stack that has `before` entries when the round begins; after
 // input i the two topmost are merged merges[i] times.
 struct Round {
@@ -45,38 +45,38 @@ struct Host {
   int carriers = 0;
   std::int64_t first_lane = 0;
   std::int64_t end_lane = 0;
-  std::vector<HostNode> nodes{};  // their sources only when dealt in runs
-  std::vector<Round> rounds{};    // only when dealt in rounds
+  std::vector<HostNode> nodes{};  // with kRuns they have sources
+  std::vector<Round> rounds{};    // only with kRounds
 };
 
-// kRuns: a carrier has lanes next to each other, and adds up its own. kRounds: the carriers of a host take
-// turns, so that lanes come in order round by round, and whoever adds them needs no more than a stack.
+// kRuns: a carrier has consecutive lanes and sums its own. kRounds: the carriers of a host take turns, so
+// that lanes arrive in order round by round and their owners need only a stack to sum them.
 enum class Dealing { kRuns, kRounds };
 
 struct LanePlan {
-  std::int64_t lanes = 1;         // of the job, carried here or elsewhere
-  std::vector<Carrier> carriers;  // all, in order of lanes
+  std::int64_t lanes = 1;         // lanes of the job, including those carried elsewhere
+  std::vector<Carrier> carriers;  // all carriers, in order of lanes
   std::vector<Host> hosts;
-  std::vector<int> merges_of_hosts;  // how the hosts' nodes, one after another, add up to the whole
+  std::vector<int> merges_of_hosts;  // how the hosts' nodes, concatenated, are merged into the whole
 };
 
-// So many lanes for each worker, as even as can be; none for those that rest.
+// The lanes of each worker, as even as possible; resting workers get none.
 std::vector<std::int64_t> deal_lanes(std::int64_t lanes, int workers, const std::vector<int>& resting);
 
-// Lanes are dealt out in order, as evenly as can be. Throws Error(kBadInput) when there are more
-// carriers than lanes.
+// Deals lanes in order, as evenly as possible. Throws Error(kBadInput) when there are more carriers than
+// lanes.
 LanePlan plan_lanes(std::int64_t lanes, const std::vector<int>& workers_per_host, int threads,
                     Dealing dealing = Dealing::kRuns);
-// Only the lanes of `part`, a node of the tree over all lanes: others are carried elsewhere.
+// Plans only the lanes of `part`, a node of the tree over all lanes; the others are carried elsewhere.
 LanePlan plan_part(std::int64_t lanes, TreeNode part, const std::vector<int>& workers_per_host, int threads,
                    Dealing dealing = Dealing::kRuns);
-// With so many lanes for each worker, dealt out to its threads as evenly as can be. A worker has none, or one
-// for each thread at least.
+// Plans the given number of lanes per worker, dealt to its threads as evenly as possible. A worker has none,
+// or at least one per thread.
 LanePlan plan_lanes(const std::vector<std::int64_t>& lanes_of_workers,
                     const std::vector<int>& workers_per_host, int threads, Dealing dealing = Dealing::kRuns);
 
-// A carrier's share of adding up and updating on its host: one of `members` equal slices. Carriers without
-// lanes have none (member == members), unless no carrier of the host has any.
+// A carrier's share of summing and updating on its host: one of `members` equal slices. A carrier without
+// lanes has none (member == members), unless no carrier of the host has lanes.
 struct SliceShare {
   int members = 1;
   int member = 0;

@@ -9,7 +9,7 @@
 namespace distbelief::mesh {
 namespace {
 
-// What a node of the plan adds up to, written out: "((0+1)+2)".
+// The sum that a node of the plan stands for, as text: "((0+1)+2)".
 using Sums = std::vector<std::string>;
 
 Sums run_stack(const Sums& inputs, const std::vector<int>& merges) {
@@ -151,7 +151,7 @@ TEST(LanePlan, RefusesMoreCarriersThanLanesAndSaysWhatToSet) {
   }
 }
 
-// What the rounds of a host add up to, with a stack that goes from round to round.
+// The sums that the rounds of a host produce, with a stack that is kept between rounds.
 Sums sums_of_rounds(const LanePlan& plan, const Host& host) {
   Sums stack;
   for (std::size_t r = 0; r < host.rounds.size(); ++r) {

@@ -11,7 +11,7 @@ using report::Phase;
 
 namespace {
 
-// For each backward of the task: which parameters it moves.
+// For each backward of the task, the parameters that it moves.
 std::vector<std::vector<bool>> moved_parameters(const tasks::Task& task,
                                                 const std::vector<compute::Entry>& parameters) {
   std::vector<std::vector<bool>> moved;
@@ -49,7 +49,7 @@ StepOutcome LaneRunner::step(const StepPlan& plan, const LaneNotes& wishes) {
   const double items = double(size.samples * options_.task->items_per_sample());
   for (const std::int64_t lane : options_.lanes) run_lane(lane, plan, wishes, items);
   const auto begin = clock_.start(Phase::kExchange);
-  // Before the step is told to be done.
+  // Rows are pushed before the step counts as done.
   if (options_.rows)
     row_gradients_.push(*options_.rows, int(options_.task->tables().size()), plan.step, plan.lr);
   options_.sharing->end_step();

@@ -15,31 +15,31 @@
 
 namespace distbelief::mesh {
 
-// Runs the lanes of one carrier, step by step, on one thread: data, forward, backward, exchange. The
-// network is its own; its parameters lie in the shared arena.
+// Runs the lanes of one carrier on one thread, step by step: data, forward, backward, exchange. It has its
+// own network, whose parameters lie in the shared arena.
 class LaneRunner {
  public:
   struct Options {
     std::shared_ptr<model::Network> network;
     const compute::Layout* layout = nullptr;
     float* arena = nullptr;
-    std::unique_ptr<LaneGather>
-        gather{};  // has parameters only while they are used, in its own arena; or null
+    // Loads parameters on use into an arena of its own; may be null.
+    std::unique_ptr<LaneGather> gather{};
     const tasks::Task* task = nullptr;
-    tasks::RowLink* rows = nullptr;  // where gradients of rows of the task's tables go; or null
+    tasks::RowLink* rows = nullptr;  // receives gradients of rows of the task's tables; may be null
     Sharing* sharing = nullptr;
     std::function<const data::Batch&()> next_batch;
-    std::function<double()>
-        slowness;  // for fault injection: how many times as long a lane takes; may be empty
+    // For fault injection: factor on the time of a lane; may be empty.
+    std::function<double()> slowness;
     std::function<void()> in_backward;  // called at the first gradient of each lane; may be empty
-    std::vector<std::int64_t> lanes{};  // in the order in which they are carried
+    std::vector<std::int64_t> lanes{};  // in the order of execution
     std::uint64_t seed = 0;
     report::Trace* trace = nullptr;
     int thread = 0;
   };
   explicit LaneRunner(Options options);
 
-  // One step; `wishes` are what this worker asks of all. The same outcome on every worker.
+  // Runs one step; `wishes` are this worker's requests. Returns the same outcome on every worker.
   StepOutcome step(const StepPlan& plan, const LaneNotes& wishes);
 
   report::PhaseClock& clock() { return clock_; }
@@ -58,14 +58,14 @@ class LaneRunner {
   compute::Replica replica_;
   compute::BufferSet buffers_;
   tasks::RowGradients row_gradients_;
-  std::vector<float> step_buffers_;       // what every lane starts from
+  std::vector<float> step_buffers_;       // buffers at the start of every lane
   bool in_backward_ = false;              // this lane has had a gradient
-  std::vector<std::vector<bool>> moved_;  // by backward of the task and parameter
-  std::size_t backward_ = 0;              // that runs now
+  std::vector<std::vector<bool>> moved_;  // per backward of the task, per parameter
+  std::size_t backward_ = 0;              // index of the running backward
   compute::Replica::GradientSink sink_;
   compute::Replica::GradientPlace place_;
   report::PhaseClock clock_;
-  std::chrono::nanoseconds lane_time_{};  // of the last lane, without what was slow on purpose
+  std::chrono::nanoseconds lane_time_{};  // duration of the last lane without injected delay
 };
 
 }  // namespace distbelief::mesh

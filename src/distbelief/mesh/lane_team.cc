@@ -11,7 +11,7 @@
 namespace distbelief::mesh {
 namespace {
 
-// Whether it only says that somebody else failed.
+// Whether the failure is only a consequence of another one.
 bool is_consequence(const std::exception_ptr& failure) try {
   std::rethrow_exception(failure);
 } catch (const Error& error) {
@@ -88,7 +88,7 @@ tasks::Evaluation LaneTeam::evaluate(const tasks::ReadChunk& read, std::uint64_t
   LaneGather& gather = *runners_[0]->gather();
   const std::uint64_t chunks = (samples + tasks::kEvaluationChunk - 1) / tasks::kEvaluationChunk;
   const auto workers = std::uint64_t(options_.workers->size());
-  // All gather blocks as often as the busiest worker needs them.
+  // All workers gather blocks as often as the busiest one needs them.
   options_.group->begin_evaluation(std::int64_t((chunks + workers - 1) / workers));
   std::map<std::uint64_t, tasks::Score> scores;  // by the chunk's first sample
   network.eval();
@@ -102,7 +102,7 @@ tasks::Evaluation LaneTeam::evaluate(const tasks::ReadChunk& read, std::uint64_t
     gather.finish();
   }
   network.train();
-  // Before the workers talk to each other: until then the exchange does.
+  // Ends before the workers communicate, because until then the exchange does.
   options_.group->end_evaluation();
   return tasks::evaluate({.task = options_.task,
                           .samples = samples,

@@ -13,13 +13,13 @@
 
 namespace distbelief::mesh {
 
-// A team whose workers hold whole networks: the lane runners of one worker, each on its own thread; the first
-// runs on the caller's. A runner that throws sets the abort record, so that the others stop waiting for it.
+// A team whose workers hold whole networks. Runs each lane runner of one worker on its own thread, the first
+// on the caller's. A runner that throws sets the abort record, so that the others stop waiting for it.
 class LaneTeam final : public Team {
  public:
   struct Options {
     comm::AbortRecord* abort = nullptr;
-    comm::Communicator* workers = nullptr;  // all
+    comm::Communicator* workers = nullptr;  // all workers
     const tasks::Task* task = nullptr;
     AllreduceGroup* group = nullptr;
   };
@@ -27,7 +27,7 @@ class LaneTeam final : public Team {
   ~LaneTeam() override;
 
   StepOutcome step(const StepPlan& plan, const LaneNotes& wishes) override;
-  void share_changed() override {}  // all threads see the host's one copy
+  void share_changed() override {}  // all threads share the host's copy
   tasks::Evaluation evaluate(const tasks::ReadChunk& read, std::uint64_t samples) override;
   report::PhaseClock& clock() override { return runners_[0]->clock(); }
   compute::BufferSet& buffers(int stage, int thread) override;

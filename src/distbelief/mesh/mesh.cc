@@ -12,7 +12,7 @@
 namespace distbelief::mesh {
 namespace {
 
-constexpr int kMost = 1'000'000;  // of one dimension: the product of three fits into 64 bits
+constexpr int kMost = 1'000'000;  // per dimension, so that the product of three fits into 64 bits
 
 void require_range(std::string_view name, int value, int least) {
   if (value >= least && value <= kMost) return;
@@ -69,7 +69,7 @@ std::string alternatives(const std::vector<int>& numbers) {
       {.key = "parallel.data"});
 }
 
-// The largest of 1 to `most` that divides `number`.
+// The largest divisor of `number` between 1 and `most`.
 int largest_divisor(int number, int most) {
   while (number % most != 0) --most;
   return most;

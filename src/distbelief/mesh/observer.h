@@ -4,8 +4,8 @@
 
 namespace distbelief::mesh {
 
-// Is told what a carrier, or a host's exchange, spent its time on; for traces. Called on the thread
-// that did the work.
+// Receives the time spans that a carrier or a host's exchange spent on its work, for traces. Called on the
+// thread that did the work.
 class Observer {
  public:
   using Time = std::chrono::steady_clock::time_point;

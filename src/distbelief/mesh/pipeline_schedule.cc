@@ -22,8 +22,8 @@ constexpr std::array<std::pair<PipelineSchedule, std::string_view>, 3> kNames{{
     {PipelineSchedule::kInterleaved, "interleaved"},
 }};
 
-// The order of a place's forwards, and of its backwards: `step` counts them. Lanes go in groups of as many as
-// there are places; a group passes all stages of the place before the next begins, as in Megatron-LM.
+// The action with number `step` among a place's forwards or backwards. Lanes go in groups of as many as there
+// are places; a group passes all stages of the place before the next group begins, as in Megatron-LM.
 PipelineAction nth(Kind kind, const PipelineShape& shape, int place, std::int64_t step) {
   const std::int64_t group_steps = std::int64_t(shape.pipeline) * shape.chunks;
   const std::int64_t in_group = step % group_steps;
@@ -34,14 +34,14 @@ PipelineAction nth(Kind kind, const PipelineShape& shape, int place, std::int64_
           .lane = step / group_steps * shape.pipeline + in_group % shape.pipeline};
 }
 
-// So many forwards come before the first backward's own forward.
+// The number of forwards before the forward that the first backward belongs to.
 std::int64_t warm_up(PipelineSchedule schedule, const PipelineShape& shape, int place) {
   const std::int64_t later = shape.pipeline - place - 1;
   switch (schedule) {
     case PipelineSchedule::kGpipe: return shape.lanes;
     case PipelineSchedule::kOneForwardOneBackward: return later;
     case PipelineSchedule::kInterleaved:
-      // One stage per place gains nothing by running further ahead, and keeps more.
+      // With one stage per place, running further ahead gains nothing and keeps more activations.
       return shape.chunks == 1 ? later : later * 2 + std::int64_t(shape.chunks - 1) * shape.pipeline;
   }
   return 0;

@@ -21,7 +21,7 @@ constexpr auto kGpipe = PipelineSchedule::kGpipe;
 constexpr auto k1f1b = PipelineSchedule::kOneForwardOneBackward;
 constexpr auto kInterleaved = PipelineSchedule::kInterleaved;
 
-// Every shape of 1 to 5 places, 1 to 3 chunks and 1 to 12 lanes that a schedule takes.
+// Calls `check` for every shape of 1 to 5 places, 1 to 3 chunks and 1 to 12 lanes that a schedule accepts.
 void for_each_shape(const std::function<void(PipelineSchedule, const PipelineShape&)>& check) {
   for (const PipelineSchedule schedule : {kGpipe, k1f1b, kInterleaved})
     for (int pipeline = 1; pipeline <= 5; ++pipeline)
@@ -43,8 +43,8 @@ std::string written(const Actions& actions) {
   return text;
 }
 
-// Runs the lists of all places with blocking receives and buffered sends. A channel carries what goes one way
-// (activations or gradients) from a place to another, first in first out.
+// Runs the lists of all places with blocking receives and buffered sends. A channel carries messages of one
+// kind (activations or gradients) from one place to another, first in first out.
 class Places {
  public:
   Places(PipelineSchedule schedule, const PipelineShape& shape) : shape_(shape) {
@@ -54,7 +54,7 @@ class Places {
     }
   }
 
-  // True when every place comes to its end, and no message is left over.
+  // Returns true when every place completes its list and no message is left over.
   bool run() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -69,7 +69,7 @@ class Places {
   }
 
  private:
-  using Message = std::tuple<int, std::int64_t>;  // for which stage, which lane
+  using Message = std::tuple<int, std::int64_t>;  // stage and lane of the receiver
 
   std::deque<Message>& channel(Kind kind, int from_stage, int to_stage) {
     return channels_[{kind, shape_.place_of_stage(from_stage), shape_.place_of_stage(to_stage)}];
@@ -234,12 +234,12 @@ TEST(SimulateStep, TheSlowestStageSetsThePace) {
 
 TEST(SimulateStep, SendsGoOnBesideComputeButOneAfterAnotherOnALink) {
   const PipelineShape shape{.pipeline = 2, .lanes = 4};
-  // The first activation and the last gradient are waited for; GPipe hides the rest.
+  // Only the first activation and the last gradient cause a wait; GPipe hides the other transfers.
   EXPECT_DOUBLE_EQ(
       simulate_step(kGpipe, shape, equal_stages(shape, {.forward = 1, .backward = 1, .transfer = 0.5})),
       5 * 2 + 2 * 0.5);
-  // A link slower than compute: four activations one after another, then the same for gradients, which begin
-  // once the last forward is done.
+  // The link is slower than compute: four activations go one after another, then four gradients, which begin
+  // after the last forward.
   EXPECT_DOUBLE_EQ(
       simulate_step(kGpipe, shape, equal_stages(shape, {.forward = 1, .backward = 1, .transfer = 3})),
       1 + 4 * 3 + 1 + 1 + 4 * 3 + 1);

@@ -18,7 +18,7 @@ namespace distbelief::mesh {
 using report::Phase;
 using Clock = std::chrono::steady_clock;
 
-// What a worker needs of one of its stages.
+// A worker's state for one of its stages.
 struct PipelineTeam::Part {
   Part(Stage& of, StageStreams ways, std::int64_t lanes)
       : stage(of),
@@ -38,13 +38,13 @@ struct PipelineTeam::Part {
   }
 
   StageStreams streams;
-  std::unique_ptr<LaneGather> gather;  // null: parameters are always there
+  std::unique_ptr<LaneGather> gather;  // null: parameters are always in memory
   compute::Replica replica;
   compute::BufferSet buffers;
-  std::vector<float> step_buffers;  // what every lane starts from
-  std::vector<Flight> flights;      // by lane of this replica
-  torch::Tensor tied;               // the weight that another stage has too; undefined: there is none
-  int tied_parameter = -1;          // its number here, where it is updated
+  std::vector<float> step_buffers;  // buffers at the start of every lane
+  std::vector<Flight> flights;      // per lane of this copy
+  torch::Tensor tied;               // the weight shared with another stage; undefined: none
+  int tied_parameter = -1;          // its index in the stage that updates it
   std::vector<float> tied_gradient;
 };
 
@@ -63,7 +63,7 @@ void send(comm::StreamSender& stream, const torch::Tensor& tensor, std::int64_t 
       model::host_bytes(values).data());
 }
 
-// On the host.
+// Returns a tensor in host memory.
 torch::Tensor receive(comm::StreamReceiver& stream, std::int64_t tag) {
   const comm::ArrayHead head = stream.next();
   DISTBELIEF_INVARIANT(head.tag == tag);  // both ends follow one schedule
@@ -72,7 +72,7 @@ torch::Tensor receive(comm::StreamReceiver& stream, std::int64_t tag) {
   return tensor;
 }
 
-// The stage that updates a tied weight and the one that reads it too.
+// The stage that updates a tied weight and the stage that also reads it.
 struct Tie {
   int owner = -1;
   int guest = -1;
@@ -148,7 +148,7 @@ StepOutcome PipelineTeam::step(const StepPlan& plan, const LaneNotes& wishes) {
   try {
     run_step(plan, wishes);
   } catch (const Error& error) {
-    // Streams know who is silent and in what, but not the step.
+    // Streams know which worker is silent and in which operation, but not the step.
     const Error placed = error.at_step(plan.step);
     tell(placed.what());
     throw placed;
@@ -203,7 +203,7 @@ void PipelineTeam::forward(Part& part, Flight& flight, std::int64_t lane, const 
   flight.values.resize(part.buffers.size() + kNoteFloats);
   LaneNotes notes = step.wishes;
   {
-    // Where activations are computed again, backward starts from the input alone.
+    // With recompute, backward starts from the input alone.
     const torch::AutoGradMode gradients(!options_.recompute || is_last(part));
     flight.output = run_blocks(part, flight, lane, step);
   }
@@ -216,7 +216,7 @@ void PipelineTeam::forward(Part& part, Flight& flight, std::int64_t lane, const 
   if (options_.recompute) flight.output.reset();
 }
 
-// Leaves the lane's own running statistics in the network's buffers.
+// Leaves the lane's running statistics in the network's buffers.
 torch::Tensor PipelineTeam::run_blocks(Part& part, Flight& flight, std::int64_t lane, const Step& step) {
   const LaneContext context(options_.seed, step.plan, lane);
   part.buffers.write(part.step_buffers);
@@ -284,7 +284,8 @@ void PipelineTeam::finish() {
   clock_.start(Phase::kOther);
 }
 
-// Of the whole network's gradient: parameter by parameter, as one process adds them. Collective.
+// The squared norm of the whole network's gradient, summed parameter by parameter as in one process.
+// Collective.
 double PipelineTeam::squared_norm() {
   std::vector<double> norms(options_.outline->parameters.size());
   for (const auto& part : parts_)
@@ -297,7 +298,7 @@ double PipelineTeam::squared_norm() {
   return std::accumulate(norms.begin(), norms.end(), 0.0);
 }
 
-// As it is now, wherever its parts are.
+// The current weight, gathered if its parts are spread.
 torch::Tensor PipelineTeam::tied_weight(const Part& part) {
   if (!part.gather) return part.tied;
   AllreduceGroup& group = *part.stage.group;
@@ -308,7 +309,7 @@ torch::Tensor PipelineTeam::tied_weight(const Part& part) {
   return whole;
 }
 
-// The stage that only reads a tied weight gets its new values.
+// Sends the new values of a tied weight to the stage that only reads it.
 void PipelineTeam::share_changed() {
   constexpr std::int64_t kWeight = -1;
   const torch::NoGradGuard no_grad;
@@ -319,7 +320,7 @@ void PipelineTeam::share_changed() {
       part->tied.copy_(receive(*part->streams.tied_in, kWeight));
 }
 
-// Every worker's wishes and the last stage's loss, on all. Collective.
+// Combines every worker's requests and the last stage's loss on all workers. Collective.
 LaneNotes PipelineTeam::meet_notes() {
   std::vector<float> values(kNoteFloats);
   for (const auto& part : parts_) {
@@ -327,7 +328,8 @@ LaneNotes PipelineTeam::meet_notes() {
     const std::span<const float> mean = part->stage.group->sharing(0).mean_buffers();
     for (std::size_t i = 0; i < kNoteFloats; ++i) values[i] += mean[part->buffers.size() + i];
   }
-  if (!part_of_group_leads()) values[offsetof(LaneNotes, loss) / sizeof(float)] = 0;  // it is the leader's
+  if (!part_of_group_leads())
+    values[offsetof(LaneNotes, loss) / sizeof(float)] = 0;  // the leader of the tensor group reports it
   options_.world->communicator().allreduce(comm::view(values.data(), values.size()), comm::ReduceOp::kSum);
   LaneNotes notes;
   std::memcpy(static_cast<void*>(&notes), values.data(), sizeof(notes));
@@ -348,7 +350,7 @@ tasks::Evaluation PipelineTeam::evaluate(const tasks::ReadChunk& read, std::uint
     const std::uint64_t begin = chunk * tasks::kEvaluationChunk;
     scores[begin] = score(read, {begin, std::min(samples, begin + tasks::kEvaluationChunk)});
   }
-  // Before the workers talk to each other: until then the exchange does.
+  // Ends before the workers communicate, because until then the exchange does.
   for (const auto& part : parts_) {
     part->stage.network->train();
     part->stage.group->end_evaluation();

@@ -17,27 +17,27 @@
 namespace distbelief::mesh {
 
 // A team whose workers hold stages of the network (Huang et al., "GPipe", 2019; Narayanan et al.,
-// "PipeDream", 2019, and "Efficient Large-Scale Language Model Training", 2021). A lane is a micro-batch: the
-// activations of each lane go from stage to stage, its gradients back, in the order of the schedule; every
-// stage hands its lanes' gradients to those who hold the same stage, in the order of lanes. So the bits are
-// those of one process with the same lanes. Where workers share out parameters (ZeRO-3) a stage has those of
-// a block only while it runs. One thread.
+// "PipeDream", 2019, and "Efficient Large-Scale Language Model Training", 2021). A lane is a micro-batch: its
+// activations go from stage to stage and its gradients back, in the order of the schedule. Every stage shares
+// its lanes' gradients with the workers that hold the same stage, in the order of lanes, so the bits equal
+// those of one process with the same lanes. When workers shard parameters (ZeRO-3), a stage holds those of a
+// block only while the block runs. Used by one thread.
 class PipelineTeam final : public Team {
  public:
   struct Options {
     World* world = nullptr;
-    std::span<Stage> stages;  // of this worker, ascending; borrowed
+    std::span<Stage> stages;  // stages of this worker, ascending; borrowed
     const NetworkOutline* outline = nullptr;
     Mesh mesh;
     PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
     int chunks = 1;                     // stages per worker
-    bool recompute = false;             // activations inside a stage are computed again for backward
-    std::size_t array_bytes = 0;        // of the largest array between two stages
-    std::vector<std::int64_t> lanes{};  // of this replica, in the order in which it carries them
+    bool recompute = false;             // recompute activations inside a stage for backward
+    std::size_t array_bytes = 0;        // bytes of the largest array between two stages
+    std::vector<std::int64_t> lanes{};  // lanes of this copy, in the order of execution
     const tasks::Task* task = nullptr;
-    // On workers of the first and the last stage; lent until the next one.
+    // Called on workers of the first and the last stage; a batch is valid until the next call.
     std::function<tasks::TensorBatch()> next_batch;
-    std::function<void()> in_backward;  // at the first gradient of each lane; may be empty
+    std::function<void()> in_backward;  // called at the first gradient of each lane; may be empty
     double clip_norm = 0;
     std::uint64_t seed = 0;
     report::Trace* trace = nullptr;
@@ -46,7 +46,7 @@ class PipelineTeam final : public Team {
   ~PipelineTeam() override;
 
   StepOutcome step(const StepPlan& plan, const LaneNotes& wishes) override;
-  void share_changed() override;  // tied weights
+  void share_changed() override;  // sends tied weights
   tasks::Evaluation evaluate(const tasks::ReadChunk& read, std::uint64_t samples) override;
   report::PhaseClock& clock() override { return clock_; }
   compute::BufferSet& buffers(int stage, int thread) override;

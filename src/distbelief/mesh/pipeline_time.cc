@@ -12,8 +12,8 @@ namespace {
 using Kind = PipelineAction::Kind;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// From event to event: an action ends, or what a waiting place needs arrives. Between two events the running
-// places go on at one speed.
+// Event-driven simulation. An event is the end of an action or the arrival of data that a place waits for.
+// Between two events the running places progress at one speed.
 class StepSimulation {
  public:
   StepSimulation(PipelineSchedule schedule, const PipelineShape& shape, std::span<const StageCost> costs,
@@ -50,7 +50,7 @@ class StepSimulation {
     std::vector<PipelineAction> actions;
     std::size_t next = 0;
     bool runs = false;
-    double left = 0;  // seconds of the running action, on a core of its own
+    double left = 0;  // seconds left of the running action on a core of its own
   };
 
   double& arrival(const PipelineAction& action) {
@@ -62,7 +62,7 @@ class StepSimulation {
     return int(std::count_if(places_.begin(), places_.end(), [](const Place& place) { return place.runs; }));
   }
 
-  // Of what places wait for that is on its way.
+  // The earliest arrival of data that a place waits for.
   double next_arrival() {
     double next = kNever;
     for (const Place& place : places_)
@@ -85,7 +85,7 @@ class StepSimulation {
   }
 
   void end_what_is_done() {
-    constexpr double kDone = 1e-12;  // seconds: differences round
+    constexpr double kDone = 1e-12;  // seconds; absorbs rounding
     for (Place& place : places_) {
       if (!place.runs || place.left > kDone) continue;
       place.runs = false;
@@ -118,8 +118,8 @@ class StepSimulation {
   double cores_;
   double now_ = 0;
   std::vector<Place> places_;
-  std::vector<double> input_, gradient_;  // stage x lane: when it is there
-  std::vector<double> link_free_;         // from place x to place
+  std::vector<double> input_, gradient_;  // arrival time per stage x lane
+  std::vector<double> link_free_;         // per place x place: when the link is free
 };
 
 }  // namespace

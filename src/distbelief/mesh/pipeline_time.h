@@ -5,23 +5,23 @@
 
 #include "distbelief/mesh/pipeline_schedule.h"
 
-// How long a step of a pipeline takes. Pure. Any thread.
+// Predicts the time of a pipeline step. Pure. Any thread.
 namespace distbelief::mesh {
 
-// What one lane costs in one stage, in seconds.
+// Cost of one lane in one stage, in seconds.
 struct StageCost {
   double forward = 0;
   double backward = 0;
-  double transfer = 0;  // of its output to the next stage, and of the gradient back
+  double transfer = 0;  // sending its output to the next stage, and the gradient back
 };
 
 // A core for every place.
 inline constexpr double kEnoughCores = std::numeric_limits<double>::infinity();
 
-// The predicted time of one step's compute, from one cost per stage: all places run their lists; sends go on
-// beside compute, those from one place to another one after the other; inside a place they cost nothing. When
-// more places compute than there are cores (of one pipeline; a fraction when several share a host), all of
-// them go on more slowly, as processes of equal priority do.
+// Predicts the compute time of one step from one cost per stage. All places run their lists. Sends overlap
+// with compute; sends on the same link run one after another; sends inside a place are free. `cores` is the
+// number of cores for one pipeline (a fraction when several share a host). When more places compute than
+// there are cores, all of them slow down equally, as processes of equal priority do.
 double simulate_step(PipelineSchedule schedule, const PipelineShape& shape, std::span<const StageCost> costs,
                      double cores = kEnoughCores);
 

@@ -26,7 +26,7 @@ bool all_are(std::span<const float> part, float value) {
   return std::ranges::all_of(part, [&](float each) { return each == value; });
 }
 
-// Workers of a replica, as threads.
+// Runs `body` on all workers of a replica, as threads.
 void on_all_workers(const std::function<void(comm::HostCommunicator&, ReplicaWindow&)>& body) {
   constexpr std::chrono::seconds kDeadline{30};
   testing::ThreadHub hub;

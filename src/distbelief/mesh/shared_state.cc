@@ -73,7 +73,7 @@ std::vector<comm::ByteRange> SharedState::bytes_used(const Shape& shape,
                                                      Parameters parameters) {
   const Places p = places(shape);
   const std::size_t array = round_up(shape.layout->size() * sizeof(float));
-  std::vector<std::size_t> shared_out;  // where these arrays begin, in order
+  std::vector<std::size_t> shared_out;  // offsets of the arrays that hosts share out, ascending
   if (parameters == Parameters::kOwn) shared_out.push_back(p.parameters);
   for (std::size_t at = p.states; at < p.sums; at += array) shared_out.push_back(at);
   if (p.world_sum < p.partials) shared_out.push_back(p.world_sum);

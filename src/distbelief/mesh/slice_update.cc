@@ -63,14 +63,14 @@ compute::UpdateRange SliceUpdate::range_of(const Segment& segment, const float* 
   return range;
 }
 
-// A parameter that no lane gave a gradient keeps its value, as in torch.
+// A parameter without a gradient from any lane keeps its value, as in torch.
 bool SliceUpdate::touched(int parameter) const {
   for (int c = 0; c < options_.carriers; ++c)
     if (options_.state->touched(c, round_)[parameter]) return true;
   return options_.hosts > 1 && options_.state->host_touched(round_)[parameter];
 }
 
-// Calls visit(number, segment, its sums).
+// Calls visit(index, segment, its sums).
 template <typename Visit>
 void SliceUpdate::for_each_segment(std::span<const SummedSlice> slices, const Visit& visit) const {
   for (const SummedSlice& slice : slices) {

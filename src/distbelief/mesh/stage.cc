@@ -22,7 +22,7 @@ void place_stages(NetworkOutline& outline) {
       stage.offsets.push_back(whole.entries()[stage.first_parameter + i].offset);
 }
 
-// The parameters of one more stage, whose blocks hold these.
+// Adds the parameters of one more stage with these blocks.
 void add_parameters(NetworkOutline& outline, StageOutline& stage, const model::Network& blocks,
                     std::set<std::string>& known) {
   for (compute::Layout::Parameter& parameter : compute::trainable_parameters(blocks)) {
@@ -125,7 +125,7 @@ std::size_t padded(std::size_t count) {
   return (count + compute::kBlock - 1) / compute::kBlock * compute::kBlock;
 }
 
-// A stage without slices lies in the whole arena as it does here.
+// A stage without slices has the same layout in the whole arena.
 StageRuns contiguous_runs(const Stage& stage, const World& peers) {
   const std::size_t all = stage.group->layout().size();
   const compute::Span part = compute::slice_of({0, all}, peers.local_size(), peers.local_rank());
@@ -138,7 +138,7 @@ StageRuns contiguous_runs(const Stage& stage, const World& peers) {
 std::vector<StageRuns> arena_runs(const Stage& stage, const World& peers, Which which) {
   if (!stage.network->is_sliced() && stage.leads_group) return {contiguous_runs(stage, peers)};
   std::vector<StageRuns> found;
-  std::vector<std::size_t> taken(std::size_t(peers.local_size()));  // elements, by each of the peers
+  std::vector<std::size_t> taken(std::size_t(peers.local_size()));  // elements taken by each peer
   const std::vector<compute::Entry>& entries = stage.group->layout().entries();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto least = std::min_element(taken.begin(), taken.end());
@@ -161,7 +161,7 @@ std::vector<StageRuns> buffer_runs(const Stage& stage, Which which) {
   for (const auto& item : stage.network->named_buffers()) {
     const model::SlicedTensor buffer = stage.network->sliced(item.value());
     Slice slice = buffer.slice;
-    slice.inner *= item.value().scalar_type() == torch::kInt64 ? 2 : 1;  // floats, as BufferSet has them
+    slice.inner *= item.value().scalar_type() == torch::kInt64 ? 2 : 1;  // in floats, as in BufferSet
     if (which == Which::kAll || stage.leads_group || !slice.is_whole())
       found.push_back(runs_of(slice, local, whole));
     local += std::size_t(slice.elements());
@@ -197,8 +197,8 @@ std::size_t largest_array(std::span<const Stage> stages, const Mesh& mesh, World
   torch::Tensor array = input;
   std::size_t largest = 0;
   for (int s = 0; s + 1 < count; ++s) {
-    std::vector<std::int64_t> sizes(2 + kDimensions);              // how many there are, the type, each
-    if (place.data == 0 && place.pipeline == s % mesh.pipeline) {  // all of a tensor group
+    std::vector<std::int64_t> sizes(2 + kDimensions);  // number of dimensions, element type, each dimension
+    if (place.data == 0 && place.pipeline == s % mesh.pipeline) {  // true for all workers of a tensor group
       model::Network& network = *stages[std::size_t(s / mesh.pipeline)].network;
       network.eval();
       const torch::Tensor output = network.forward(model::on_device(array, network.device()));

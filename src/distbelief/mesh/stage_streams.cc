@@ -8,7 +8,7 @@ namespace distbelief::mesh {
 
 using comm::HostRing;
 
-// So many that no schedule of mesh/pipeline_schedule.h ever waits for a slot in a circle.
+// The number of slots is large enough that no schedule of mesh/pipeline_schedule.h deadlocks.
 HostRing::Shape StageWays::ring_shape(const Options& options, Kind kind) {
   const bool tied = kind == Kind::kTied;
   return {.slot_bytes = tied ? options.tied_bytes : options.array_bytes,
@@ -42,7 +42,7 @@ bool StageWays::is_here(int rank) const {
   return rank >= first_rank_ && rank < first_rank_ + world_.local_size();
 }
 
-// Each worker's memory has the rings that it receives from: per chunk one of each kind.
+// Each worker's memory holds the rings that it receives from: one of each kind per chunk.
 std::byte* StageWays::ring_of(int rank, int stage, Kind kind) const {
   const auto chunk = std::size_t(stage / options_.shape.pipeline);
   std::size_t at = std::size_t(rank - first_rank_) * worker_bytes(options_) +

@@ -11,25 +11,27 @@
 
 namespace distbelief::mesh {
 
-// The streams of one stage; those that lead nowhere are null.
+// The streams of one stage; a stream without an other end is null.
 struct StageStreams {
-  std::unique_ptr<comm::StreamReceiver> activations_in;  // from the stage before
-  std::unique_ptr<comm::StreamSender> activations_out;   // to the next
-  std::unique_ptr<comm::StreamReceiver> gradients_in;    // from the next
-  std::unique_ptr<comm::StreamSender> gradients_out;     // to the one before
-  std::unique_ptr<comm::StreamReceiver> tied_in;         // gradients to who updates a tied weight, the
-  std::unique_ptr<comm::StreamSender> tied_out;          // weight to who only reads it
+  std::unique_ptr<comm::StreamReceiver> activations_in;  // from the previous stage
+  std::unique_ptr<comm::StreamSender> activations_out;   // to the next stage
+  std::unique_ptr<comm::StreamReceiver> gradients_in;    // from the next stage
+  std::unique_ptr<comm::StreamSender> gradients_out;     // to the previous stage
+  // Gradients of a tied weight go to the stage that updates it, its values to the stage that only reads it.
+  std::unique_ptr<comm::StreamReceiver> tied_in;
+  std::unique_ptr<comm::StreamSender> tied_out;
 };
 
-// The ways between the stages of each replica: rings in shared memory inside a host, messages between hosts.
-// Made by all workers together; the world outlives it.
+// The streams between the stages of each copy: rings in shared memory inside a host, messages between hosts.
+// All workers construct it together; the world outlives it.
 class StageWays {
  public:
   struct Options {
     Mesh mesh;
     PipelineShape shape;
-    std::size_t array_bytes = 0;  // of the largest activation or gradient of one
-    // The stage that updates a tied weight, the one that reads it too, and its bytes; -1: none is tied.
+    std::size_t array_bytes = 0;  // bytes of the largest activation or gradient of one lane
+    // The stage that updates a tied weight, the other stage that reads it, and its bytes; -1: no weight is
+    // tied.
     int tied_owner = -1;
     int tied_guest = -1;
     std::size_t tied_bytes = 0;
@@ -37,7 +39,7 @@ class StageWays {
   StageWays(World& world, const Options& options);
 
   StageStreams streams_of(int stage);
-  // Shared memory on a host with so many workers.
+  // Bytes of shared memory on a host with this number of workers.
   static std::size_t bytes_needed(const Options& options, int workers);
 
  private:
@@ -52,7 +54,7 @@ class StageWays {
   std::byte* ring_of(int rank, int stage, Kind kind) const;
   int tag_of(int stage, Kind kind) const { return kFirstTag + stage * kKinds + int(kind); }
 
-  static constexpr int kFirstTag = 1000;  // above those of the collectives
+  static constexpr int kFirstTag = 1000;  // above the tags of the collectives
   World& world_;
   Options options_;
   int first_rank_;  // of this host

@@ -62,7 +62,7 @@ TEST(Stage, OutlinesOfAllCutsDescribeTheWholeNetwork) {
   }
 }
 
-// Two workers with halves of the columns of a 2 x 4 tensor and a padding behind it.
+// Two workers hold halves of the columns of a 2 x 4 tensor, followed by padding.
 TEST(Stage, WhatIsPutIntoTheWholeArrayComesOutOfIt) {
   const StageRuns left{.local = 1, .whole = 3, .count = 2, .runs = 2, .stride = 4};
   const StageRuns right{.local = 0, .whole = 5, .count = 2, .runs = 2, .stride = 4};
@@ -84,7 +84,7 @@ TEST(Stage, ATiedWeightBelongsToTheFirstStageThatHasIt) {
   EXPECT_EQ(outline.stages[1].tied, std::vector<std::string>{"tok.weight"});
 }
 
-// Weights, running statistics, randomness and results of a stage are those that it has in the whole network.
+// A stage has the same weights, running statistics, randomness and results as in the whole network.
 TEST(Stage, StagesComputeWhatTheWholeNetworkDoes) {
   for (const Case& each : cases()) {
     const model::Blueprint blueprint = model::model_blueprint(each.model, each.shape);

@@ -6,7 +6,7 @@
 
 namespace distbelief::mesh {
 
-// Keeps the lanes' randomness apart from that of data augmentation and initial weights.
+// Separates the lanes' randomness from that of data augmentation and initial weights.
 constexpr std::uint64_t kLaneStream = 0x6c616e65;
 
 StepOutcome outcome_of(const LaneNotes& mean, std::int64_t filled_lanes) {

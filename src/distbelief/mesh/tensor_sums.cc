@@ -10,19 +10,19 @@
 namespace distbelief::mesh {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{2} << 20;  // bytes; stays in the cache of its writer
-constexpr int kSlots = 2;  // a part may write a piece while others still read the one before
+constexpr std::size_t kPiece = std::size_t{2} << 20;  // bytes; fits into the writer's cache
+constexpr int kSlots = 2;  // a part writes one piece while others still read the previous one
 
 std::size_t signal_bytes(int parts) {
   return (std::size_t(2 * parts) * sizeof(comm::Signal) + 4095) / 4096 * 4096;
 }
 
-// A run of a flat tensor's elements that lie elsewhere.
+// A flat tensor over memory that it does not own.
 torch::Tensor flat(void* data, std::size_t bytes, const torch::Tensor& like) {
   return model::borrow_host(data, {std::int64_t(bytes / like.element_size())}, like.scalar_type());
 }
 
-// Of parts [first, first + count): in the tree that collectives between hosts add in too (base/tree.h).
+// Sums parts [first, first + count) in the tree of the collectives between hosts (base/tree.h).
 template <typename Values>
 torch::Tensor tree_of(int first, int count, const Values& values) {
   if (count == 1) return values(first);
@@ -58,7 +58,7 @@ void HostTensorGroup::start_sum(const torch::Tensor& values) {
 
 void HostTensorGroup::post(std::size_t piece) {
   const std::uint64_t serial = serial_ + piece;
-  for (int p = 0; p < parts(); ++p)  // have all read what lies there?
+  for (int p = 0; p < parts(); ++p)  // waits until all parts have read the slot
     if (p != part() && serial >= kSlots)
       waiter_.wait(left(p), std::uint32_t(serial - kSlots + 1),
                    {.rank = group_.name(p), .operation = "take part in a layer"});

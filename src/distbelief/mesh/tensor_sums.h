@@ -10,12 +10,13 @@
 
 namespace distbelief::mesh {
 
-// A tensor group of workers of one host. Each copies its values into a window that all read, piece by piece;
-// each adds up all of them, in the tree of the parts. So a sum costs one meeting, and the work between its
-// halves hides it.
+// A tensor group whose workers share a host. Each worker copies its values piece by piece into a window that
+// all of them read, and sums all parts in tree order. A sum costs one synchronization; the work between its
+// two halves hides it.
 class HostTensorGroup final : public model::TensorGroup {
  public:
-  // Collective over `group`, which outlives it. Waits are `waiter`'s, of the world that aborts.
+  // Collective over `group`, which outlives this object. `waiter` belongs to the world whose abort ends the
+  // waits.
   HostTensorGroup(World& group, const comm::Waiter& waiter, Input input);
 
   void start_sum(const torch::Tensor& values) override;
@@ -34,13 +35,13 @@ class HostTensorGroup final : public model::TensorGroup {
   World& group_;
   const comm::Waiter& waiter_;
   comm::SharedSegment segment_;
-  torch::Tensor values_;                // of the sum that was started, on the host
-  torch::Device device_ = torch::kCPU;  // where they came from
-  std::uint64_t serial_ = 0;            // pieces of all sums before it
-  std::size_t posted_ = 0;              // of this one
+  torch::Tensor values_;                // input of the running sum, in host memory
+  torch::Device device_ = torch::kCPU;  // device of the input
+  std::uint64_t serial_ = 0;            // pieces of all earlier sums
+  std::size_t posted_ = 0;              // pieces of this sum
 };
 
-// One over several hosts.
+// A tensor group over several hosts.
 class WorldTensorGroup final : public model::TensorGroup {
  public:
   WorldTensorGroup(World& group, Input input)

@@ -6,7 +6,8 @@
 
 namespace distbelief::mesh {
 
-// Adds the time until it goes out of scope, and tells the observer, which may be null.
+// RAII timer: adds the time until the end of its scope to `total` and reports it to the observer, which may
+// be null.
 class Timed {
  public:
   Timed(std::chrono::nanoseconds& total, Observer* observer, const char* what, int bucket)

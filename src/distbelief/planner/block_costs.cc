@@ -21,15 +21,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
-constexpr std::size_t kRunBytes = std::size_t{256} << 20;  // of parameters that are made at the same time
-constexpr double kRunSeconds = 0.6;                        // that a run of blocks is measured, about
+constexpr std::size_t kRunBytes = std::size_t{256} << 20;  // parameters that are built at the same time
+constexpr double kRunSeconds = 0.6;                        // approximate measuring time for a run of blocks
 constexpr int kLeastRepeats = 3, kMostRepeats = 15;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What the costs were measured of.
+// Identifies the job that the costs were measured for.
 std::string fingerprint(const run::PreparedJob& job, std::int64_t samples) {
   std::string text = job.config.model.name + distbelief::to_string(job.shape.input);
   for (const auto& [name, value] : job.config.model.options) text += name + distbelief::to_string(value);
@@ -47,7 +47,7 @@ std::vector<mesh::BlockCost> read_costs(const std::filesystem::path& path, const
   }
 }
 
-// Bytes of each block's parameters. One that an earlier block has too is that one's.
+// Bytes of each block's parameters. A parameter in several blocks counts for the first.
 std::vector<std::size_t> parameter_bytes(const model::Blueprint& blueprint, std::uint64_t seed) {
   std::vector<std::size_t> bytes;
   std::set<std::string> known;
@@ -61,7 +61,7 @@ std::vector<std::size_t> parameter_bytes(const model::Blueprint& blueprint, std:
   return bytes;
 }
 
-// Neighbouring blocks, each a network of its own, that run in turn.
+// Consecutive blocks, each a network of its own, that run in turn.
 class BlockRun {
  public:
   struct Times {
@@ -80,7 +80,7 @@ class BlockRun {
           std::make_shared<model::Network>(blueprint, model::BlockRange{block, block + 1}, seed));
   }
 
-  // One lane there and back; `batch` holds what the first block of the run takes.
+  // Runs one lane forward and backward; `batch` is the input of the first block.
   void run(const tasks::TensorBatch& batch) {
     const MemoryMeter meter;
     inputs_.assign(1, batch.input.detach());
@@ -91,7 +91,7 @@ class BlockRun {
     for (std::size_t i = networks_.size(); i-- > 0;) gradient = backward(i, gradient, meter);
   }
 
-  // The same without gradients, as in validation, for its memory alone.
+  // Runs forward without gradients, as in validation, to measure memory only.
   void run_forward(const tasks::TensorBatch& batch) {
     const torch::NoGradGuard no_grad;
     const MemoryMeter meter;
@@ -106,7 +106,7 @@ class BlockRun {
   }
 
   void forget_times() { times_.assign(times_.size(), {}); }
-  const torch::Tensor& result() const { return result_; }  // of the last block
+  const torch::Tensor& result() const { return result_; }  // output of the last block
   std::vector<mesh::BlockCost> costs() const {
     std::vector<mesh::BlockCost> costs = costs_;
     for (std::size_t i = 0; i < costs.size(); ++i) {
@@ -133,7 +133,7 @@ class BlockRun {
     inputs_.push_back(outputs_[i].detach());
   }
 
-  // Gives the gradient of the block's input. Gradients of parameters go, as in training.
+  // Returns the gradient of the block's input. Frees the gradients of parameters, as in training.
   torch::Tensor backward(std::size_t i, const torch::Tensor& gradient, const MemoryMeter& meter) {
     const std::int64_t before = meter.held();
     meter.begin_peak();
@@ -158,7 +158,7 @@ class BlockRun {
   std::vector<mesh::BlockCost> costs_;
 };
 
-// The first time warms up, and says how often is enough.
+// The first run warms up; the second determines the number of repeats.
 void repeat(BlockRun& run, const tasks::TensorBatch& batch,
             const std::function<double(double)>& largest_of_all) {
   const auto agreed = [&](double own) { return largest_of_all ? largest_of_all(own) : own; };

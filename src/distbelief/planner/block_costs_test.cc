@@ -59,7 +59,7 @@ TEST(BlockCosts, KeepActivationsOfEverySample) {
     EXPECT_EQ(many.blocks[i].activation_bytes, 4 * few.blocks[i].activation_bytes);
     EXPECT_GE(many.blocks[i].forward_bytes, many.blocks[i].output_bytes);
   }
-  // Backward makes the gradients of the parameters at least.
+  // Backward makes at least the gradients of the parameters.
   EXPECT_GE(few.blocks[0].working_bytes, few.blocks[0].parameter_bytes);
 }
 
@@ -68,7 +68,7 @@ TEST(BlockCosts, WorkersThatMeasureTogetherMeetEquallyOften) {
   int calls = 0;
   measure_lane(job, {.samples = 8, .largest_of_all = [&](double own) {
                        ++calls;
-                       return own + 1;  // another worker takes a second: the least number of runs will do
+                       return own + 1;  // another worker takes a second, so the least number of runs suffices
                      }});
   EXPECT_EQ(calls, 1 + 3);
 }

@@ -6,14 +6,14 @@
 #include "distbelief/mesh/lane_plan.h"
 #include "distbelief/planner/layout_costs.h"
 
-// What a worker of a layout holds. The arrays are those of SharedState.
+// The memory of a worker in a layout. The arrays are those of SharedState.
 namespace distbelief::planner {
 namespace {
 
-constexpr std::size_t kWindowSlots = 2;     // zero 2: gradients wait in so many buckets to be added up
+constexpr std::size_t kWindowSlots = 2;     // zero 2: buckets of gradients that wait to be summed
 constexpr std::size_t kBlocksGathered = 2;  // zero 3: one in use, the next on its way
 constexpr std::size_t kMeasuredAtOnce = std::size_t{256} << 20;
-constexpr std::size_t kSnapshots = 2;  // the newest whole one and the next
+constexpr std::size_t kSnapshots = 2;  // the newest whole snapshot and the next
 
 class Ledger {
  public:
@@ -22,11 +22,11 @@ class Ledger {
         in_(input),
         hosts_(int(input.job.workers_per_host.size())),
         replicas_(std::size_t(layout.mesh.data)),
-        // Replicas of a stage that share memory. More workers in a replica than a host has: none do.
+        // Copies of a stage that share memory; none when a copy has more workers than a host.
         near_(std::max<std::size_t>(1, replicas_ / std::size_t(hosts_))),
         states_(std::size_t(input.job.optimizer_arrays)) {}
 
-  // Of the place that needs most.
+  // The bytes of the place that needs most.
   WorkerBytes most() const {
     WorkerBytes most;
     for (int place = 0; place < layout_.mesh.pipeline; ++place)
@@ -45,7 +45,7 @@ class Ledger {
     bytes.gradients = gradient_stacks() * parameters;
     bytes.sums = (in_.job.keeps_sums || hosts_ > 1 ? parameters / near_ : 0) +
                  (hosts_ > 1 ? parameters / replicas_ : 0);
-    // Tensors are put together from slices, then copied.
+    // Tensors are assembled from slices, then copied.
     bytes.saving = (1 + states_) * parameters * (layout_.mesh.tensor > 1 ? 2 : 1);
     bytes.snapshots = in_.job.snapshots && hosts_ == 1 ? kSnapshots * (1 + states_) * all_parameters() /
                                                              std::size_t(layout_.mesh.workers())
@@ -59,7 +59,8 @@ class Ledger {
       const std::size_t later = bytes.total() - bytes.base;
       bytes.start = std::max(measuring(), later) - later;
     }
-    // The others' part of the parameters; of the state, to save it; its slice of their gradients.
+    // The others' part of the parameters, their state (to save it), and this worker's slice of their
+    // gradients.
     bytes.mapped = parameters - parameters / near_ + states_ * (parameters / replicas_) * (near_ - 1) +
                    (layout_.zero == 1 ? parameters - parameters / near_ : 0);
     if (layout_.zero == 3) bytes.mapped = 0;
@@ -72,10 +73,10 @@ class Ledger {
     bytes.sums = parameters / replicas_ * partial_slices();
     if (layout_.zero < 3) return;
     bytes.parameters = parameters / replicas_ + kBlocksGathered * largest_block(place);
-    bytes.saving = 0;  // written where it lies
+    bytes.saving = 0;  // saved in place
   }
 
-  // A bucket has whole parameters, so it may be as large as a block's largest.
+  // A bucket holds whole parameters, so it may be as large as a block's largest parameter.
   std::size_t window(int place) const {
     return kWindowSlots * std::max(in_.job.bucket_bytes, largest_block(place)) * std::size_t(in_.job.threads);
   }
@@ -87,7 +88,7 @@ class Ledger {
     return std::size_t(std::bit_width(std::uint64_t(rounds)));
   }
 
-  // Partial sums that a worker's lanes need at the same time (base/tree.h), for each of its threads.
+  // Partial sums that a worker's lanes need at once (base/tree.h), for all its threads.
   std::size_t gradient_stacks() const {
     const int carriers = layout_.mesh.data * in_.job.threads;
     const mesh::LanePlan plan = mesh::plan_lanes(std::max<std::int64_t>(layout_.lanes, carriers),
@@ -114,7 +115,7 @@ class Ledger {
       for (const mesh::BlockCost& block : blocks_of(stage)) bytes += block.parameter_bytes;
     return bytes;
   }
-  // Of the whole network, whatever a tensor group makes of it.
+  // The whole network without tensor parallelism.
   std::size_t all_parameters() const {
     return std::accumulate(
         in_.lane.blocks.begin(), in_.lane.blocks.end(), std::size_t{0},
@@ -128,7 +129,7 @@ class Ledger {
     return largest;
   }
 
-  // What lanes between forward and backward keep, and the most that runs beside it.
+  // Activations of lanes between forward and backward, plus the peak of the block that runs.
   std::size_t activations(int place) const {
     std::vector<mesh::PipelineAction> actions;
     if (layout_.mesh.pipeline > 1)
@@ -159,7 +160,7 @@ class Ledger {
     return std::size_t(double(most) * double(in_.job.validated) / double(in_.lane.samples));
   }
 
-  // The first worker measures all blocks before it holds its own; planner/block_costs.h.
+  // The first worker measures all blocks before it holds its own (planner/block_costs.h).
   std::size_t measuring() const {
     std::size_t kept = 0, working = 0;
     for (const mesh::BlockCost& block : in_.lane.blocks) {
@@ -169,7 +170,7 @@ class Ledger {
     return std::min(all_parameters(), kMeasuredAtOnce) + kept + working;
   }
 
-  // Rings from which its stages receive: strategy and mesh/stage_streams.cc, pipeline + 1 slots each.
+  // The rings that its stages receive from, with pipeline + 1 slots each (mesh/stage_streams.cc).
   std::size_t messages(int place) const {
     if (layout_.mesh.pipeline == 1) return 0;
     std::size_t bytes = 0;

@@ -5,7 +5,7 @@
 #include "distbelief/mesh/pipeline_time.h"
 #include "distbelief/planner/layout_costs.h"
 
-// How long a step of a layout takes.
+// The time of a step in a layout.
 namespace distbelief::planner {
 namespace {
 
@@ -25,7 +25,7 @@ class Clockwork {
       : layout_(layout),
         in_(input),
         hosts_(int(input.job.workers_per_host.size())),
-        // Of the fullest host: it sets the pace.
+        // The fullest host sets the pace.
         busy_(*std::max_element(input.job.workers_per_host.begin(), input.job.workers_per_host.end()) *
               input.job.threads),
         carriers_(layout.mesh.data * input.job.threads),
@@ -34,13 +34,13 @@ class Clockwork {
   StepSeconds predict() const { return layout_.mesh.pipeline == 1 ? whole() : cut(); }
 
  private:
-  // How much more slowly a worker computes because others use its core.
+  // The slowdown of a worker by others on its core.
   double load() const { return std::max(1.0, double(busy_) / in_.machine.cores); }
-  // Loader threads have a core of their own, or take part of the workers'.
+  // Loader threads have free cores, or take time from the workers.
   double data_seconds() const { return busy_ >= in_.machine.cores ? in_.lane.data_seconds : 0; }
 
-  // Storing one lane, summing and updating, per byte of parameters: linear in 1 / replicas, because the
-  // update is dealt out while every gradient is read by somebody.
+  // Seconds per byte of parameters to store one lane, sum and update. Linear in 1 / replicas: the update is
+  // shared out, but every gradient is read once.
   double share_seconds() const {
     const SharingCosts& costs = in_.machine.sharing;
     if (costs.replicas == 1) return costs.alone;
@@ -60,8 +60,8 @@ class Clockwork {
     return step;
   }
 
-  // Of a pass over blocks whose parameters the workers of a host share out (zero 3). A core that has nothing
-  // else to do fetches the next block meanwhile.
+  // Fetch time of a pass over blocks whose parameters the workers of a host share out (zero 3). An idle core
+  // prefetches the next block.
   double fetch_seconds(std::span<const mesh::BlockCost> blocks) const {
     const bool near = layout_.zero == 3 && layout_.mesh.data > 1 && in_.job.workers_per_host[0] > 1;
     if (!near || busy_ < in_.machine.cores) return 0;
@@ -96,7 +96,7 @@ class Clockwork {
         .subspan(std::size_t(begin), std::size_t(in_.cuts.ends[std::size_t(stage)] - begin));
   }
 
-  // Arrays are copied in and out of shared memory by the workers themselves; between hosts a thread sends.
+  // Workers themselves copy arrays into and out of shared memory; between hosts a thread sends.
   mesh::StageCost stage_cost(int stage) const {
     const bool first = stage == 0, last = stage + 1 == std::ssize(in_.cuts.ends);
     const std::span<const mesh::BlockCost> blocks = blocks_of(stage);
@@ -111,7 +111,7 @@ class Clockwork {
       cost.forward += block.forward_seconds;
       cost.backward += block.backward_seconds + (layout_.recompute && !last ? block.forward_seconds : 0);
     }
-    const double stored = double(lanes_ - 1) / double(lanes_);  // the first lane's is part of the exchange
+    const double stored = double(lanes_ - 1) / double(lanes_);  // the exchange includes the first lane
     cost.backward += stored * double(parameter_bytes(blocks)) * in_.machine.sharing.further_lane;
     const LinkCosts& link = in_.machine.between_hosts;
     const bool far = hosts_ > 1 && layout_.mesh.pipeline * layout_.mesh.tensor > in_.job.workers_per_host[0];
@@ -126,8 +126,8 @@ class Clockwork {
     return seconds;
   }
 
-  // Each host sends all but its part of the gradient, then its part of the new parameters to all. With zero 3
-  // parameters go from host to host in each pass instead, beside all of compute.
+  // Each host sends the others their parts of the gradient, then its part of the new parameters to all. With
+  // zero 3, parameters go from host to host in each pass instead, overlapping all of compute.
   double between_hosts(double bytes, double last_backward, double compute) const {
     const LinkCosts& link = in_.machine.between_hosts;
     const bool spread = hosts_ > 1 && layout_.mesh.data > 1;
@@ -145,9 +145,9 @@ class Clockwork {
   const MeshLayout& layout_;
   const LayoutInput& in_;
   int hosts_;
-  int busy_;            // carriers on a host
-  int carriers_;        // that share an update
-  std::int64_t lanes_;  // of one carrier
+  int busy_;            // carriers per host
+  int carriers_;        // carriers that share an update
+  std::int64_t lanes_;  // per carrier
 };
 
 }  // namespace
@@ -166,7 +166,7 @@ std::vector<mesh::BlockCost> split_blocks(const LaneCosts& lane, const std::vect
     block.forward_seconds = block.forward_seconds * kept + half;
     block.backward_seconds = block.backward_seconds * kept + half;
     block.parameter_bytes = std::size_t(double(block.parameter_bytes) * kept);
-    // What is exchanged is whole on every worker, and kept for backward.
+    // Exchanged outputs are whole on every worker and kept for backward.
     block.activation_bytes =
         std::size_t(double(block.activation_bytes) * kept +
                     splits[i].exchanges * double(block.output_bytes) * (1 - 1.0 / tensor));

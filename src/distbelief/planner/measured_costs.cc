@@ -23,7 +23,7 @@ double number_in(const Json& value) {
   return value.get<double>();
 }
 
-// A blocks.json of an earlier version has no working and forward bytes.
+// blocks.json of an earlier version has no working and forward bytes.
 mesh::BlockCost block_cost(const Json& block) {
   return {.forward_seconds = number_in(block.at("forward_seconds")),
           .backward_seconds = number_in(block.at("backward_seconds")),

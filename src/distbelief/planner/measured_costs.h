@@ -6,15 +6,15 @@
 
 #include "distbelief/planner/layout_costs.h"
 
-// What was measured of a job, as JSON: blocks.json of a run folder, and what workers that measure for a plan
-// answer. Without torch. What reads throws Error(kBadInput) for what is none of it.
+// JSON of measured costs: blocks.json of a run folder, and the answer of workers that measure for a plan.
+// Without torch. The parsers throw Error(kBadInput) for other content.
 namespace distbelief::planner {
 
-// What the planner wants to know of a job on these machines.
+// Measurements of a job on these machines, for the planner.
 struct PlanMeasurement {
   MachineCosts machine;
-  std::vector<LaneCosts> lanes;  // by size
-  std::int64_t validated = 0;    // samples of a batch of validation
+  std::vector<LaneCosts> lanes;  // ascending by size
+  std::int64_t validated = 0;    // samples per validation batch
 };
 
 nlohmann::json to_json(const std::vector<mesh::BlockCost>& blocks);

@@ -7,7 +7,7 @@
 
 namespace distbelief::planner {
 
-// What libtorch's profiler would listen with.
+// Uses the interface of libtorch's memory profiler.
 struct MemoryMeter::State final : c10::MemoryReportingInfoBase {
   void reportMemoryUsage(void*, std::int64_t bytes, std::int64_t, std::int64_t, c10::Device) override {
     held += bytes;

@@ -5,9 +5,8 @@
 
 namespace distbelief::planner {
 
-// While it lives, counts the bytes that tensors of this thread take and give back, from 0 on; what was there
-// before does not count. Tensors only: a library's own buffers are not seen. Made and destroyed on one
-// thread.
+// Counts the bytes that tensors of this thread allocate and free during its lifetime, starting at 0. Counts
+// tensors only, not a library's internal buffers. Create and destroy it on one thread.
 class MemoryMeter {
  public:
   MemoryMeter();
@@ -16,7 +15,7 @@ class MemoryMeter {
   MemoryMeter& operator=(const MemoryMeter&) = delete;
 
   std::int64_t held() const;
-  // The most that was held since the last begin_peak().
+  // The maximum held since the last begin_peak().
   std::int64_t peak() const;
   void begin_peak() const;
 

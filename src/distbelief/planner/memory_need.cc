@@ -13,23 +13,23 @@ namespace distbelief::planner {
 
 namespace {
 
-// Workers that hold slices or stages of one replica hold it once between them.
+// The copies per host: workers with slices or stages of a copy hold it once together.
 std::vector<int> replicas(const Config& config, std::vector<int> workers_per_host) {
   const int each = int(config.parallel.pipeline * config.parallel.tensor);
   for (int& workers : workers_per_host) workers = (workers + each - 1) / each;
   return workers_per_host;
 }
 
-// Each host keeps the whole state: stages on several hosts have none but that on the disk.
+// Each host keeps the whole state. With stages on several hosts there are no snapshots, only checkpoints.
 bool keeps_snapshots(const Config& config, std::size_t hosts) {
   return hosts == 1 || config.parallel.pipeline * config.parallel.tensor == 1;
 }
 
-// Of one replica with parameter servers.
+// The window of one replica with parameter servers.
 mesh::ReplicaWindow::Shape window_of(const Config& config, const mesh::NetworkOutline& outline, int workers) {
   const ParallelConfig& parallel = config.parallel;
-  mesh::ReplicaWindow::Shape shape = mesh::window_shape(
-      outline, workers, takes_own_steps(parallel) ? 0 : parallel.lanes / parallel.workers);
+  mesh::ReplicaWindow::Shape shape =
+      mesh::window_shape(outline, workers, takes_own_steps(parallel) ? 0 : parallel.lanes / parallel.workers);
   if (parallel.pipeline * parallel.tensor == 1) shape.elements = 0;
   return shape;
 }
@@ -48,7 +48,7 @@ std::size_t saved_bytes(const run::PreparedJob& job) {
   std::size_t weights = outline.buffers * sizeof(float);
   for (const auto& parameter : outline.parameters)
     weights += std::size_t(element_count(parameter.shape)) * sizeof(float);
-  const bool has_state = !has_servers(job.config.parallel);  // else the servers have it
+  const bool has_state = !has_servers(job.config.parallel);  // otherwise the servers have it
   return 2 * weights +
          (has_state ? mesh::AllreduceGroup::state_bytes(outline.parameters, run::group_options(job.config))
                     : 0);
@@ -62,7 +62,7 @@ std::size_t shared_memory_needed(const run::PreparedJob& job, const std::vector<
   const auto& parameters = outline.parameters;
   options.lane_values = outline.buffers + mesh::kNoteFloats;
   std::size_t bytes = 0;
-  if (workers > 1)  // one worker alone shares nothing
+  if (workers > 1)  // a single worker shares nothing
     bytes += mesh::AllreduceGroup::bytes_needed(parameters, options, replicas(job.config, workers_per_host),
                                                 host) +
              comm::HostCommunicator::staging_bytes(workers);

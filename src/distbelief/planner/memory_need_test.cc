@@ -5,7 +5,7 @@
 namespace distbelief::planner {
 namespace {
 
-// What snapshots take of the host's part.
+// The snapshots' share of the host's memory.
 std::size_t of_snapshots(Config config, const std::vector<int>& workers_per_host, int host) {
   config.model = {"mlp", {}};
   config.data.name = "synthetic";

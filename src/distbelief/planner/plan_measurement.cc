@@ -19,20 +19,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
-constexpr std::size_t kPieceElements = std::size_t{1} << 18;  // of a parameter: 1 MiB
+constexpr std::size_t kPieceElements = std::size_t{1} << 18;  // per parameter: 1 MiB
 constexpr std::size_t kMostPieces = 32;
 constexpr std::int64_t kLanes = 4;
 constexpr std::size_t kCopied = std::size_t{4} << 20;
 constexpr int kUntimed = 2, kRepeats = 9;
 
-// Over all workers, each of which gave its own.
+// The mean over all workers' values.
 std::vector<double> mean(comm::Communicator& workers, std::vector<double> values) {
   workers.allreduce(comm::view(values.data(), values.size()), comm::ReduceOp::kSum);
   for (double& value : values) value /= workers.size();
   return values;
 }
 
-// Median seconds of `body`, which all workers begin at the same time; the mean over workers. Collective.
+// Median seconds of `body`, which all workers start together; the mean over workers. Collective.
 double timed(comm::Communicator& workers, const std::function<void()>& body) {
   std::vector<double> seconds;
   for (int i = 0; i < kUntimed + kRepeats; ++i) {
@@ -45,11 +45,11 @@ double timed(comm::Communicator& workers, const std::function<void()>& body) {
   return mean(workers, {seconds[seconds.size() / 2]})[0];
 }
 
-// A step of `peers` in which nothing is computed: gradients are handed over, added up and used.
+// A step of `peers` without compute: gradients are handed over, summed and used.
 struct EmptyStep {
   std::size_t pieces = 1;
-  std::size_t elements = kPieceElements;  // of a piece
-  std::int64_t lanes = 1;                 // of each worker
+  std::size_t elements = kPieceElements;  // per piece
+  std::int64_t lanes = 1;                 // per worker
 };
 
 double empty_step_seconds(World& peers, comm::Communicator& everyone, const Config& config,
@@ -82,7 +82,7 @@ SharingCosts measure_sharing(World& world, const Config& config, std::size_t par
   comm::Communicator& everyone = world.communicator();
   const std::size_t pieces =
       std::clamp<std::size_t>(parameter_bytes / (kPieceElements * sizeof(float)), 1, kMostPieces);
-  // A network smaller than a piece is all in the caches: measured as small as it is.
+  // A network smaller than a piece fits into the caches, so it is measured at its own size.
   const std::size_t elements =
       std::clamp<std::size_t>(parameter_bytes / sizeof(float), compute::kBlock, kPieceElements);
   const auto bytes = double(pieces * elements * sizeof(float));
@@ -109,7 +109,7 @@ double copy_rate(comm::Communicator& workers) {
   return double(kCopied) / timed(workers, [&] { std::memcpy(to.data(), from.data(), kCopied); });
 }
 
-// Blocks in turn, as ZeRO-3 has them: more than caches hold.
+// Reads more blocks in turn than fit into caches, as ZeRO-3 does.
 double fetch_rate(World& world, const Config& config) {
   constexpr std::int64_t kBlocks = 16;
   World near = world.split(world.host());
@@ -148,13 +148,13 @@ LinkCosts measure_link(World& world) {
   };
   const double little = summed(1), much = summed(values.size());
   const double moved = 2.0 * double(kCopied) * (world.hosts() - 1) / world.hosts();
-  // An allreduce is two rounds of messages. Workers that are no leaders take no part, and no time.
+  // An allreduce is two rounds of messages. Only leaders take part; the others contribute no time.
   const double share = double(world.size()) / world.hosts();
   return {.latency_seconds = share * little / 2,
           .bytes_per_second = moved / std::max(1e-9, share * (much - little))};
 }
 
-// Workers differ by chance; each knows the mean.
+// Measurements vary between workers, so all take the mean.
 void average(comm::Communicator& workers, LaneCosts& lane) {
   std::vector<double> values{lane.data_seconds};
   for (const mesh::BlockCost& block : lane.blocks) {
@@ -169,7 +169,7 @@ void average(comm::Communicator& workers, LaneCosts& lane) {
   }
 }
 
-// libtorch loads much when it first computes; that is no network's.
+// libtorch loads much on its first computation; this counts for no network.
 std::size_t base_bytes(const run::PreparedJob& job, const PlanMeasurementOptions& options) {
   measure_lane(job, {.samples = 1});
   if (options.release_unused_memory) options.release_unused_memory();

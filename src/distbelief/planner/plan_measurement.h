@@ -10,13 +10,14 @@
 namespace distbelief::planner {
 
 struct PlanMeasurementOptions {
-  std::vector<std::int64_t> lane_sizes;         // in samples
-  std::function<void()> release_unused_memory;  // by the allocator, back to the system; may be empty
+  std::vector<std::int64_t> lane_sizes;  // in samples
+  // Makes the allocator return memory to the system; may be empty.
+  std::function<void()> release_unused_memory;
 };
 
 // Measures blocks, sums and updates, copies and the link between hosts, while all workers do the same at the
-// same time, as they will in training. `config` is resolved; its network is never whole in memory.
-// Collective; the same result on all. Takes a few seconds.
+// same time, as in training. `config` is resolved; its network is never whole in memory. Collective; returns
+// the same result on all workers. Takes a few seconds.
 PlanMeasurement measure_for_plan(World& world, const Config& config, const PlanMeasurementOptions& options);
 
 }  // namespace distbelief::planner

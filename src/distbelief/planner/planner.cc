@@ -28,7 +28,7 @@ std::vector<mesh::Mesh> meshes_of(int workers) {
   return meshes;
 }
 
-// As train takes them; 0 given: as many as suit the mesh.
+// The lanes that training would use; without given lanes, the default for the mesh.
 std::int64_t lanes_of(const mesh::Mesh& mesh, const LayoutJob& job, std::int64_t given) {
   if (given > 0) return given;
   ParallelConfig parallel;
@@ -93,7 +93,7 @@ class Planner {
   }
 
  private:
-  // Times that differ in their third digit are the same: nobody can measure that.
+  // Times that agree in three digits count as equal, because they cannot be told apart.
   static bool is_better(const PlannedLayout& a, const PlannedLayout& b) {
     const auto rank = [](const PlannedLayout& planned) {
       const double seconds = std::max(1e-9, planned.seconds.total());
@@ -182,11 +182,10 @@ class Planner {
     return planned;
   }
 
-  // Slower cuts, when those of `planned` do not fit into the limit: the first whose fullest stage is small
-  // enough.
+  // Slower cuts when those of `planned` exceed the limit: the first whose fullest stage is small enough.
   std::optional<mesh::Cuts> cuts_that_fit(const PlannedLayout& planned, const LaneCosts& lane,
                                           const std::vector<mesh::BlockCost>& blocks) const {
-    constexpr double kStep = 0.05, kLeast = 0.3;  // of what the fullest stage has
+    constexpr double kStep = 0.05, kLeast = 0.3;  // of the fullest stage's memory
     const MeshLayout& layout = planned.layout;
     const int stages = layout.mesh.pipeline * layout.chunks;
     const auto fits = [&](const mesh::Cuts& cuts) {
@@ -206,7 +205,7 @@ class Planner {
         limits.memory_bytes = std::size_t(share * fullest);
         if (mesh::Cuts cuts = mesh::choose_cuts(blocks, stages, limits); fits(cuts)) return cuts;
       } catch (const Error&) {
-        return std::nullopt;  // no cuts have so small a stage
+        return std::nullopt;  // no cuts have such small stages
       }
     return std::nullopt;
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMega = 1'000'000;
 
-// Six equal blocks: a lane of 8 samples takes 1 ms forward, 2 ms backward in each.
+// Six equal blocks; each takes 1 ms forward and 2 ms backward for a lane of 8 samples.
 PlanInput six_blocks(int workers, int cores) {
   PlanInput input;
   input.job = {.workers_per_host = {workers}, .batch = 64, .optimizer_arrays = 2};
@@ -74,16 +74,16 @@ TEST(Planner, WorkersBeyondTheCoresAreNotFasterAndItSaysSo) {
 TEST(Planner, ByHandTheMemoryOfAWorker) {
   const Plan plan = plan_layouts(six_blocks(2, 2));
   const WorkerBytes replica = layout_of(plan, {.data = 2}).bytes;
-  EXPECT_EQ(replica.parameters, 30 * kMega);     // 60 shared by two
+  EXPECT_EQ(replica.parameters, 30 * kMega);     // 60 MB shared by two
   EXPECT_EQ(replica.state, 60 * kMega);          // two arrays, half of each
-  EXPECT_EQ(replica.gradients, 3 * 60 * kMega);  // four lanes: three partial sums at the same time
+  EXPECT_EQ(replica.gradients, 3 * 60 * kMega);  // four lanes: three partial sums at once
   EXPECT_EQ(replica.saving, 180 * kMega);
   EXPECT_EQ(replica.activations, 6 * 4 * kMega + 2 * kMega);
   EXPECT_EQ(replica.mapped, 30 * kMega + 60 * kMega + 30 * kMega);
   const WorkerBytes stage = layout_of(plan, {.data = 1, .pipeline = 2}).bytes;
   EXPECT_EQ(stage.parameters, 30 * kMega);
   EXPECT_EQ(stage.state, 60 * kMega);
-  EXPECT_EQ(stage.gradients, 4 * 30 * kMega);  // eight lanes: four
+  EXPECT_EQ(stage.gradients, 4 * 30 * kMega);  // eight lanes: four partial sums
   EXPECT_EQ(stage.mapped, 0U);
 }
 
@@ -93,7 +93,7 @@ TEST(Planner, OneForwardOneBackwardKeepsFewerLanesThanGpipe) {
   const std::size_t in_turns = layout_of(plan, cut).bytes.activations;
   const std::size_t at_once = layout_of(plan, cut, mesh::PipelineSchedule::kGpipe).bytes.activations;
   EXPECT_EQ(in_turns, 2 * 3 * 4 * kMega + 2 * kMega);
-  // The last stage has its input as well, of all eight lanes.
+  // The last stage also keeps its input for all eight lanes.
   EXPECT_EQ(at_once, 8 * (3 * 4 + 1) * kMega + 2 * kMega);
 }
 
@@ -160,7 +160,7 @@ TEST(Planner, ZeroHoldsLessWithEachLevelAndIsTriedWhenThereIsNoRoom) {
 TEST(Planner, CutsElsewhereWhenTheFastestCutsDoNotFit) {
   PlanInput input = without_tensor(six_blocks(2, 2));
   for (int block = 3; block < 6; ++block) input.lanes[0].blocks[std::size_t(block)].parameter_bytes *= 2;
-  input.recompute = true;  // nothing else is left to try
+  input.recompute = true;  // leaves only the cuts to try
   const mesh::Mesh mesh{.data = 1, .pipeline = 2};
   const PlannedLayout fastest = layout_of(plan_layouts(input), mesh);
   EXPECT_EQ(fastest.cuts.ends, (std::vector<int>{3, 6}));
@@ -205,7 +205,7 @@ TEST(Planner, ATensorGroupSplitsWhatItCanAndPaysForItsMeetings) {
   input.machine.copy_bytes_per_second = 1e10;
   input.tensor_splits[2].assign(6, {.share = 1, .exchanges = 2});
   const PlannedLayout& planned = layout_of(plan_layouts(input), {.data = 1, .pipeline = 1, .tensor = 2});
-  // Half the time, and two meetings that move a megabyte each, in each block of each lane; then the step's.
+  // Half the time and two exchanges of a megabyte per block and lane, plus the step's own.
   EXPECT_NEAR(planned.seconds.total(), 8 * 6 * (0.0015 + 2 * (1e-4 + 1e-4)) + 1e-4, 1e-9);
   EXPECT_EQ(planned.bytes.parameters, 30 * kMega);
 }
@@ -218,7 +218,7 @@ TEST(Planner, AFastLinkIsHiddenAndASlowOneIsNot) {
   const double fast = layout_of(plan_layouts(input), {.data = 2}).seconds.total();
   EXPECT_NEAR(fast, 4 * 6 * 0.003, 1e-12);
   input.machine.between_hosts.bytes_per_second = 1e8;
-  // 60 MB are sent, less what goes beside the last lane's backward of 12 ms.
+  // 60 MB are sent, minus the part hidden by the last lane's backward of 12 ms.
   EXPECT_NEAR(layout_of(plan_layouts(input), {.data = 2}).seconds.total(), fast + 0.6 - 0.012, 1e-9);
 }
 
@@ -228,12 +228,12 @@ TEST(Planner, ParametersThatAreSharedOutAreFetchedInEachPass) {
   const double cut = layout_of(plan_layouts(input), {.data = 1, .pipeline = 2}).seconds.total();
   input.machine.fetch_bytes_per_second = 1e9;
   input.zero = 3;
-  // 60 MB forward and back, for each of the lanes of a replica.
+  // 60 MB forward and backward, for each lane of a copy.
   const PlannedLayout& planned = layout_of(plan_layouts(input), {.data = 2});
   EXPECT_NEAR(planned.seconds.total(), there + double(planned.layout.lanes) / 2 * 2 * 0.06, 1e-9);
-  // A single replica shares out nothing.
+  // A single copy shares out nothing.
   EXPECT_NEAR(layout_of(plan_layouts(input), {.data = 1, .pipeline = 2}).seconds.total(), cut, 1e-9);
-  input.machine.cores = 4;  // one that is idle fetches ahead
+  input.machine.cores = 4;  // idle cores prefetch
   EXPECT_NEAR(layout_of(plan_layouts(input), {.data = 2}).seconds.total(), there, 1e-9);
 }
 
@@ -242,7 +242,7 @@ TEST(Planner, MeasuresEverySizeOfLaneThatALayoutMayHave) {
   EXPECT_EQ(lane_sizes({.workers_per_host = {4}, .batch = 64}, 16), (std::vector<std::int64_t>{4}));
 }
 
-// One formula: what the planner counts is what SharedState lays out.
+// The planner's count equals the memory that SharedState lays out.
 TEST(Planner, CountsTheArraysOfSharedState) {
   const compute::Layout layout({{"weight", {1024, 4096}}}, std::size_t{4} << 20);
   for (const int replicas : {1, 2, 4})

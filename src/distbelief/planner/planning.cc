@@ -24,14 +24,14 @@ bool keeps_sums(const Config& resolved) {
   return mesh::AllreduceSharing::keeps_sums(sharing);
 }
 
-// Sums of a group for a lane, forward and backward: one after each pair of layers, one before it backward.
+// Sums over a group per lane, forward and backward: one after each pair of layers, one before it in backward.
 int exchanges_of(const std::string& model) {
-  if (model == "gpt") return 4;  // attention, and what follows it
+  if (model == "gpt") return 4;  // attention and feed-forward
   if (model == "resnet18" || model == "resnet34") return 2;
   return model.starts_with("resnet") ? 4 : 1;
 }
 
-// What tensor parallelism makes of each block. Throws Error(kBadInput) where it cannot slice them.
+// The effect of tensor parallelism on each block. Throws Error(kBadInput) if it cannot slice them.
 std::vector<TensorSplit> tensor_splits(const Config& config, const model::Blueprint& blueprint,
                                        const LaneCosts& lane) {
   const std::vector<double> shares = run::sliced_shares(config, blueprint);
@@ -122,7 +122,7 @@ Config with_layout(Config config, const MeshLayout& layout) {
   config.parallel.chunks = layout.mesh.pipeline > 1 ? layout.chunks : 0;
   config.parallel.recompute = layout.recompute;
   config.parallel.lanes = layout.lanes;
-  config.train.accumulate = 1;  // its micro-batches are among the lanes
+  config.train.accumulate = 1;  // its micro-batches are included in the lanes
   config.parallel.cuts.clear();
   return config;
 }

@@ -29,7 +29,7 @@ using Records = std::map<std::pair<std::int64_t, std::int64_t>, Record>;  // by 
               fmt::format("cannot write the audit record {}: {}", path.string(), std::strerror(errno)));
 }
 
-// Lines of a later generation stand for the same step of an earlier one. A torn last line was never
+// A later generation's lines replace those of the same step from an earlier one. A torn last line was never
 // committed.
 void read_records(const fs::path& path, Records& records, std::int64_t& redone) {
   const int generation = std::stoi(path.filename().string().substr(1));

@@ -10,9 +10,9 @@
 
 namespace distbelief::run {
 
-// Records which samples a worker's steps saw: RUN/audit/g0001-w0000.txt, a line "step lane sample sample ..."
-// for each lane and step, in the file before the step can be part of a snapshot or a checkpoint. add() may be
-// called by any thread.
+// Records the samples that a worker's steps saw in RUN/audit/g0001-w0000.txt: a line "step lane sample sample
+// ..." per lane and step. A line is in the file before its step can be part of a snapshot or a checkpoint.
+// Any thread may call add().
 class AuditLog {
  public:
   AuditLog(const std::filesystem::path& run_dir, int generation, int rank);
@@ -21,7 +21,7 @@ class AuditLog {
   AuditLog& operator=(const AuditLog&) = delete;
 
   void add(std::int64_t step, const data::Batch& batch);
-  void commit();  // what was added is in the file, whatever happens to this process
+  void commit();  // writes everything added so far, so that it survives the process
 
  private:
   int file_ = -1;
@@ -29,16 +29,16 @@ class AuditLog {
   std::string lines_;
 };
 
-// What the records of a run prove.
+// The result of checking a run's records.
 struct AuditResult {
   bool proven = false;
   std::int64_t steps = 0;
-  std::int64_t epochs = 0;  // whole ones
-  std::int64_t redone = 0;  // steps that were undone by a failure and done again
-  std::string finding;      // what was proven, or the first thing that is wrong
+  std::int64_t epochs = 0;  // whole epochs
+  std::int64_t redone = 0;  // steps undone by a failure and repeated
+  std::string finding;      // what was proven, or the first error
 };
-// Takes each step as its last generation recorded it, and checks that all steps are there and every epoch
-// saw every sample once. Throws Error(kBadInput) when there are no records.
+// Takes each step as its last generation recorded it, and checks that every step is there and every epoch saw
+// every sample once. Throws Error(kBadInput) when there are no records.
 AuditResult check_audit(const std::filesystem::path& run_dir, std::uint64_t samples,
                         std::uint64_t steps_per_epoch, std::int64_t lanes);
 

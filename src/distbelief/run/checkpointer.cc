@@ -17,7 +17,8 @@
 namespace distbelief::run {
 namespace {
 
-// A network with fewer layers would find all of its tensors, and leave the others behind without a word.
+// Refuses unknown tensors: a network with fewer layers would find all of its own and silently drop the
+// others.
 void require_no_others(const checkpoint::TensorIndex& tensors,
                        const std::vector<std::string>& names_of_workers) {
   std::set<std::string> known;
@@ -97,7 +98,7 @@ void Checkpointer::export_model(std::int64_t step, const std::filesystem::path& 
   checkpoint::export_weights(load(step), kModelPrefix, path, metadata);
 }
 
-// A word that no other save has, of this process or of one before it. Collective, when there are parts.
+// A name that no other save of this or an earlier process has. Collective when there are several parts.
 std::string Checkpointer::next_attempt() {
   if (parts_ == 1) return {};
   if (session_.empty())
@@ -113,7 +114,7 @@ void Checkpointer::save(std::span<const mesh::Stage> stages, const World& peers,
   for (const mesh::Stage& stage : stages)
     if (!stage.group->gathers_between_hosts()) stage.group->gather_state();
   std::exception_ptr failure;
-  // A save before it may still be under way, and what workers share out is written in place.
+  // An earlier save may be unfinished, and shared-out state is written in place.
   do_patiently(world_, [&] {
     if (writes_) try {
         write(stages, peers, attempt, progress, update_counts, kind);
@@ -141,7 +142,8 @@ void Checkpointer::write(std::span<const mesh::Stage> stages, const World& peers
     writer_ = std::make_unique<checkpoint::Writer>(checkpoint::Writer::Options{
         .folder = folder_, .keep = keep_, .store = {.may_commit = may_commit_, .at = at_}});
   if (stages[0].group->shares_out_parameters())
-    writer_->save_in_place(snapshot, kind);  // others keep most of it, and there may be no room for a copy
+    writer_->save_in_place(snapshot,
+                           kind);  // other workers keep most of it, and there may be no memory for a copy
   else
     writer_->save(snapshot, kind);
 }

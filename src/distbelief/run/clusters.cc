@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// As validation sees them, so that the groups are those whose purity it reports.
+// Prepares samples as validation does, so that the clusters are those whose purity it reports.
 std::vector<double> test_codes(const PreparedJob& job, model::Network& network, std::int64_t width,
                                std::chrono::duration<double> most_time) {
   const torch::NoGradGuard no_grad;

@@ -21,7 +21,7 @@ std::optional<CodeClusters> CodeClusters::load(const std::filesystem::path& run_
       clusters.centres.insert(clusters.centres.end(), centre.begin(), centre.end());
     }
     return clusters.width > 0 ? std::optional(clusters) : std::nullopt;
-  } catch (const Json::exception&) {  // somebody else's file of that name
+  } catch (const Json::exception&) {  // a foreign file of that name
     return {};
   }
 }

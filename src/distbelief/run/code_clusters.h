@@ -8,12 +8,12 @@
 
 namespace distbelief::run {
 
-// The centres of the groups that codes fall in: clusters.json of a run folder (clusters.h). Without torch.
+// The centres of the clusters of codes: clusters.json of a run folder (clusters.h). Without torch.
 struct CodeClusters {
   std::vector<double> centres;
-  std::size_t width = 0;  // of a code
+  std::size_t width = 0;  // width of a code
 
-  // None when there are none, or when they belong to other weights than those with that hash.
+  // Empty when the file is missing, or belongs to weights with another hash.
   static std::optional<CodeClusters> load(const std::filesystem::path& run_dir, const std::string& weights);
 };
 

@@ -15,7 +15,7 @@ namespace {
               fmt::format("model '{}' cannot be decomposed: {}", config.model.name, why));
 }
 
-// Without cuts each sub-network has about as many blocks.
+// Without given cuts, all sub-networks have about the same number of blocks.
 std::vector<int> ends_of(const Config& config, int blocks) {
   const int count = int(config.parallel.sub_networks);
   if (count > blocks)
@@ -31,7 +31,7 @@ std::vector<int> ends_of(const Config& config, int blocks) {
   return ends;
 }
 
-// What comes of one sample after each block.
+// The shape of one sample's output after each block.
 std::vector<Shape> outputs_of_blocks(const PreparedJob& job) {
   const torch::NoGradGuard no_grad;
   Shape shape = job.data.train->spec().input_shape;
@@ -75,7 +75,7 @@ void decompose(PreparedJob& job) {
     const Shape& output = outputs[std::size_t(block - 1)];
     if (i + 1 < ends.size()) {
       require_head_for(config, block - 1, output);
-      // Beside the block before it, so that parameters stay in the order of blocks.
+      // The head directly follows its block, so that parameters stay in the order of blocks.
       whole.push_back({whole.back().path,
                        [number = int(i), output, classes = job.shape.outputs()](
                            const model::BlockSite&) -> std::shared_ptr<model::Block> {

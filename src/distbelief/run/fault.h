@@ -7,15 +7,15 @@
 
 namespace distbelief::run {
 
-// A fault to order, for tests and for people who want to see what happens: KIND:key=value,...
+// A fault to inject, for tests and demonstrations: KIND:key=value,...
 //   kill         SIGKILL                     stop   SIGSTOP: alive, but silent
 //   throw        an error                    slow   from then on every step takes factor times as long
 //   corrupt-snapshot   flips a bit of the newest snapshot and dies
 //   disk-full    checkpoints fail, for `steps` steps
-//   drift        flips a bit of its replica: its host's parameters, or on one host its own buffers
-// Keys: rank (of the worker, with parameter servers among the workers of all replicas in turn; 0), step (0),
-// generation (1; 0: every one), point (step), factor (3), steps (1). Points: step (before it), mid-bucket (in
-// backward), mid-snapshot, mid-rename, mid-restart.
+//   drift        flips a bit of its host's parameters, or on one host of its own buffers
+// Keys: rank (of the worker; with parameter servers counted over the workers of all replicas; 0), step (0),
+// generation (1; 0: every one), point (step), factor (3), steps (1). Points: step (before it), mid-bucket
+// (in backward), mid-snapshot, mid-rename, mid-restart.
 struct Fault {
   std::string kind;
   int rank = 0;
@@ -26,27 +26,27 @@ struct Fault {
   std::int64_t steps = 1;
 };
 
-// Throws Error(kBadInput) that names what is wrong and what there is.
+// Throws Error(kBadInput) that names the mistake and the valid values.
 Fault parse_fault(const std::string& text);
-// The same, and refuses a fault of a worker that the run never has: it begins with so many, and may get to so
-// many.
+// The same, but also refuses a fault of a worker that the run never has: it starts with `first` workers and
+// may grow to `most`.
 struct WorkerCounts {
   std::int64_t first = 1;
   std::int64_t most = 1;
 };
 Fault parse_fault(const std::string& text, const WorkerCounts& workers);
 
-// The faults of one worker. The training thread passes the points; anyone may ask disk_is_full().
+// The faults of one worker. The training thread calls pass(); any thread may call disk_is_full().
 class Faults {
  public:
   Faults(std::vector<Fault> faults, int rank, int generation);
 
-  // Dies, stops or throws when that is ordered for this point and step.
+  // Dies, stops or throws if a fault is set for this point and step.
   void pass(std::string_view point, std::int64_t step);
   bool wants_corrupt_snapshot(std::int64_t step) const;
   bool disk_is_full(std::int64_t step) const;
-  bool drifts(std::int64_t step) const;      // after so many steps
-  double slowness(std::int64_t step) const;  // 1: as fast as can be
+  bool drifts(std::int64_t step) const;      // after this many steps
+  double slowness(std::int64_t step) const;  // factor on a step's time; 1: no delay
 
  private:
   std::vector<Fault> faults_;  // of this worker and generation

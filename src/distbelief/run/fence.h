@@ -5,8 +5,8 @@
 
 namespace distbelief::run {
 
-// The number in the run folder that tells which generation of workers may write there: a worker whose own is
-// smaller has been replaced. 0: there is none.
+// The number in the run folder of the generation of workers that may write there; a worker with a smaller
+// number has been replaced. 0: there is none.
 std::int64_t read_fence(const std::filesystem::path& run_dir);
 
 }  // namespace distbelief::run

@@ -22,17 +22,17 @@ constexpr int kSheetColumns = 8;
 constexpr std::uint64_t kReconstructed = 32;
 constexpr std::uint64_t kMaskedShown = 8;
 constexpr std::ptrdiff_t kPrompt = 16;        // tokens
-constexpr std::chrono::seconds kTextTime{2};  // at most, for a network that is slow
+constexpr std::chrono::seconds kTextTime{2};  // limit for slow networks
 
 torch::Tensor drawn_by_generator(const PreparedJob& job, model::Network& network, std::int64_t count) {
   Shape batch = job.shape.input;
   batch.insert(batch.begin(), count);
-  return network.forward(model::kGeneratorBlock,  // it draws the noise itself
+  return network.forward(model::kGeneratorBlock,  // the block draws the noise itself
                          model::on_device(torch::zeros(batch), network.device()));
 }
 
-// Codes from the prior through the decoder: the blocks after those of the encoder, one for each of `hidden`,
-// and the code's own. Mean and variance pass the decoder by; here there are none.
+// Sends codes from the prior through the decoder: the blocks after those of the encoder (one per entry of
+// `hidden`) and of the code. Mean and variance bypass the decoder; here they are zero.
 torch::Tensor drawn_by_decoder(const PreparedJob& job, model::Network& network, std::int64_t count) {
   const OptionMap options = model::resolved_options(job.config.model);
   const auto code = option<std::int64_t>(options, "code");
@@ -52,7 +52,7 @@ bool reconstructs_images(const PreparedJob& job) {
   return (task == "autoencoder" || task == "vae") && shape.size() == 3 && (shape[0] == 1 || shape[0] == 3);
 }
 
-// From what the network was shown to what the files have, on the host.
+// Converts network inputs back to values as in the data files, in host memory.
 torch::Tensor as_stored(const PreparedJob& job, torch::Tensor images) {
   images = model::on_device(std::move(images), torch::kCPU);
   const data::SampleSpec& spec = job.data.train->spec();
@@ -61,7 +61,7 @@ torch::Tensor as_stored(const PreparedJob& job, torch::Tensor images) {
   return images * torch::tensor(spec.deviation).view(each) + torch::tensor(spec.mean).view(each);
 }
 
-// Borrows the memory of `batch`.
+// The result borrows the memory of `batch`.
 tasks::TensorBatch first_of_test(const PreparedJob& job, std::uint64_t most, data::Batch& batch) {
   const data::BatchMaker maker(*job.data.test,
                                {.seed = job.config.train.seed, .normalize = job.config.data.normalize});
@@ -69,7 +69,7 @@ tasks::TensorBatch first_of_test(const PreparedJob& job, std::uint64_t most, dat
   return tasks::as_tensors(batch);
 }
 
-// [height, width] of classes.
+// `classes` is [height, width].
 report::Picture picture_of_classes(const torch::Tensor& classes) {
   const model::HostValues<std::int64_t> pixels(classes);
   return report::picture_of({.height = int(classes.size(0)),
@@ -161,10 +161,10 @@ bool keep_text(const PreparedJob& job, model::Network& network, const std::files
   const TokenText text(job.data, job.shape.classes);
   std::vector<std::int64_t> prompt(
       sample.begin(), sample.begin() + std::min<std::ptrdiff_t>(kPrompt, sample.end() - sample.begin()));
-  // A sentence begins with that token, and is filled up with it.
+  // Sentences begin with that token and are padded with it.
   if (const auto end = std::find(prompt.begin() + 1, prompt.end(), text.last()); end != prompt.end())
     prompt.erase(end - (end - prompt.begin() > 2 ? 1 : 0),
-                 prompt.end());  // the last word is left to the network
+                 prompt.end());  // leaves the last word to the network
   const std::vector<std::int64_t> added =
       continue_tokens(network, prompt,
                       {.context = context_of(job.config.model, job.shape.input[0]),

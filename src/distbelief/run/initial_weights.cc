@@ -32,14 +32,14 @@ std::string full_name(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
 
-// What this process holds of a tensor, out of the whole one in the file.
+// Copies this process's part of a tensor from the whole tensor in the file.
 void copy_from(const TensorView& found, const torch::Tensor& tensor, const model::SlicedTensor* sliced) {
   const torch::NoGradGuard no_grad;
   const Shape whole_shape = sliced ? sliced->whole : tensor.sizes().vec();
   if (found.shape != whole_shape || model::torch_type(found.type) != tensor.scalar_type()) return;
   torch::Tensor whole = torch::empty(found.shape, model::torch_type(found.type));
   read_elements(found, {0, element_count(found.shape)},
-                model::host_bytes(whole).data());  // other writers do not align
+                model::host_bytes(whole).data());  // not all writers align tensors
   if (sliced) {
     const Slice& slice = sliced->slice;
     whole = whole.reshape({slice.outer, slice.whole, slice.inner}).narrow(1, slice.begin, slice.count);
@@ -123,7 +123,7 @@ model::Blueprint begin_with(const model::ModelEntry& entry, model::Blueprint blu
   return blueprint;
 }
 
-// What does not fit is found before any block is made, in all processes alike.
+// Checks the file before any block is built, with the same result in all processes.
 model::Blueprint begin_with_file(const model::ModelEntry& entry, model::Blueprint blueprint,
                                  const TrainConfig& config) {
   auto file = std::make_shared<const checkpoint::SafetensorsFile>(config.init, HalfFloats::kWidened);

@@ -17,7 +17,7 @@ const model::DataShape kImages{.tokens = false, .input = {3, 16, 16}, .classes =
 
 const model::ModelEntry& resnet18() { return model::find_model("resnet18"); }
 
-// Weights as others write them, numbers in 16 bits; gives what float32 has of each.
+// Writes a file with 16-bit weights, as other programs do, and returns the float32 values of each tensor.
 std::map<std::string, torch::Tensor> write_halves(const model::Network& network, torch::ScalarType type,
                                                   const std::filesystem::path& path) {
   std::map<std::string, torch::Tensor> values;

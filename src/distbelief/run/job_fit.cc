@@ -16,8 +16,8 @@ namespace distbelief::run {
 
 namespace {
 
-// Not all tasks can be shared out in all ways: several backwards of a step all read the weights of before it,
-// and each gives some parameters only.
+// Some tasks exclude some layouts: with several backwards per step, all read the weights from before the
+// step, and each has gradients for some parameters only.
 void require_layout_for(const Config& config, const tasks::TaskEntry& task) {
   if (task.backwards == 1 && !task.whole_network) return;
   const ParallelConfig& parallel = config.parallel;
@@ -43,7 +43,8 @@ Error no_stream(const std::string& found) {
                {.key = "model.streams"});
 }
 
-// A state that has read what samples repeat would foretell it; one that is carried over a gap knows nothing.
+// Carried state works only on consecutive samples: with overlap the network has already read what it must
+// predict; after a gap the state is of no use.
 void require_reading_on(const DataConfig& data) {
   if (data.name != "text") return;
   const OptionMap options = data::data_set_options(data.name, data.options);
@@ -54,14 +55,14 @@ void require_reading_on(const DataConfig& data) {
                               stride < length ? "repeats all but" : "begins only after", stride));
 }
 
-// The same of packed slices, which do not say how far apart samples began: the samples show it.
+// The same for packed slices. They do not record the distance between samples, so the samples are compared.
 void require_packed_reading_on(const data::DataSet& data) {
   constexpr std::uint64_t kPairs = 16;
   const data::SampleSpec& spec = data.train->spec();
   const auto length = static_cast<std::size_t>(element_count(spec.input_shape));
   std::vector<std::int64_t> before(length), next(length), target(length), following(length);
-  std::vector<bool> repeats(length, true);  // from how far on
-  std::uint64_t breaks = 0;                 // a text may be of several
+  std::vector<bool> repeats(length, true);  // entry i: each sample repeats the previous one from i on
+  std::uint64_t breaks = 0;                 // a data set may consist of several texts
   const std::uint64_t pairs = std::min(kPairs, data.train->size() - 1);
   if (pairs > 0) data.train->read(0, before.data(), target.data());
   for (std::uint64_t i = 0; i < pairs; ++i, before = next, target = following) {
@@ -80,7 +81,7 @@ void require_packed_reading_on(const data::DataSet& data) {
                                            found - repeats.begin())));
 }
 
-// State is carried by place of the batch, so each place must read on where it was.
+// State is carried per place of the batch, so each place must continue where it stopped.
 void require_streams(const Config& config, const data::DataSet& data) {
   const auto found = config.model.options.find("streams");
   if (found == config.model.options.end()) return;
@@ -108,7 +109,7 @@ void require_streams(const Config& config, const data::DataSet& data) {
     require_reading_on(config.data);
 }
 
-// A target that no validation can ever find would never end the run.
+// Without this check, a target that no validation measures would never end the run.
 void require_target(const TrainConfig& train, const tasks::Task& task) {
   if (train.target == 0) return;
   const std::vector<std::string> names = tasks::metric_names(task);
@@ -119,7 +120,7 @@ void require_target(const TrainConfig& train, const tasks::Task& task) {
               {.key = "train.target_metric"});
 }
 
-// A setting that nothing reads would be believed to work.
+// Refuses a loss that the task would ignore.
 void require_used_loss(const Config& config, const std::string& task) {
   const TrainConfig& train = config.train;
   const model::ModelEntry& model = model::find_model(config.model.name);
@@ -155,7 +156,8 @@ void require_fit(const Config& config, const data::DataSet& data) {
   require_layout_for(config, tasks::find_task(task));
   require_used_loss(config, task);
   require_streams(config, data);
-  require_target(config.train, *tasks::make_task(config, spec));  // which refuses data that does not fit
+  require_target(config.train,
+                 *tasks::make_task(config, spec));  // also refuses data that does not fit the task
 }
 
 void require_stages(const Config& config, int blocks) {

@@ -2,17 +2,17 @@
 
 #include "distbelief/run/prepared_job.h"
 
-// Whether the parts of a job go together: what shows only when its data is open and its model known. Each
-// throws Error(kBadInput), with the key that is at fault and what would do.
+// Checks whether the parts of a job fit together that need the open data and the model. Each function throws
+// Error(kBadInput), with the key at fault and values that work.
 namespace distbelief::run {
 
-// Task, loss, layout, stopping rule and carried state, with the data.
+// Checks task, loss, layout, stopping rule and carried state against the data.
 void require_fit(const Config& config, const data::DataSet& data);
 
-// As many stages as the network has places to cut it.
+// Checks that the network has enough blocks for the stages.
 void require_stages(const Config& config, int blocks);
 
-// L-BFGS: one loss, the same whenever it is asked for.
+// Checks that L-BFGS gets a single, deterministic loss.
 void require_batch_method(const PreparedJob& job);
 
 }  // namespace distbelief::run

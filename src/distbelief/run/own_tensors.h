@@ -7,44 +7,45 @@
 #include "distbelief/checkpoint/tensor_index.h"
 #include "distbelief/mesh/stage.h"
 
-// What of a run's state lies in this process, under the names that checkpoints have: model.NAME of parameters
-// and buffers, optimizer.STATE.NAME.
+// Checkpoint tensors that this process owns, under their names in checkpoints: model.NAME for parameters and
+// buffers, optimizer.STATE.NAME.
 namespace distbelief::run {
 
-// Its parameters where they live for good. Whoever reads them one after another has few of the pages that
-// other workers keep in its own memory at a time, when parameters are shared out.
+// The stage's parameters in the arena. When parameters are shared out, read them one after another and call
+// done_with(), so that few pages of other workers are resident at a time.
 std::vector<checkpoint::TensorView> weight_views(const mesh::Stage& stage);
-// What such a reader calls after each (TensorView::done); null: nothing.
+// The function to call after reading each tensor (TensorView::done); null: none.
 using DoneWithTensor = void (*)(const checkpoint::TensorView& view);
 DoneWithTensor done_with(const mesh::Stage& stage);
 
 inline constexpr const char* kModelPrefix = "model.";
 
 struct OwnTensor {
-  checkpoint::TensorView view;  // shape and elements as they are here
-  Slice slice;                  // which those of the whole tensor are
+  checkpoint::TensorView view;  // shape and elements in this process
+  Slice slice;                  // the part of the whole tensor that these elements are
   Shape whole;
-  // Of the elements here, those to save or load: all, or this host's where hosts share them out.
+  // The elements to save or load: all, or this host's when hosts share them out.
   std::vector<checkpoint::ElementRange> ranges;
 };
 
 struct OwnTensors {
   std::vector<OwnTensor> all;
-  std::size_t weights = 0;  // the first so many are those that weights_sha256 is over
+  std::size_t weights = 0;  // number of leading entries that weights_sha256 covers
 };
 
-// What is saved: a tensor that stages share is left to the one that owns it, and what every host has to the
-// first. What is loaded: all of it.
+// kSave: leaves a tensor that stages share to its owner, and a tensor that every host has to the first host.
+// kLoad: takes all tensors.
 enum class Purpose { kSave, kLoad };
 OwnTensors own_tensors(std::span<const mesh::Stage> stages, const World& peers, Purpose purpose);
 
-// As a part of a checkpoint has them: whole tensors or pieces. Those that all of a tensor group have are
-// dealt out, each to the one with the fewest bytes yet. Sets `weights` to how many of the first are such.
+// The tensors of a part of a checkpoint: whole tensors or pieces. Tensors that a whole tensor group has are
+// dealt out, each to the worker with the fewest bytes so far. Sets `weights` to the number of leading views
+// that are weights.
 std::vector<checkpoint::TensorView> pieces_to_save(const OwnTensors& own, const World* tensor_group,
                                                    std::size_t& weights);
 
-// Into where they live. Throws Error(kBadInput) with the first tensor that is missing or of another shape;
-// then nothing is changed.
+// Loads tensors into their memory. Throws Error(kBadInput) with the first tensor that is missing or has
+// another shape; then nothing is changed.
 void load_tensors(const OwnTensors& own, const checkpoint::TensorIndex& from);
 
 }  // namespace distbelief::run

@@ -6,9 +6,9 @@
 
 namespace distbelief::run {
 
-// Each worker does what it has to do, on another thread, and all wait until every one of them is done: for
-// however long that takes, as nobody waits longer than a moment to hear that it goes on. For what a disk
-// decides. Collective; throws what `work` throws here, when all are done.
+// Runs `work` on another thread; all ranks exchange heartbeats until every rank is done. The work may take
+// any time, e.g. writing to a disk, without a deadline expiring. Collective; throws what this rank's `work`
+// throws, after all ranks are done.
 void do_patiently(World& world, const std::function<void()>& work);
 
 }  // namespace distbelief::run

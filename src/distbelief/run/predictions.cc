@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kShown = 12;  // samples of each kind
+constexpr std::size_t kShown = 12;  // samples per kind
 constexpr int kThumbnail = 96;      // pixels, at most
 
 struct Answer {
@@ -29,7 +29,7 @@ struct Answer {
   double probability = 0;
 };
 
-// Images as they are before augmentation and normalisation; empty for what is no image.
+// The image before augmentation and normalization; empty if the sample is no image.
 std::string thumbnail(const data::Source& samples, std::uint64_t index) {
   const data::SampleSpec& spec = samples.spec();
   const bool is_image = spec.input_type == ElementType::kUint8 && spec.input_shape.size() == 3 &&
@@ -107,7 +107,7 @@ void add_batch(AnswerTally& tally, const torch::Tensor& answers, const data::Bat
 }  // namespace
 
 torch::Tensor probabilities_of(const torch::Tensor& output, const std::string& loss) {
-  if (loss != "mse") return torch::softmax(output, 1);  // of log-probabilities they are the probabilities
+  if (loss != "mse") return torch::softmax(output, 1);  // also for log-probabilities
   const torch::Tensor shares = output.clamp(0, 1);
   return shares / shares.sum(1, /*keepdim=*/true).clamp_min(1e-12);
 }

@@ -36,7 +36,7 @@ std::int64_t PreparedJob::total_steps() const {
   if (config.train.epochs == 0) return config.train.max_steps;
   std::int64_t all = 0;
   if (__builtin_mul_overflow(steps_per_epoch(), config.train.epochs, &all))
-    all = std::numeric_limits<std::int64_t>::max();  // nobody lives to see the difference
+    all = std::numeric_limits<std::int64_t>::max();  // practically unlimited
   return config.train.max_steps > 0 ? std::min(all, config.train.max_steps) : all;
 }
 
@@ -44,7 +44,7 @@ model::TensorGroup::Input input_of(const ParallelConfig& parallel) {
   return parallel.split_features ? model::TensorGroup::Input::kSliced : model::TensorGroup::Input::kWhole;
 }
 
-// Makes every block once as the first of a tensor group would.
+// Builds every block once, as the first worker of a tensor group does.
 std::vector<double> sliced_shares(const Config& config, const model::Blueprint& blueprint) {
   class Absent final : public model::TensorGroup {
    public:
@@ -91,7 +91,7 @@ std::vector<double> sliced_shares(const Config& config, const model::Blueprint& 
 
 namespace {
 
-// As model::build_model does, of blocks that may begin with given weights.
+// As model::build_model(), but for blocks that may start with given weights.
 std::shared_ptr<model::Network> whole_network(const PreparedJob& job) {
   try {
     return std::make_shared<model::Network>(job.blueprint, model::BlockRange{0, int(job.blueprint.size())},
@@ -102,7 +102,7 @@ std::shared_ptr<model::Network> whole_network(const PreparedJob& job) {
   }
 }
 
-// As far as it can be told without the data.
+// As far as is known without the data.
 std::size_t backwards_of(const Config& config) {
   const std::string& task =
       config.train.task == "auto" ? model::find_model(config.model.name).task : config.train.task;
@@ -148,11 +148,11 @@ PreparedJob prepare_job(const Config& config) {
 PreparedJob prepare_job(const Config& config, data::DataSet data) {
   PreparedJob job = prepare_blueprint(config, with_samples(std::move(data)));
   if (config.parallel.pipeline > 1) require_stages(config, int(job.blueprint.size()));
-  if (config.parallel.tensor > 1) sliced_shares(config, job.blueprint);  // refuses what cannot be
+  if (config.parallel.tensor > 1) sliced_shares(config, job.blueprint);  // refuses what cannot be sliced
   if (config.parallel.pipeline * config.parallel.tensor > 1 || config.parallel.zero == 3) return job;
   job.network = whole_network(job);
   if (config.train.optimizer.name == "lbfgs") require_batch_method(job);
-  compute::trainable_parameters(*job.network);  // refuses what the arena cannot hold
+  compute::trainable_parameters(*job.network);  // refuses parameters that the arena cannot hold
   return job;
 }
 
@@ -208,7 +208,7 @@ void require_mesh(const Config& config, int workers) {
                             "change one of them",
                             parallel.chunks, parallel.schedule),
                 {.key = "parallel.chunks"});
-  // Replicas that take part in every step have as many lanes each.
+  // Replicas that take part in every step have equal shares of the lanes.
   Config world = config;
   if (has_servers(parallel) && !takes_own_steps(parallel)) world.parallel.lanes /= parallel.workers;
   const PipelinePlan plan = pipeline_plan(world, workers);
@@ -260,7 +260,7 @@ mesh::AllreduceGroup::Options group_options(const Config& config) {
 comm::Algorithm algorithm_of(const Config& config) {
   if (config.parallel.algorithm == "ring") return comm::Algorithm::kRing;
   if (config.parallel.algorithm == "central") return comm::Algorithm::kCentral;
-  return comm::Algorithm::kDirect;  // of two_level too: shared memory inside a host there is in any case
+  return comm::Algorithm::kDirect;  // also for two_level: shared memory inside a host is always used
 }
 
 std::string build_name(const std::string& isa) {

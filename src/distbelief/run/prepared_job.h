@@ -11,80 +11,81 @@
 
 namespace distbelief::run {
 
-// One of those that a decomposed model is cut into.
+// A part of a decomposed model.
 struct SubNetwork {
-  model::BlockRange blocks;  // its local head included
-  Shape input;               // of a sample: the data, or what the sub-network before gives
+  model::BlockRange blocks;  // includes its local head
+  Shape input;               // of a sample: the data, or the output of the preceding sub-network
 };
 
-// A job whose data is open and whose model fits it.
+// A job with open data and a model that fits it.
 struct PreparedJob {
   Config config;
   data::DataSet data;
   model::DataShape shape;
   model::Blueprint blueprint;
-  std::shared_ptr<model::Network> network;  // initial weights; none when no worker is to hold it whole
-  bool data_has_changed = false;            // since the run began (data.json)
-  std::vector<SubNetwork> sub_networks{};   // that replicas train apart (decomposition.h); none: all of it
+  std::shared_ptr<model::Network> network;  // with initial weights; null when no worker holds it whole
+  bool data_has_changed = false;            // since the start of the run (data.json)
+  // Parts that replicas train separately (decomposition.h); empty: the whole model.
+  std::vector<SubNetwork> sub_networks{};
 
   std::int64_t steps_per_epoch() const;
-  std::int64_t total_steps() const;  // max_steps respected
+  std::int64_t total_steps() const;  // respects max_steps
 };
 
 // Opens the data and builds the model. Throws Error(kBadInput or kUnavailable).
 PreparedJob prepare_job(const Config& config);
-PreparedJob prepare_job(const Config& config, data::DataSet data);  // that is open already
-// The same without the network: for who makes its blocks one after another.
+PreparedJob prepare_job(const Config& config, data::DataSet data);  // with data that is open already
+// The same without the network, for callers that build its blocks one at a time.
 PreparedJob prepare_blueprint(const Config& config);
 PreparedJob prepare_blueprint(const Config& config, data::DataSet data);
-// The network of a job that was trained, whose data need not be there: no sample is asked for.
+// The network of a trained job. The data may be absent: no sample is read.
 PreparedJob prepare_trained(const Config& config, data::DataSet data);
 
-// How much of each block's parameters parallel.tensor slices. Throws Error(kBadInput), with the layer and
-// what would do, when it cannot.
+// The share of each block's parameters that parallel.tensor slices. Throws Error(kBadInput), with the layer
+// and values that work, when it cannot.
 std::vector<double> sliced_shares(const Config& config, const model::Blueprint& blueprint);
 
-// What the workers of a tensor group get of each sample.
+// How the workers of a tensor group receive a sample: whole or sliced.
 model::TensorGroup::Input input_of(const ParallelConfig& parallel);
-// Where that is a slice: the job's data are this worker's columns from now on.
+// If the input is sliced, restricts the job's data to this worker's columns.
 void keep_own_columns(PreparedJob& job, const model::TensorGroup& group);
 
-// Fills in what depends on the number of workers: lanes, overlap. A job's lanes are then fixed for its life.
+// Fills in the values that depend on the number of workers: lanes, overlap. A job's lanes then stay fixed.
 void resolve_for_workers(Config& config, int workers);
 
-// How so many workers hold the network, for a job that may have begun with another number of them.
+// How `workers` workers hold the network, for a job that may have started with another number.
 struct PipelinePlan {
   mesh::Mesh mesh;
   mesh::PipelineSchedule schedule = mesh::PipelineSchedule::kOneForwardOneBackward;
   int chunks = 1;
-  std::string reason;         // why it is not what the job asks for; empty: it is
-  std::string unschedulable;  // why not the schedule alone
+  std::string reason;         // why it differs from the job file; empty: it does not
+  std::string unschedulable;  // why the schedule alone does not fit; empty: it does
 };
 PipelinePlan pipeline_plan(const Config& config, int workers);
-// Throws Error(kBadInput), with what would do, when so many workers cannot begin the job.
+// Throws Error(kBadInput), with values that work, when a job cannot start with this number of workers.
 void require_mesh(const Config& config, int workers);
 
-// How many workers a resolved job's lanes can keep busy.
+// The number of workers that a resolved job's lanes can keep busy.
 std::int64_t most_workers(const ParallelConfig& parallel);
-// The most of so many workers that form a mesh in which every replica has lanes.
+// The largest number, up to `workers`, that forms a mesh in which every copy has lanes.
 int usable_workers(const Config& config, int workers);
 
-// What the whole network holds, without its weights.
+// The contents of the whole network, without weights.
 mesh::NetworkOutline outline_of(const PreparedJob& job);
 
 // The strategy's options for a resolved job.
 mesh::AllreduceGroup::Options group_options(const Config& config);
 comm::Algorithm algorithm_of(const Config& config);
 
-// What a result's bits depend on besides the job: "instruction set avx2, libtorch 1.13.0".
+// The factors besides the job that determine a result's bits: "instruction set avx2, libtorch 1.13.0".
 std::string build_name(const std::string& isa);
 
-// Whether weights_sha256 is the same for any number of workers, and why not.
+// Whether weights_sha256 is the same for any number of workers, and if not, why.
 struct Reproducibility {
   bool holds = true;
   std::string note;
 };
-// `tensor`: of RunProgress.
+// `tensor` as in RunProgress.
 Reproducibility reproducibility(const Config& config, int hosts, std::int64_t tensor);
 
 }  // namespace distbelief::run

@@ -33,7 +33,7 @@ report::ProgressState Recorder::shown(const RunProgress& progress) const {
   const double per_step = seconds(Clock::now() - started_) /
                           double(std::max<std::int64_t>(1, progress.step - options_.first_step));
   const std::int64_t ended =
-      progress.step_in_epoch == 0 ? 1 : 0;  // the step just done belongs to the epoch before
+      progress.step_in_epoch == 0 ? 1 : 0;  // the step just done belongs to the previous epoch
   return {.epoch = std::min(options_.epochs, progress.epoch + 1 - ended),
           .epochs = options_.epochs,
           .step = progress.step,
@@ -44,7 +44,7 @@ report::ProgressState Recorder::shown(const RunProgress& progress) const {
           .test_accuracy = test_accuracy_};
 }
 
-// A disk that is full loses lines, not the run.
+// A full disk loses lines, not the run.
 void Recorder::append(report::MetricsLog& log, const nlohmann::json& line) {
   try {
     log.append(line);

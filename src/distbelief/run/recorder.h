@@ -15,8 +15,7 @@
 
 namespace distbelief::run {
 
-// What people see of a run while it goes on: metrics.jsonl, events.jsonl and the progress bar. Rank 0 has
-// one.
+// The live output of a run for people: metrics.jsonl, events.jsonl and the progress bar. Only rank 0 has one.
 class Recorder {
  public:
   struct Options {
@@ -26,7 +25,7 @@ class Recorder {
     std::int64_t epochs = 0;
     std::int64_t total_steps = 0;
     std::int64_t steps_per_epoch = 0;
-    std::int64_t first_step = 0;  // of this process: a resumed run begins later
+    std::int64_t first_step = 0;  // the first step of this process; above 0 in a resumed run
   };
   explicit Recorder(Options options);
 
@@ -34,11 +33,11 @@ class Recorder {
                  const report::PhaseSeconds& phases);
   void evaluated(const RunProgress& progress, const tasks::Evaluation& evaluation, double seconds);
   void event(const std::string& kind, nlohmann::json details);
-  // For the next lines of metrics; worker -1: nobody is slow.
+  // Adds the straggler to the next lines of metrics; worker -1: none.
   void note_straggler(int worker, double slowness);
-  void finish();  // of steps since the last line a line is written
+  void finish();  // writes a line for the steps since the last line
 
-  // Of the last few thousand steps.
+  // Median over the last few thousand steps.
   double step_seconds_median() const;
 
  private:
@@ -46,7 +45,7 @@ class Recorder {
   report::ProgressState shown(const RunProgress& progress) const;
 
   void append(report::MetricsLog& log, const nlohmann::json& line);
-  void write_line(Clock::time_point now);  // of the steps since the last one
+  void write_line(Clock::time_point now);  // for the steps since the last line
 
   Options options_;
   report::MetricsLog metrics_;
@@ -64,14 +63,14 @@ class Recorder {
     double loss = 0;
     double lr = 0;
     report::PhaseSeconds phases{};
-  } last_;  // step
+  } last_;  // the last step
   double samples_per_second_ = 0;
   std::optional<double> test_accuracy_;
   std::vector<float> step_seconds_;
   std::size_t next_step_slot_ = 0;
   int straggler_ = -1;
   double slowness_ = 1;
-  bool disk_refused_ = false;  // the last line was lost
+  bool disk_refused_ = false;  // the last line could not be written
 };
 
 }  // namespace distbelief::run

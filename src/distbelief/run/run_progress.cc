@@ -11,7 +11,7 @@ namespace distbelief::run {
 
 namespace {
 
-// JSON has no word for what is not finite, and a validation may well measure it.
+// JSON has no value for non-finite numbers, but a validation may measure one.
 nlohmann::json json_of(double number) {
   return std::isfinite(number) ? nlohmann::json(number) : nlohmann::json(fmt::format("{}", number));
 }
@@ -21,7 +21,7 @@ double number_of(const nlohmann::json& value) {
   if (value == "inf") return kInfinity;
   if (value == "-inf") return -kInfinity;
   if (value == "nan" || value == "-nan") return std::numeric_limits<double>::quiet_NaN();
-  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();  // as earlier versions wrote them
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();  // written by earlier versions
   return value.get<double>();
 }
 
@@ -78,7 +78,7 @@ RunProgress run_progress_from_json(const nlohmann::json& value) try {
 void require_same_epochs(const RunProgress& progress, std::int64_t steps_per_epoch) {
   const std::int64_t before = progress.steps_per_epoch;
   if (before == steps_per_epoch) return;
-  // An earlier version did not say, but its place in the epoch tells of most others.
+  // An earlier version did not store it, but its place in the epoch reveals most changes.
   if (before == 0 && progress.step % steps_per_epoch == progress.step_in_epoch) return;
   throw Error(
       ErrorCode::kBadInput,

@@ -64,9 +64,9 @@ TEST(Judge, CallsTheFirstAndEachBetterOneBest) {
   RunProgress progress;
   EXPECT_TRUE(judge({}, scored(1.0, 0.5), progress).is_best);
   EXPECT_FALSE(judge({}, scored(0.9, 0.4), progress).is_best);
-  EXPECT_TRUE(judge({}, scored(0.8, 0.5), progress).is_best);  // as accurate, at a smaller loss
+  EXPECT_TRUE(judge({}, scored(0.8, 0.5), progress).is_best);  // same accuracy, smaller loss
   EXPECT_TRUE(judge({}, scored(2.0, 0.6), progress).is_best);
-  EXPECT_TRUE(judge({}, scored(1.5, 0.6), progress).is_best);  // as accurate, at a smaller loss than that one
+  EXPECT_TRUE(judge({}, scored(1.5, 0.6), progress).is_best);  // same accuracy, smaller loss than that one
   EXPECT_FALSE(judge({}, scored(1.6, 0.6), progress).is_best);
   EXPECT_DOUBLE_EQ(progress.best_accuracy, 0.6);
 }
@@ -75,7 +75,7 @@ TEST(Judge, CallsNothingBestThatIsNotFinite) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   RunProgress progress;
   EXPECT_FALSE(judge({}, scored(nan, 0.9), progress).is_best);
-  EXPECT_TRUE(judge({}, scored(2.0, 0.1), progress).is_best);  // the first that can be
+  EXPECT_TRUE(judge({}, scored(2.0, 0.1), progress).is_best);  // the first that can be best
   EXPECT_FALSE(judge({}, scored(nan, 0.9), progress).is_best);
   EXPECT_DOUBLE_EQ(progress.best_accuracy, 0.1);
   EXPECT_EQ(progress.epochs_without_gain, 1);
@@ -105,7 +105,7 @@ TEST(Judge, KnowsOfWhichMetricsLowerIsBetter) {
   EXPECT_FALSE(stops("mean_return", 0.4));
   EXPECT_TRUE(stops("mean_return", 0.6));
   EXPECT_FALSE(stops("loss", 0.4));
-  EXPECT_FALSE(stops("accuracy", 0.6));  // which there is none of
+  EXPECT_FALSE(stops("accuracy", 0.6));  // has no such metric
 }
 
 TEST(Judge, StopsAfterValidationsWithoutABetterLoss) {
@@ -114,10 +114,10 @@ TEST(Judge, StopsAfterValidationsWithoutABetterLoss) {
   RunProgress progress;
   EXPECT_TRUE(judge(config, scored(1.0, 0.5), progress).stop_reason.empty());
   EXPECT_TRUE(judge(config, scored(1.1, 0.6), progress).stop_reason.empty());
-  EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());  // counts anew
+  EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());  // the count restarts
   EXPECT_TRUE(judge(config, scored(0.9, 0.6), progress).stop_reason.empty());
   const RunProgress resumed = run_progress_from_json(to_json(progress));
-  for (RunProgress after : {progress, resumed}) {  // it does not count anew after a resume
+  for (RunProgress after : {progress, resumed}) {  // the count survives a resume
     EXPECT_FALSE(judge(config, scored(1.0, 0.6), after).stop_reason.empty());
     EXPECT_EQ(stopping_key(config, after), "train.early_stop_patience=0");
   }

@@ -14,41 +14,43 @@
 namespace distbelief::run {
 
 struct SampleOptions {
-  std::int64_t context = 0;  // most tokens that the network sees at a time; context_of() knows
+  std::int64_t context = 0;  // most tokens that the network sees at a time; see context_of()
   std::int64_t count = 200;  // tokens to add
-  double temperature = 1.0;  // 0: always the likeliest token
-  std::int64_t top_k = 0;    // of the likeliest only; 0: of all
+  double temperature = 1.0;  // 0: always takes the likeliest token
+  std::int64_t top_k = 0;    // draws from this many likeliest tokens; 0: from all
   std::uint64_t seed = 1;
-  std::int64_t last = -1;  // a token after which nothing is added; TokenText knows
-  std::chrono::duration<double> most_time = std::chrono::hours(24);  // fewer tokens when it is over
+  std::int64_t last = -1;  // a token that ends the text; see TokenText
+  // Stops with fewer tokens after this time.
+  std::chrono::duration<double> most_time = std::chrono::hours(24);
 };
 
-// Its network foretells the token after each one: what can be sampled. Not a class for all of them, nor a
-// tree.
+// Whether the network predicts the token after each token, so that text can be sampled; not so for one class
+// for all tokens, or a tree.
 bool continues_tokens(const PreparedJob& job);
 
-// How much of a text a language model looks back on: as much as a sample has, or, where state is carried from
-// sample to sample in training (model.streams), some hundred tokens, whatever a sample has.
+// The number of tokens that a language model looks back on: the length of a sample, or a few hundred tokens
+// when state is carried from sample to sample in training (model.streams).
 std::int64_t context_of(const ModelConfig& model, std::int64_t sample_length);
 
-// Continues `prompt`, which has at least one token, with what a language model says. The same for the same
-// options. Leaves the network evaluating.
+// Continues `prompt` (at least one token) with a language model. Equal options give equal tokens. Leaves the
+// network in evaluation mode.
 std::vector<std::int64_t> continue_tokens(model::Network& network, std::vector<std::int64_t> prompt,
                                           const SampleOptions& options);
 
-// What a model's tokens stand for, as its data knows; of 256 tokens that it knows nothing of, bytes.
-// Immutable.
+// Converts between a model's tokens and text, using the vocabulary of its data; 256 tokens without a
+// vocabulary are bytes. Immutable.
 class TokenText {
  public:
   TokenText(const data::DataSet& data, std::int64_t vocabulary);
   bool knows_text() const { return vocabulary_.has_value(); }
-  // Wants to know text. Of a model of sentences it begins one. Throws Error(kBadInput), naming `origin`, for
-  // what has no tokens.
+  // Requires knows_text(). For a model of sentences it begins a sentence. Throws Error(kBadInput), naming
+  // `origin`, for text without tokens.
   std::vector<std::int64_t> encode(const std::string& text, const std::string& origin) const;
   std::string decode(const std::vector<std::int64_t>& tokens) const;
-  // Where a model of sentences ends: what follows is nothing that it has learnt. Otherwise -1, which is none.
+  // The token that ends a sentence in a model of sentences: the model has learnt no continuation of it.
+  // Otherwise -1, which is no token.
   std::int64_t last() const;
-  // The text, or numbers with blanks between where there is none.
+  // The text, or without a vocabulary the numbers separated by spaces.
   std::string shown(const std::vector<std::int64_t>& tokens) const;
 
  private:

@@ -10,7 +10,7 @@ namespace {
 using Tokens = std::vector<std::int64_t>;
 constexpr std::int64_t kVocabulary = 8;
 
-// Foretells the token after the last, counting up; notes what it was shown.
+// Predicts the last token plus one, and records its inputs.
 class Counting final : public model::Block {
  public:
   explicit Counting(std::vector<Tokens>& seen) : seen_(seen) {}

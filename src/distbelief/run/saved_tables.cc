@@ -31,7 +31,7 @@ fs::path piece_path(const fs::path& folder, const std::string& table, std::size_
   return folder / fmt::format("{}-{:05}.safetensors", table, piece);
 }
 
-// Rows of one table on their way into files.
+// Writes rows of one table to files.
 class PieceWriter {
  public:
   PieceWriter(const comm::TableSpec& spec, fs::path folder) : spec_(spec), folder_(std::move(folder)) {}
@@ -93,7 +93,7 @@ Error damaged(const fs::path& path, const std::string& why) {
           fmt::format("{}: {}; is it of this job, and all of it there?", path.string(), why)};
 }
 
-// The pieces of one table, each checked.
+// Opens and checks the pieces of one table.
 std::vector<checkpoint::SafetensorsFile> open_pieces(const fs::path& folder, const comm::TableSpec& spec) {
   const Json list = read_json(folder / kList);
   const Json entry = list.is_object() ? list.value(spec.name, Json()) : Json();
@@ -111,7 +111,7 @@ std::vector<checkpoint::SafetensorsFile> open_pieces(const fs::path& folder, con
         found.tensor("values").type != ElementType::kFloat32 ||
         found.tensor("sums").type != ElementType::kFloat32)
       throw damaged(path, "other shapes than ids [n], sums [n], values [n, width]");
-    // Rows are read in place.
+    // Rows are read in place, so they must be aligned.
     if (reinterpret_cast<std::uintptr_t>(found.tensor("ids").data) % alignof(std::uint64_t) != 0 ||
         reinterpret_cast<std::uintptr_t>(found.tensor("values").data) % alignof(float) != 0)
       throw damaged(path, "its numbers do not begin where numbers may");

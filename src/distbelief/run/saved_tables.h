@@ -11,24 +11,24 @@
 // Tables in a run folder: RUN/tables/step-N/NAME-PIECE.safetensors (docs/reference/formats.md). No tensors.
 namespace distbelief::run {
 
-// Writes all rows that the servers have, and removes older ones but the last `keep`; a few megabytes of
-// memory at a time. What is there in the end is whole. Gives what was counted, by table.
+// Writes all rows of the servers and removes older ones except the last `keep`, with a few megabytes of
+// memory. Folders become visible only when whole. Returns the counts per table.
 std::vector<tasks::RowLink::Counts> save_tables(tasks::RowLink& link,
                                                 const std::vector<comm::TableSpec>& tables,
                                                 const std::filesystem::path& run_dir, std::int64_t step,
                                                 std::size_t keep);
 
-// Where the rows of a step lie, or the newest ones; nothing when there are none.
+// The folder with the rows of a step, or the newest one; empty when there is none.
 std::optional<std::filesystem::path> find_tables(const std::filesystem::path& run_dir,
                                                  std::optional<std::int64_t> step = {});
 
-// Hands saved rows to servers, with the sums of their update rule. Throws Error(kBadInput) for files that are
-// damaged or of other tables.
+// Sends saved rows to the servers, with the sums of their update rule. Throws Error(kBadInput) for files that
+// are damaged or belong to other tables.
 void load_tables(tasks::RowLink& link, const std::vector<comm::TableSpec>& tables,
                  const std::filesystem::path& folder);
 
-// Saved rows, read in place: for who uses a trained model. An index of ids is held in memory. Throws
-// Error(kBadInput) as above.
+// Saved rows of a trained model, read in place. Keeps an index of ids in memory. Throws Error(kBadInput) as
+// above.
 class SavedTables final : public tasks::RowSource {
  public:
   SavedTables(const std::filesystem::path& folder, std::vector<comm::TableSpec> tables);
@@ -44,7 +44,7 @@ class SavedTables final : public tasks::RowSource {
   };
   struct Table {
     std::vector<checkpoint::SafetensorsFile> pieces{};
-    std::vector<Place> index{};  // by id
+    std::vector<Place> index{};  // sorted by id
   };
   std::vector<comm::TableSpec> specs_;
   std::vector<Table> tables_;

@@ -23,7 +23,7 @@ using checkpoint::SnapshotMemory;
 using Clock = std::chrono::steady_clock;
 using Parameters = std::vector<compute::Layout::Parameter>;
 
-// What the bytes of a snapshot mean: each parameter and where it lies, and the optimizer's arrays.
+// Identifies the layout of a snapshot: each parameter with its position, and the optimizer's arrays.
 std::uint64_t fingerprint(const compute::Layout& layout, const std::vector<std::string>& states) {
   Xxh3 sum;
   const auto add = [&](const std::string& text) { sum.update(text.c_str(), text.size() + 1); };
@@ -71,7 +71,8 @@ std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& paramet
   if (!leads) memory_.emplace(SnapshotMemory::open(options_.name, shape));
 
   const std::optional<SnapshotMemory::Whole> own = leads ? memory_->newest() : std::nullopt;
-  std::vector<std::int64_t> steps(std::size_t(world_.hosts()));  // of each host's newest, plus one; 0: none
+  // Step of each host's newest snapshot plus one; 0: none.
+  std::vector<std::int64_t> steps(std::size_t(world_.hosts()));
   if (own) steps[std::size_t(world_.host())] = own->step + 1;
   world_.communicator().allreduce(comm::view(steps.data(), steps.size()), comm::ReduceOp::kSum);
   const auto newest = std::max_element(steps.begin(), steps.end());
@@ -115,7 +116,7 @@ bool Snapshotter::due(Clock::time_point now) const {
   return now - last_ >= snapshot_interval(cost_, options_.share);
 }
 
-// This worker's part of a stage: a slice of each array, and of one worker the running statistics.
+// Adds this worker's part of a stage: a slice of each array, and on one worker the running statistics.
 void Snapshotter::add_pieces(const mesh::Stage& stage, const World& peers) {
   const mesh::AllreduceGroup& group = *stage.group;
   const auto add = [&](std::size_t array_at, const float* array, const mesh::StageRuns& runs) {
@@ -141,8 +142,8 @@ void Snapshotter::add_pieces(const mesh::Stage& stage, const World& peers) {
     add((1 + states_) * arena_bytes_, buffers.data(), each);
 }
 
-// No barrier is needed on one host: nobody changes parameters or state before all workers, this one
-// included, have handed in their gradients of the next step.
+// No barrier is needed on one host: nobody changes parameters or state before all workers, including this
+// one, have handed in their gradients of the next step.
 void Snapshotter::take(std::span<const mesh::Stage> stages, const World& peers, const RunProgress& progress,
                        const std::vector<std::int64_t>& update_counts) {
   const auto begin = Clock::now();
@@ -161,7 +162,7 @@ void Snapshotter::take(std::span<const mesh::Stage> stages, const World& peers, 
             .dump();
   const SnapshotMemory::Stamp stamp{progress.step, options_.generation, world_.local_size()};
   if (options_.faults) {
-    // Half of it first, so that a death in between finds it half written.
+    // Writes half of it first, so that a death in between leaves it half written.
     memory_->write_part(next_slot_, world_.local_rank(), stamp, std::span(pieces_).first(pieces_.size() / 2),
                         text);
     options_.faults->pass("mid-snapshot", progress.step);

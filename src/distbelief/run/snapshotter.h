@@ -14,19 +14,19 @@
 
 namespace distbelief::run {
 
-// How long to wait between snapshots that take `cost` each, so that they take `share` of the time. Pure.
+// The interval between snapshots of this cost, so that they take `share` of the time. Pure.
 std::chrono::nanoseconds snapshot_interval(std::chrono::nanoseconds cost, double share);
 
-// Keeps the training state in each host's shared memory, from where the next generation of workers goes on.
-// All workers take a snapshot at the same step boundary, each writing its part of its host's copy. One
-// thread.
+// Keeps the training state in each host's shared memory, so that the next generation of workers can continue
+// from it. All workers take a snapshot at the same step boundary; each writes its part of its host's copy.
+// Used by one thread.
 class Snapshotter {
  public:
   struct Options {
-    std::string name;  // of the memory, the same for all generations of a run
+    std::string name;  // of the memory; the same for all generations of a run
     int generation = 1;
-    std::string build;    // what the result's bits depend on besides the job
-    double share = 0.01;  // of the time that snapshots may take
+    std::string build;    // the factors besides the job that determine the result's bits
+    double share = 0.01;  // share of the time that snapshots may take
     Faults* faults = nullptr;
   };
   Snapshotter(World& world, Options options);
@@ -37,24 +37,27 @@ class Snapshotter {
     std::string build;
     std::vector<float> buffers;
   };
-  // Collective, once: prepares the memory for this job's state and gives the newest snapshot of all hosts, if
-  // one is whole. `buffers` is how many floats of running statistics the model has.
+  // Collective, once: prepares the memory for this job's state and returns the newest whole snapshot among
+  // all hosts, if any. `buffers` is the number of floats of running statistics in the model.
   std::optional<Restored> open(const std::vector<compute::Layout::Parameter>& parameters,
                                const mesh::AllreduceGroup::Options& group, std::size_t buffers);
-  // Collective: the parameters and the optimizer's state of that snapshot into the arrays of the stages'
-  // groups. `peers` are those who hold the same stages.
+  // Collective: loads parameters and optimizer state of that snapshot into the arrays of the stages' groups.
+  // `peers` hold the same stages.
   void restore(std::span<const mesh::Stage> stages, const World& peers);
 
-  // Whether it is time for another.
+  // Whether the next snapshot is due.
   bool due(std::chrono::steady_clock::time_point now) const;
   // Collective, between two steps.
   void take(std::span<const mesh::Stage> stages, const World& peers, const RunProgress& progress,
             const std::vector<std::int64_t>& update_counts);
 
-  // This host's snapshots are not to be trusted: nobody goes on from them. By one worker of the host.
+  // Invalidates this host's snapshots, so that no generation continues from them. Called by one worker of the
+  // host.
   void make_void() { memory_->make_void(); }
 
-  double seconds() const { return std::chrono::duration<double>(total_).count(); }  // that all took
+  double seconds() const {
+    return std::chrono::duration<double>(total_).count();
+  }  // total time of all snapshots
 
   static std::size_t bytes_needed(const std::vector<compute::Layout::Parameter>& parameters,
                                   const mesh::AllreduceGroup::Options& group, std::size_t buffers);
@@ -66,9 +69,9 @@ class Snapshotter {
   std::size_t arena_bytes_ = 0;
   std::size_t states_ = 0;
   std::vector<checkpoint::SnapshotMemory::Piece> pieces_;
-  std::vector<std::vector<float>> buffers_;  // that pieces_ point to
+  std::vector<std::vector<float>> buffers_;  // memory that pieces_ points to
   std::optional<checkpoint::SnapshotMemory> memory_;
-  int source_host_ = -1;                 // that has the newest
+  int source_host_ = -1;                 // the host with the newest snapshot
   const std::byte* restored_ = nullptr;  // its state, on that host
   int next_slot_ = 0;
   std::chrono::nanoseconds cost_{};

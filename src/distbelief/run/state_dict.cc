@@ -30,7 +30,7 @@ class Pickle {
   Pickle() { text_ = "\x80\x02"; }
   void global(const char* module, const char* name) { text_ += fmt::format("c{}\n{}\n", module, name); }
   void mark() { text_ += '('; }
-  void tuple() { text_ += 't'; }  // of all since the mark
+  void tuple() { text_ += 't'; }  // of everything since the mark
   void reduce() { text_ += 'R'; }
   void set_items() { text_ += 'u'; }
   void persistent_id() { text_ += 'Q'; }
@@ -70,7 +70,7 @@ void add_tensor(Pickle& pickle, const TensorView& tensor, const std::string& key
   pickle.integer(element_count(tensor.shape));
   pickle.tuple();
   pickle.persistent_id();
-  pickle.integer(0);  // where it begins in its storage
+  pickle.integer(0);  // offset in its storage
   pickle.mark();
   for (const std::int64_t size : tensor.shape) pickle.integer(size);
   pickle.tuple();
@@ -78,7 +78,7 @@ void add_tensor(Pickle& pickle, const TensorView& tensor, const std::string& key
   for (std::size_t i = 0; i < tensor.shape.size(); ++i)
     pickle.integer(element_count(Shape(tensor.shape.begin() + std::ptrdiff_t(i) + 1, tensor.shape.end())));
   pickle.tuple();
-  pickle.false_value();   // no gradient wanted
+  pickle.false_value();   // requires no gradient
   pickle.ordered_dict();  // no hooks
   pickle.tuple();
   pickle.reduce();

@@ -7,9 +7,9 @@
 
 namespace distbelief::run {
 
-// Writes the tensors as torch.load() reads them: a zip archive of a pickled collections.OrderedDict of names
-// and tensors, with nothing in it but what `weights_only` allows. Whole or not at all. Throws
-// Error(kUnavailable) when the disk will not take it.
+// Writes tensors in the format of torch.load(): a zip archive with a pickled collections.OrderedDict of names
+// and tensors that `weights_only` accepts. Writes whole or not at all. Throws Error(kUnavailable) when the
+// disk refuses.
 void write_state_dict(const std::filesystem::path& path, std::span<const checkpoint::TensorView> tensors);
 
 }  // namespace distbelief::run

@@ -101,7 +101,7 @@ void load_tensors(const std::vector<TensorView>& wanted, const checkpoint::Tenso
                        [&](const TensorView& view) { return view.name == found.name; }))
         throw Error(ErrorCode::kBadInput, fmt::format("{}: tensor '{}' is not part of the model",
                                                       tensors.origin().string(), found.name));
-  for (const TensorView& view : wanted)  // the views point at the module's own memory
+  for (const TensorView& view : wanted)  // the views point to the module's own memory
     checkpoint::read_elements(tensors.tensor(prefix + view.name), {0, element_count(view.shape)},
                               const_cast<std::byte*>(view.data));
 }

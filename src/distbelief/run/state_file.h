@@ -11,11 +11,11 @@
 
 namespace distbelief::run {
 
-// A module's tensors as views for a safetensors file: parameters and buffers under their own names.
-// The views borrow the module's memory.
+// Views of a module's parameters and buffers for a safetensors file, under their own names. The views borrow
+// the module's memory.
 std::vector<checkpoint::TensorView> parameter_views(const torch::nn::Module& module);
 std::vector<checkpoint::TensorView> buffer_views(const torch::nn::Module& module);
-// The same parameters where they live for good: those that the layout names, in the arena.
+// Views of the same parameters in the arena, for those that the layout names.
 std::vector<checkpoint::TensorView> parameter_views(const torch::nn::Module& module,
                                                     const compute::Layout& layout, const float* arena);
 
@@ -28,9 +28,9 @@ void save_model(const torch::nn::Module& module, const std::filesystem::path& pa
 void save_model(std::vector<checkpoint::TensorView> parameters,
                 const std::vector<checkpoint::TensorView>& buffers, const std::filesystem::path& path,
                 const checkpoint::Metadata& metadata);
-// What that file says of itself besides: which of its tensors are buffers.
+// The metadata of that file: also lists which of its tensors are buffers.
 checkpoint::Metadata model_metadata(checkpoint::Metadata metadata, const std::vector<std::string>& buffers);
-// Reads one into a module of the same structure. Throws Error(kBadInput) naming the first tensor that
+// Reads such a file into a module of the same structure. Throws Error(kBadInput) naming the first tensor that
 // is missing, superfluous or of another shape; then the module is unchanged.
 void load_model(torch::nn::Module& module, const std::filesystem::path& path);
 void load_tensors(torch::nn::Module& module, const checkpoint::TensorIndex& tensors,
@@ -38,7 +38,7 @@ void load_tensors(torch::nn::Module& module, const checkpoint::TensorIndex& tens
 // Throws Error(kBadInput) unless the found tensor has this type and shape.
 void require_same(const checkpoint::TensorIndex& tensors, const checkpoint::TensorView& found,
                   ElementType type, const Shape& shape);
-// Into the memory that the views are of.
+// Loads tensors into the memory behind the views.
 void load_tensors(const std::vector<checkpoint::TensorView>& wanted, const checkpoint::TensorIndex& tensors,
                   const std::string& prefix);
 

@@ -16,25 +16,25 @@ namespace {
 
 constexpr double kValueWeight = 0.5;
 
-// What a lane's environments went through in a step: [rollout, environments] each, but for observations.
+// The experience of a lane's environments in one step: [rollout, environments] each, except observations.
 struct Rollout {
-  std::vector<torch::Tensor> seen;               // [environments, observed]; one more than steps
+  std::vector<torch::Tensor> seen;               // [environments, observed]; one entry more than steps
   std::vector<std::vector<std::int64_t>> votes;  // [environments * voters]
   std::vector<std::vector<float>> rewards;
-  std::vector<std::vector<char>> over;    // the episode ended, for good or by its length
-  std::vector<std::vector<char>> failed;  // ... for good: nothing is to be had after it
+  std::vector<std::vector<char>> over;    // the episode ended, by failure or by its length
+  std::vector<std::vector<char>> failed;  // the episode failed: no reward can follow
 };
 
-// Advantage actor-critic (Mnih et al., 2016) with generalised advantages (Schulman et al., 2015). The samples
-// of a lane are places of environments, which go on from step to step. In a step each takes `rollout` steps
-// by the policy as it is; then one backward through all of them: policy gradient, value and entropy.
-// Advantages are brought to mean 0 and deviation 1 within the lane. Validation plays an episode from every
-// test state, taking the likeliest actions.
+// Advantage actor-critic (Mnih et al., 2016) with generalized advantage estimation (Schulman et al., 2015).
+// The samples of a lane are places of environments, which continue from step to step. In a step each
+// environment takes `rollout` actions with the current policy; then one backward covers them all: policy
+// gradient, value and entropy. Advantages are normalized to mean 0 and deviation 1 within the lane.
+// Validation plays one episode from every test state with the likeliest actions.
 //
-// Several voters share every environment: each draws an action from its own policy, and the one that most
-// have drawn is taken (tasks/election.h). To the voters together this is one policy over all their votes, so
-// its gradient is that of each voter's own vote, by the advantage that its own value sees. Every lane hears
-// all voters, because every worker has their weights: an election costs no message.
+// Several voters may share an environment: each draws an action from its own policy, and the action with the
+// most votes is taken (tasks/election.h). For the voters together this is one policy over all their votes, so
+// its gradient is that of each voter's own vote, weighted by the advantage from the voter's own value. An
+// election costs no message, because every worker has the weights of all voters.
 class ActorCritic final : public Task {
  public:
   ActorCritic(const TaskSite& site, const OptionMap& options)
@@ -74,7 +74,7 @@ class ActorCritic final : public Task {
         over[i] = outcome.ended;
       }
     }
-    return {{-sum * double(rollout_), sum}, {}};  // the loss is a mean over items
+    return {{-sum * double(rollout_), sum}, {}};  // cancels the mean over items
   }
 
   std::vector<Metric> metrics(const Tally& tally) const override {
@@ -103,7 +103,8 @@ class ActorCritic final : public Task {
     return model::on_device(rows, device);
   }
 
-  // Outside a step, and when they begin anew, environments are at the first states of the batch.
+  // The lane's environments. Outside a step, and after a fresh start, they are at the first states of the
+  // batch.
   static std::vector<data::EnvironmentState> taken(const model::Network& network, const TensorBatch& batch) {
     const model::LanePlace* place = model::current_lane();
     if (place == nullptr || place->fresh) return as_worlds(batch.input);
@@ -114,7 +115,7 @@ class ActorCritic final : public Task {
     const model::LanePlace* place = model::current_lane();
     if (place == nullptr) return;
     const torch::Tensor carried = model::carried_worlds(network);
-    std::vector<float> rows(std::size_t(carried.numel()));  // zeros where other lanes' worlds are
+    std::vector<float> rows(std::size_t(carried.numel()));  // zeros at the worlds of other lanes
     for (std::size_t i = 0; i < worlds.size(); ++i) {
       float* row = rows.data() + (std::size_t(place->first) + i) * std::size_t(carried.size(1));
       for (std::size_t d = 0; d < data::kObserved; ++d)
@@ -124,7 +125,7 @@ class ActorCritic final : public Task {
     model::write_from_host(carried, std::as_bytes(std::span(rows)));
   }
 
-  // Draws first; actions and first states come from the lane's randomness.
+  // Draws the seed first; actions and first states come from the lane's randomness.
   Rollout act(model::Network& network, std::vector<data::EnvironmentState>& worlds) const {
     const torch::NoGradGuard no_grad;
     Rollout rollout;
@@ -142,7 +143,7 @@ class ActorCritic final : public Task {
     return rollout;
   }
 
-  // [environments, voters, actions], from what the network gives.
+  // Converts the network's output to probabilities [environments, voters, actions].
   torch::Tensor chances_of(const torch::Tensor& output) const {
     const std::int64_t actions = environment_->actions();
     return output.narrow(1, 0, voters_ * actions).reshape({output.size(0), voters_, actions}).softmax(2);
@@ -214,8 +215,8 @@ class ActorCritic final : public Task {
     return policy + value * kValueWeight - entropy * entropy_;
   }
 
-  // An episode that ended by its length would have gone on as well as the state that it left is worth; the
-  // state after it is another episode's first, so its own value stands in.
+  // An episode that ended by its length would have continued with the value of the state that it left. The
+  // state after it is the first of another episode, so that state's own value stands in.
   torch::Tensor advantages(const Rollout& rollout, const torch::Tensor& values) const {
     const std::int64_t worlds = values.size(1);
     torch::Tensor advantage = torch::empty({rollout_, worlds});

@@ -10,15 +10,15 @@
 namespace distbelief::tasks {
 namespace {
 
-constexpr std::int64_t kGrid = 7;  // images are compared after pooling to so many cells a side
+constexpr std::int64_t kGrid = 7;  // images are compared after pooling to this many cells per side
 
-// Goodfellow et al., "Generative Adversarial Nets", 2014, with the loss for the generator that does not
-// saturate. A step has two backwards from the same weights: the discriminator's, on real images and on
-// generated ones, and the generator's, through the discriminator. The loss is the sum of both.
+// Goodfellow et al., "Generative Adversarial Nets", 2014, with the non-saturating generator loss. A step has
+// two backwards from the same weights: one for the discriminator, on real and generated images, and one for
+// the generator, through the discriminator. The loss is the sum of both.
 //
-// Test images are compared with as many generated ones by the mean and the covariance of their pooled pixels:
-// `moment_distance` is the squared distance of both, as a share of that of the best generator that draws
-// every pixel by itself (the real means, the real variances and no covariance). Below 1 is better than that.
+// Validation compares test images with as many generated ones by the mean and the covariance of their pooled
+// pixels. `moment_distance` is the squared distance of both, relative to that of the best generator with
+// independent pixels (the real means and variances, no covariance). Below 1 is better than that generator.
 class Adversarial final : public Task {
  public:
   explicit Adversarial(const TaskSite& site)
@@ -64,7 +64,7 @@ class Adversarial final : public Task {
   }
 
  private:
-  enum class Follow { kNothing, kGenerator };  // with gradients
+  enum class Follow { kNothing, kGenerator };  // the part that records gradients
   static torch::Tensor generated(model::Network& network, const TensorBatch& batch, Follow follow) {
     const torch::AutoGradMode gradient(follow == Follow::kGenerator);
     return network.forward(model::kGeneratorBlock, batch.input);
@@ -85,7 +85,7 @@ class Adversarial final : public Task {
     }
   }
 
-  // The mean of the cells, and their covariance.
+  // The mean of the cells and their covariance.
   std::vector<double> moments(const Tally& tally, std::size_t begin) const {
     const double items = double(std::max<std::int64_t>(1, tally.items));
     std::vector<double> found(tally.sums.begin() + std::ptrdiff_t(begin),
@@ -111,7 +111,7 @@ class Adversarial final : public Task {
   }
 
   std::int64_t cells_;
-  double lr_factor_;  // of the discriminator
+  double lr_factor_;  // factor on the discriminator's learning rate
 };
 
 }  // namespace

@@ -9,15 +9,15 @@
 namespace distbelief::tasks {
 namespace {
 
-// The most of each, either way.
+// The largest change in either direction.
 constexpr double kTurn = 0.4;         // radians
 constexpr double kShear = 0.25;       // of the height
-constexpr double kScale = 0.2;        // of the size
+constexpr double kScale = 0.2;        // relative
 constexpr double kMove = 0.28;        // of half a side
-constexpr double kContrast = 0.5;     // of the values
-constexpr double kBrightness = 0.25;  // deviations
-constexpr double kHole = 0.4;         // of each side, always
-constexpr double kNoise = 0.1;        // deviation, of features
+constexpr double kContrast = 0.5;     // relative
+constexpr double kBrightness = 0.25;  // in standard deviations
+constexpr double kHole = 0.4;         // of each side; fixed size
+constexpr double kNoise = 0.1;        // standard deviation; for features
 
 torch::Tensor drawn(std::int64_t samples, double most) {
   const auto generator = model::current_generator();
@@ -32,7 +32,7 @@ torch::Tensor with_noise(const torch::Tensor& features) {
   return features + model::on_device(noise, features.device());
 }
 
-// What lies outside is as the edge is.
+// Pixels from outside the image repeat its edge.
 torch::Tensor moved(const torch::Tensor& images) {
   const std::int64_t count = images.size(0);
   const torch::Tensor turn = drawn(count, kTurn), shear = drawn(count, kShear);
@@ -48,7 +48,7 @@ torch::Tensor moved(const torch::Tensor& images) {
   return torch::grid_sampler(images, grid, kBilinear, kEdge, /*align_corners=*/false);
 }
 
-// Which rows or columns of each image its hole is in; its middle is anywhere.
+// Marks the rows or columns of each image's hole; its centre may be anywhere.
 torch::Tensor hole(const torch::Tensor& images, std::int64_t dimension) {
   const std::int64_t size = images.size(dimension);
   const double width = std::max(1.0, double(size) * kHole);

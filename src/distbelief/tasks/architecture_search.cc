@@ -11,11 +11,10 @@
 namespace distbelief::tasks {
 namespace {
 
-// Which candidates an fbnet's layers get. A step has two backwards from the same weights: that of the
-// candidates' weights on one part of the batch, and that of the choices on the other, to whose loss the
-// expected latency adds. (The paper takes turns, with an optimizer for each.) Both see the same draw of the
-// Gumbel-softmax. Validation is that of the likeliest architecture, with the weights that all have learnt
-// together.
+// Chooses a candidate for each layer of an fbnet. A step has two backwards from the same weights: the
+// candidates' weights learn on one part of the batch, the choices on the other part, with the expected
+// latency added to their loss. (The paper alternates, with an optimizer for each.) Both use the same draw of
+// the Gumbel-softmax. Validation scores the likeliest architecture with the shared weights.
 class ArchitectureSearch final : public Task {
  public:
   ArchitectureSearch(const TaskSite& site, const OptionMap& options)
@@ -39,7 +38,7 @@ class ArchitectureSearch final : public Task {
     const torch::Tensor loss = mean_loss(network, part(batch, batch.size - choosing, choosing));
     const torch::Tensor latency =
         model::expected_latency(model::choices_of(network), table()) / table().most();
-    model::cool(network, cooling_);  // both backwards of the step have drawn
+    model::cool(network, cooling_);  // both backwards of the step have drawn by now
     return (loss + latency * weight_) * batch.size;
   }
 

@@ -52,7 +52,7 @@ void RowGradients::push(RowLink& link, int tables, std::int64_t step, double lr)
       continue;
     }
     torch::Tensor ids = collected.ids[0], gradients = collected.gradients[0];
-    if (collected.ids.size() > 1) {  // a row that several lanes touched
+    if (collected.ids.size() > 1) {  // several lanes may have used the same row
       const auto [unique, places] = at::_unique(torch::cat(collected.ids), true, true);
       const torch::Tensor all = torch::cat(collected.gradients);
       ids = unique;

@@ -9,26 +9,27 @@
 
 namespace distbelief::tasks {
 
-// Rows of one table that a batch touches, each once: a leaf, whose gradient goes back to the table. On the
-// host, where the table's rows come from; autograd brings the gradient back there.
+// The distinct rows of one table that a batch uses: a leaf tensor whose gradient goes back to the table. It
+// is in host memory, where the table's rows come from; autograd brings the gradient there.
 struct BatchRows {
   int table = 0;
   std::vector<std::uint64_t> ids{};
   torch::Tensor values{};  // [ids, width]
 };
 
-// The rows of `ids` (int64, of any shape, 0 and up): [shape of ids, width]. Adds what was pulled to `rows`;
-// it remembers gradients where torch's mode says so. Without a source rows have their first values.
+// Returns the rows of `ids` (int64, any shape, 0 and up) as [shape of ids, width] and appends the pulled rows
+// to `rows`. They require gradients when torch's grad mode is on. Without a source, rows have their first
+// values.
 torch::Tensor gather_rows(RowSource* source, int table, const comm::TableSpec& spec, const torch::Tensor& ids,
                           std::vector<BatchRows>& rows);
 
-// Gradients of the rows of a step's lanes on their way to the servers. Used by one thread.
+// Collects the gradients of rows from the lanes of a step and pushes them to the servers. Used by one thread.
 class RowGradients {
  public:
-  // After backward.
+  // Call after backward.
   void add(const std::vector<BatchRows>& rows);
-  // Those of each of the task's tables, also when there are none: the servers then know that the step is
-  // done.
+  // Pushes the gradients of each of the task's tables, even if there are none, so that the servers know that
+  // the step is done.
   void push(RowLink& link, int tables, std::int64_t step, double lr);
 
  private:

@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kTop = 5;
 constexpr std::int64_t kMostF1Classes = 1000;
 
-// Of samples or of each token. `output` is [items, classes].
+// Classifies samples or each token. `output` is [items, classes].
 class Classification final : public Task {
  public:
   explicit Classification(const TaskSite& site)
@@ -26,7 +26,7 @@ class Classification final : public Task {
 
   torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
     if (!has_gaps()) return loss_sum(network.forward(batch.input), batch.target);
-    // What is wanted of all lanes together nobody knows before the step; what it is on average, everybody.
+    // The number of targets over all lanes is unknown before the step, so the loss uses the average share.
     const Wanted wanted = wanted_of(network.forward(batch.input), batch.target.flatten());
     return loss_sum(wanted.output, wanted.target) / target_share_;
   }
@@ -96,9 +96,9 @@ class Classification final : public Task {
   torch::Tensor whole(const torch::Tensor& output) const {
     return model::gather(*group_, output, 1, classes_, model::UsedBy::kWholeLayers);
   }
-  // All but those of the scores' bins, which stand behind them.
+  // The counts before the bins of the scores.
   std::size_t dense_counts() const { return has_gaps() ? 3 : 2 + (has_f1() ? 3 * std::size_t(classes_) : 0); }
-  // Of two classes the softmax's logit is the difference of the outputs.
+  // With two classes, the logit of the softmax is the difference of the outputs.
   static void count_scores(const torch::Tensor& output, const torch::Tensor& target, Score& score) {
     const torch::Tensor wide = output.to(torch::kFloat64);
     const model::HostValues<double> logits(wide.select(1, 1) - wide.select(1, 0));
@@ -116,7 +116,7 @@ class Classification final : public Task {
   model::TensorGroup* group_;
 };
 
-// Of each pixel. `output` is [samples, classes, height, width].
+// Classifies each pixel. `output` is [samples, classes, height, width].
 class Segmentation final : public Task {
  public:
   explicit Segmentation(const TaskSite& site)

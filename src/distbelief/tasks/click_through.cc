@@ -6,7 +6,7 @@
 namespace distbelief::tasks {
 namespace {
 
-// The row of each id in place of the id; then as any classification.
+// Replaces each id by its row, then classifies as usual.
 class ClickThrough final : public Task {
  public:
   ClickThrough(const TaskSite& site, const OptionMap& options)
@@ -22,7 +22,7 @@ class ClickThrough final : public Task {
   std::vector<comm::TableSpec> tables() const override { return {table_}; }
 
   TensorBatch prepared(TensorBatch batch) const override {
-    if (batch.input.scalar_type() != torch::kInt64) return batch;  // rows already (bench)
+    if (batch.input.scalar_type() != torch::kInt64) return batch;  // already rows (bench)
     batch.input = gather_rows(rows_, 0, table_, batch.input, batch.rows).flatten(1);
     return batch;
   }

@@ -10,7 +10,7 @@
 namespace distbelief::tasks {
 namespace {
 
-// How many labels must be put in, left out or changed.
+// The number of insertions, deletions and replacements of labels.
 std::int64_t edit_distance(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to) {
   std::vector<std::int64_t> row(to.size() + 1);
   for (std::size_t j = 0; j < row.size(); ++j) row[j] = std::int64_t(j);
@@ -26,10 +26,10 @@ std::int64_t edit_distance(const std::vector<std::int64_t>& from, const std::vec
   return row.back();
 }
 
-// Labels in order, without saying where they lie (Graves et al., "Connectionist Temporal Classification",
-// 2006). The network gives [samples, length, classes]; class 0 is the blank, and fills targets up to their
-// length. The loss is that of a sample. `label_error` is the edit distance of the likeliest path to the
-// target as a share of the targets' labels; who says nothing has 1.
+// Learns label sequences without alignment (Graves et al., "Connectionist Temporal Classification", 2006).
+// The network's output is [samples, length, classes]; class 0 is the blank, which also pads targets. The loss
+// is per sample. `label_error` is the edit distance from the likeliest path to the target, relative to the
+// number of target labels; an empty answer scores 1.
 class Ctc final : public Task {
  public:
   std::int64_t items_per_sample() const override { return 1; }

@@ -6,11 +6,11 @@
 
 namespace distbelief::tasks {
 
-// The class of a frame that says nothing.
+// The class of a frame without a label.
 inline constexpr std::int64_t kBlank = 0;
 
-// What a path of classes, one for each frame, says: a class that goes on over several frames is said once,
-// and a blank between two makes them two. Pure.
+// Converts a path of classes (one per frame) to labels: a class repeated over consecutive frames counts once,
+// unless a blank separates the repeats. Pure.
 std::vector<std::int64_t> labels_of(std::span<const std::int64_t> path);
 
 }  // namespace distbelief::tasks

@@ -10,16 +10,16 @@ namespace distbelief::tasks {
 namespace {
 
 constexpr std::uint64_t kLabelStream = 0x6c6162656c;
-constexpr std::uint64_t kViewStream = ~std::uint64_t{1};  // that no block has
+constexpr std::uint64_t kViewStream = ~std::uint64_t{1};  // used by no block
 constexpr std::int64_t kUnlabelled = -1;
 constexpr double kConfident = 0.7;
-constexpr double kNeighbours = 0.5;           // what a guess owes to similar samples
-constexpr int kNeighbourRounds = 2;           // how far guesses travel
-constexpr double kNeighbourhood = 0.05;       // temperature: how similar such samples are
-constexpr double kContrastTemperature = 0.2;  // temperature of the contrast
-constexpr double kNever = -1e9;               // in place of a similarity
+constexpr double kNeighbours = 0.5;           // weight of similar samples in a guess
+constexpr int kNeighbourRounds = 2;           // rounds of propagation between neighbours
+constexpr double kNeighbourhood = 0.05;       // temperature of the similarity to neighbours
+constexpr double kContrastTemperature = 0.2;  // temperature of the contrastive loss
+constexpr double kNever = -1e9;               // replaces a similarity that must not count
 
-// Of all samples to each other: the cosine of their features, as logits; none to itself.
+// Cosine similarities between the features of all samples, as logits; a sample has none to itself.
 torch::Tensor similarities(const torch::Tensor& features, double temperature) {
   const torch::Tensor flat = features.flatten(1);
   const torch::Tensor unit = flat / (flat.square().sum(1, true) + 1e-12).sqrt();
@@ -31,8 +31,8 @@ torch::Tensor cross_entropy(const torch::Tensor& output, const torch::Tensor& ta
   return torch::cross_entropy_loss(output, target, {}, at::Reduction::Sum, kUnlabelled);
 }
 
-// Each sample is to be more like its other view than like any other sample (Chen et al., "SimCLR", 2020).
-// `features` are those of all samples, then those of their altered views.
+// Trains each sample to be more similar to its other view than to any other sample (Chen et al., "SimCLR",
+// 2020). `features` are those of all samples, followed by those of their altered views.
 torch::Tensor contrast(const torch::Tensor& features) {
   const std::int64_t count = features.size(0) / 2;
   const auto whole = torch::dtype(torch::kInt64).device(features.device());
@@ -41,17 +41,18 @@ torch::Tensor contrast(const torch::Tensor& features) {
   return cross_entropy(similarities(features, kContrastTemperature), other) / 2;
 }
 
-// Classification with the labels of some samples only. Every sample is seen as it is and altered, and
-//  - what its label says, the network shall say of both views;
-//  - what the network is sure of without a label, it shall also say of the altered view (Sohn et al.,
-//    "FixMatch", 2020). It is sure after two corrections: every class is made as frequent in the lane's
-//    samples as any other (Berthelot et al., "ReMixMatch", 2020), and similar samples are asked, labelled
-//    ones among them (Li et al., "CoMatch", 2021);
-//  - features of both views shall be alike, and unlike those of others: what "similar" means is learnt too.
-// Labelled samples are chosen by hash of their number, so all workers agree. Their loss counts 1 / share
-// times, so that all parts are means over the whole batch. Without the unlabelled samples, for comparison,
-// a step has what is labelled of its batch: the network sees nothing else, running statistics included.
-// Validation is that of classification.
+// Classification with labels for only some samples. The network sees every sample unaltered and altered,
+// and learns
+//  - the label of a labelled sample, for both views;
+//  - its own confident guess on an unlabelled sample, for the altered view (Sohn et al., "FixMatch",
+//    2020). Two corrections precede the test of confidence: every class is made equally frequent among
+//    the lane's samples (Berthelot et al., "ReMixMatch", 2020), and similar samples, labelled ones
+//    included, contribute (Li et al., "CoMatch", 2021);
+//  - features that are alike for both views and unlike those of other samples: similarity is learnt too.
+// A hash of the sample's index chooses the labelled samples, so all workers agree. Their loss is multiplied
+// by 1 / share, so that all parts are means over the whole batch. With `unlabelled` off, for comparison, a
+// step uses only the labelled samples of its batch, also for running statistics. Validation is that of
+// classification.
 class FewLabels final : public Task {
  public:
   explicit FewLabels(const TaskSite& site)
@@ -73,7 +74,7 @@ class FewLabels final : public Task {
   }
 
   torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch, std::size_t) const override {
-    if (batch.size == 0) return torch::zeros({}, torch::requires_grad());  // a lane without a label
+    if (batch.size == 0) return torch::zeros({}, torch::requires_grad());  // a lane without labelled samples
     const int last = network.range().end - 1;
     model::begin_stream(kViewStream);
     torch::Tensor features = torch::cat({batch.input, altered_view(batch.input)});
@@ -107,7 +108,7 @@ class FewLabels final : public Task {
     batch.samples = {};
   }
 
-  // The classes of samples without a label that are sure, else kUnlabelled.
+  // The classes of confident guesses on unlabelled samples; otherwise kUnlabelled.
   static torch::Tensor guess(const torch::Tensor& output, const torch::Tensor& features,
                              const torch::Tensor& target) {
     torch::Tensor odds = output.softmax(1);

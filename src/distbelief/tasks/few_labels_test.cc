@@ -34,7 +34,7 @@ class FewLabelsTask : public ::testing::Test {
   std::shared_ptr<model::Network> network_ =
       model::build_model(config_.model, shape_of(data_.train->spec()), config_.train.seed);
   data::Batch batch_;
-  TensorBatch all_;  // as it is without the key
+  TensorBatch all_;  // without the key
   std::unique_ptr<Task> alone_;
 };
 
@@ -58,7 +58,7 @@ TEST(FewLabels, AreOfSamplesWithOneClassThatCanBeAltered) {
   images.input_shape = {1, 8, 8};
   images.classes = 3;
   EXPECT_EQ(refused(images), "accepted");
-  images.target_shape = {8, 8};  // a class for each pixel
+  images.target_shape = {8, 8};  // one class per pixel
   EXPECT_NE(refused(images).find("one class each"), std::string::npos);
   data::SampleSpec tokens;
   tokens.input_type = ElementType::kInt64;

@@ -20,9 +20,10 @@ torch::Tensor draw(const torch::Tensor& like) {
   return values.uniform_(0, 1);
 }
 
-// Devlin et al., "BERT", 2018. The same number of tokens of every sample, so that a lane knows how many items
-// the others have; where samples are filled up, the same share of each one's own tokens, and a lane knows how
-// many the others have on average. The mask is a token of its own after the vocabulary's.
+// Masked language modelling (Devlin et al., "BERT", 2018). Masks the same number of tokens in every sample,
+// so that a lane knows the number of items of the other lanes. When samples are padded, masks the same share
+// of each sample's own tokens; a lane then knows the average of the other lanes. The mask token follows the
+// vocabulary.
 class MaskedTokens final : public Task {
  public:
   explicit MaskedTokens(const TaskSite& site)
@@ -77,7 +78,7 @@ class MaskedTokens final : public Task {
  private:
   bool has_gaps() const { return target_share_ > 0; }
 
-  // Which tokens are to be guessed. Where nothing is wanted (data::kNoTarget) a token only fills up.
+  // Chooses the tokens to predict. A token with target data::kNoTarget is padding.
   torch::Tensor choose(const torch::Tensor& tokens, const torch::Tensor& target) const {
     const torch::Tensor none = torch::zeros_like(tokens, torch::kBool);
     if (!has_gaps()) return none.scatter(1, std::get<1>(draw(tokens).topk(masked_, 1)), true);
@@ -103,7 +104,7 @@ class MaskedTokens final : public Task {
 
   std::int64_t vocabulary_;
   double target_share_;
-  std::int64_t masked_;  // of a sample, at most
+  std::int64_t masked_;  // per sample, at most
   model::TensorGroup* group_;
 };
 

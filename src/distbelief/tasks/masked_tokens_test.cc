@@ -29,7 +29,7 @@ std::unique_ptr<Task> masked_tokens(double target_share) {
   return make_task(config, sentences(target_share));
 }
 
-// Sample i has i + 1 tokens of its own, each 3; then fill-up, which is token 0.
+// Sample i has i + 1 tokens of its own, each 3, and then padding (token 0).
 TensorBatch filled_up(std::int64_t samples) {
   TensorBatch batch{.input = torch::zeros({samples, kLength}, torch::kInt64),
                     .target = torch::full({samples, kLength}, data::kNoTarget, torch::kInt64),
@@ -41,7 +41,7 @@ TensorBatch filled_up(std::int64_t samples) {
   return batch;
 }
 
-// Two workers that are threads of this process.
+// Connects two workers that are threads of this process.
 struct Meeting {
   std::array<torch::Tensor, 2> values;
   std::barrier<> barrier{2};
@@ -63,7 +63,7 @@ class ThreadGroup final : public model::TensorGroup {
   Meeting& meeting_;
 };
 
-// Gives the same logits for the words of `range`, whatever it reads.
+// Returns fixed logits for the words of `range`, for any input.
 class Logits final : public model::Block {
  public:
   explicit Logits(SliceRange range) : range_(range) {}
@@ -129,7 +129,7 @@ TEST(MaskedTokens, LeavesWhatFillsASentenceUpAlone) {
 TEST(MaskedTokens, MasksTheSameShareOfEverySentence) {
   const TensorBatch batch = prepared_for_lane(*masked_tokens(0.5), filled_up(kLength), 1, torch::kCPU);
   const torch::Tensor masked = batch.target.ge(0).sum(1);
-  EXPECT_EQ(masked[0].item<std::int64_t>(), 1);  // never none
+  EXPECT_EQ(masked[0].item<std::int64_t>(), 1);  // at least one
   EXPECT_EQ(masked[9].item<std::int64_t>(), 2);  // 15 % of 10, rounded to even
   EXPECT_EQ(masked[19].item<std::int64_t>(), 3);
   EXPECT_EQ(masked[39].item<std::int64_t>(), 6);

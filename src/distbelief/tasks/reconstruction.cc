@@ -39,12 +39,13 @@ class Regression final : public Task {
     return batch.target.to(torch::kFloat32).view({batch.size, values_});
   }
   std::int64_t values_;
-  double unit_;  // the loss is not in it
+  double unit_;  // unit of the targets; the loss does not use it
 };
 
-// Networks give for each sample its reconstruction and then its code: one number each (autoencoder), or a
-// mean and a logarithm of a variance each (vae). With classes known, the codes of the test samples are
-// grouped by k-means and the groups compared with the classes (run/clusters.h keeps them with the run).
+// Autoencoders. For each sample the network returns its reconstruction, then its code: one number per
+// dimension (autoencoder), or a mean and a log variance per dimension (vae). If classes are known, k-means
+// groups the codes of the test samples and the groups are compared with the classes (run/clusters.h keeps
+// them with the run).
 class Reconstruction final : public Task {
  public:
   enum class Kind { kPlain, kVariational };
@@ -65,7 +66,7 @@ class Reconstruction final : public Task {
 
   std::int64_t items_per_sample() const override { return 1; }
 
-  // The last block sees no input: it goes along with the class as the target.
+  // The last block does not see the input, so the target holds the input and the class.
   TensorBatch prepared(TensorBatch batch) const override {
     const torch::Tensor classes = classes_ > 0 ? batch.target.to(torch::kFloat32).view({batch.size, 1})
                                                : torch::full({batch.size, 1}, -1.0F);
@@ -106,8 +107,8 @@ class Reconstruction final : public Task {
                            at::Reduction::Sum);
   }
 
-  // Mean square per element; or, of a unit normal around the reconstruction and another as the prior, the
-  // evidence bound with its sign turned (Kingma and Welling, "Auto-Encoding Variational Bayes", 2013).
+  // Mean squared error per element; or the negative evidence lower bound, with a unit normal around the
+  // reconstruction and as the prior (Kingma and Welling, "Auto-Encoding Variational Bayes", 2013).
   torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target) const {
     if (kind_ == Kind::kPlain) return squares(output, target) / double(elements_);
     const torch::Tensor mean = output.narrow(1, elements_, code_);
@@ -122,7 +123,7 @@ class Reconstruction final : public Task {
     const auto width = std::size_t(code_);
     for (const std::vector<double>& chunk : tally.chunks)
       for (std::size_t at = 2; at + width < chunk.size(); at += width + 1) {
-        if (chunk[at + width] < 0) break;  // the last chunk is not full
+        if (chunk[at + width] < 0) break;  // end of a last chunk that is not full
         codes.insert(codes.end(), chunk.begin() + std::ptrdiff_t(at),
                      chunk.begin() + std::ptrdiff_t(at + width));
         classes.push_back(int(chunk[at + width]));

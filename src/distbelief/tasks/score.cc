@@ -10,7 +10,7 @@
 namespace distbelief::tasks {
 namespace {
 
-constexpr std::size_t kPerClass = 3;  // right answers, answers, true ones
+constexpr std::size_t kPerClass = 3;  // correct answers, answers, targets
 
 // Mean of `value` over the classes that occur.
 template <typename Value>
@@ -67,7 +67,7 @@ class KMeans {
     }
   }
 
-  // Whether any row changed its group.
+  // Returns whether any row changed its group.
   bool assign() {
     bool changed = false;
     for (std::size_t i = 0; i < rows_; ++i) {
@@ -78,7 +78,7 @@ class KMeans {
     return changed;
   }
 
-  // A centre without rows stays where it is.
+  // A centre without rows does not move.
   void move_centres() {
     std::vector<double> sums(centres_.size()), counts(centre_count());
     for (std::size_t i = 0; i < rows_; ++i) {
@@ -123,11 +123,12 @@ double mean_iou(std::span<const double> counts) {
   });
 }
 
-// By exponent and leading digits of |logit| + 1, without functions whose last bits differ between machines.
+// Computes the bin from exponent and leading digits of |logit| + 1, without functions whose last bits differ
+// between machines.
 std::size_t score_bin(double logit) {
   constexpr std::size_t kHalf = kScoreBins / 2, kPerOctave = 8192;
   if (std::isnan(logit)) return 0;
-  int octave = 0;  // of a fraction in [0.5, 1)
+  int octave = 0;  // exponent of a fraction in [0.5, 1)
   const double fraction = std::frexp(std::min(std::abs(logit), 1e6) + 1, &octave);
   const auto within = std::size_t((2 * fraction - 1) * double(kPerOctave));
   const std::size_t bin = std::min(kHalf - 1, std::size_t(octave - 1) * kPerOctave + within);

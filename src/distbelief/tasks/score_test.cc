@@ -12,7 +12,7 @@ namespace distbelief::tasks {
 namespace {
 
 TEST(MacroF1, IsTheMeanOverTheClassesThatOccur) {
-  // Right, given, true: 2*3/(4+5), 2*1/(2+1), and a class that neither occurs nor is given.
+  // Per class 2 * correct / (answers + targets): 2*3/(4+5), 2*1/(2+1), and a class in neither.
   EXPECT_DOUBLE_EQ(macro_f1(std::vector<double>{3, 4, 5, 1, 2, 1, 0, 0, 0}), (6.0 / 9 + 2.0 / 3) / 2);
   EXPECT_EQ(macro_f1(std::vector<double>{0, 0, 0}), 0);
 }
@@ -35,7 +35,7 @@ TEST(Auc, IsTheShareOfPairsInTheRightOrder) {
   EXPECT_EQ(auc(histogram({}, {0.3})), 0.5);
 }
 
-// By all pairs, for which scores are sorted.
+// Compares all pairs, by sorting.
 double auc_by_sorting(std::vector<double> negative, const std::vector<double>& positive) {
   std::sort(negative.begin(), negative.end());
   double right = 0;
@@ -46,7 +46,7 @@ double auc_by_sorting(std::vector<double> negative, const std::vector<double>& p
   return right / double(negative.size() * positive.size());
 }
 
-// Bits that are spread evenly, and of several of them a bell.
+// Approximately normal: a sum of uniform numbers, with the same bits everywhere.
 double bell(SplitMix64& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += random.uniform();
@@ -55,7 +55,7 @@ double bell(SplitMix64& random) {
 
 TEST(Auc, TellsRareClassesApart) {
   SplitMix64 random(7);
-  // All probabilities are below 0.001: of equal bins of it they would share one.
+  // All probabilities are below 0.001, so equal bins of probability would not separate them.
   for (const double width : {0.05, 0.5, 2.0}) {
     std::vector<double> negative, positive;
     for (int i = 0; i < 100'000; ++i) negative.push_back(-16 + width * bell(random));

@@ -10,12 +10,13 @@
 namespace distbelief::tasks {
 namespace {
 
-constexpr double kFlattened = 0.75;  // power of a word's frequency that negatives are drawn by
+constexpr double kFlattened = 0.75;  // negatives are drawn by a word's frequency to this power
 constexpr int kWords = 0, kContexts = 1;
 
-// Skip-gram with negative sampling (Mikolov et al., 2013). A sample is a sentence. Every word has a row as
-// itself and one as a neighbour; a word is to go with those up to `window` places away, and not with
-// `negatives` others, drawn from the batch's words by their frequency there to the power 0.75.
+// Skip-gram with negative sampling (Mikolov et al., 2013). A sample is a sentence. Every word has one row as
+// a word and one as a context. A word is paired with the words up to `window` places away (positives) and
+// with `negatives` drawn ones (negatives). Those are drawn from the batch's words by their frequency in the
+// batch to the power 0.75.
 class SkipGram final : public Task {
  public:
   SkipGram(const TaskSite& site, const OptionMap& options)
@@ -30,28 +31,29 @@ class SkipGram final : public Task {
                .most_rows = std::uint64_t(option<std::int64_t>(options, "most_rows"))},
         contexts_(words_) {
     contexts_.name = "contexts";
-    contexts_.scale = 0;  // as in the original: what goes with what is not known yet
+    contexts_.scale = 0;  // zero as in the original: no pairs are known yet
   }
 
   std::int64_t items_per_sample() const override { return length_; }
   std::vector<comm::TableSpec> tables() const override { return {words_, contexts_}; }
 
-  // Input: how well right pairs go together, then drawn ones. Target: the weights of the same.
+  // Returns the scores of the positive pairs, then of the drawn ones, as the input, and their weights as the
+  // target.
   TensorBatch prepared(TensorBatch batch) const override {
-    // After a sentence nothing is wanted, and nothing is a word.
+    // Padding after a sentence has no target and counts as no word.
     const torch::Tensor tokens =
         batch.target.view({-1, length_}).clamp_min(std::int64_t(data::Vocabulary::kSentenceEnd));
     const torch::Tensor is_word = tokens.gt(std::int64_t(data::Vocabulary::kUnknownWord)).to(torch::kFloat32);
     const torch::Tensor drawn = draw(tokens);
     const torch::Tensor words = gather_rows(rows_, kWords, words_, tokens, batch.rows);
-    // One pull for neighbours and drawn ones: a row is one leaf.
+    // One pull covers neighbours and drawn words, because a row must be one leaf.
     const torch::Tensor others =
         gather_rows(rows_, kContexts, contexts_, torch::cat({tokens.flatten(), drawn.flatten()}), batch.rows);
     const torch::Tensor neighbours = others.narrow(0, 0, tokens.numel()).view(words.sizes());
     const torch::Tensor wrong =
         others.narrow(0, tokens.numel(), drawn.numel()).view({tokens.size(0), length_, negatives_, -1});
     std::vector<torch::Tensor> scores, weights;
-    torch::Tensor partners = torch::zeros_like(is_word);  // that each word has
+    torch::Tensor partners = torch::zeros_like(is_word);  // per word
     for (std::int64_t away = 1; away <= std::min(window_, length_ - 1); ++away) {
       const std::int64_t pairs = length_ - away;
       const auto front = [&](const torch::Tensor& all) { return all.narrow(1, 0, pairs); };
@@ -64,7 +66,7 @@ class SkipGram final : public Task {
       back(partners).add_(both);
     }
     scores.push_back((words.unsqueeze(2) * wrong).sum(3).flatten(1));
-    // A drawn word that is the word itself says nothing.
+    // A drawn word equal to the word itself gets weight 0.
     weights.push_back((partners.unsqueeze(2) * drawn.ne(tokens.unsqueeze(2))).flatten(1));
     batch.input = torch::cat(scores, 1);
     batch.target = torch::cat(weights, 1);
@@ -82,7 +84,8 @@ class SkipGram final : public Task {
     const torch::Tensor scores = network.forward(batch.input);
     const std::int64_t right = scores.size(1) - length_ * negatives_;
     const torch::Tensor weights = batch.target.narrow(1, 0, right);
-    // The score of words that stand together as often as if they were drawn (Levy and Goldberg, 2014).
+    // The score at which two words are as frequent together as when drawn at random (Levy and Goldberg,
+    // 2014).
     const double by_chance = -std::log(double(negatives_));
     return {{loss_of(scores, batch.target).item<double>(),
              (scores.narrow(1, 0, right).gt(by_chance) * weights).sum().item<double>(),
@@ -90,7 +93,7 @@ class SkipGram final : public Task {
             {}};
   }
 
-  // How many right pairs are held to stand together more often than by chance.
+  // The share of positive pairs that score as more frequent together than by chance.
   std::vector<Metric> metrics(const Tally& tally) const override {
     return {{"recognised", tally.sums[1] / std::max(1.0, tally.sums[2])}};
   }

@@ -12,7 +12,7 @@
 namespace distbelief::tasks {
 namespace {
 
-constexpr std::uint64_t kPreparation = ~std::uint64_t{0};  // a stream that no block has
+constexpr std::uint64_t kPreparation = ~std::uint64_t{0};  // a stream that no block uses
 constexpr std::uint64_t kTestSeed = 0x74657374;
 
 torch::Tensor borrow(const Array& array) {  // networks do not write to their inputs
@@ -48,7 +48,7 @@ TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t
 }
 
 TensorBatch prepared_for_test(const Task& task, TensorBatch batch, const torch::Device& device) {
-  batch.samples = {};  // numbers of test samples: nothing that training knows by number is one of them
+  batch.samples = {};  // indices of test samples mean nothing to tasks that know training samples by index
   return prepared_for_lane(task, std::move(batch), kTestSeed, device);
 }
 

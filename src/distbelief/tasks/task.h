@@ -15,85 +15,85 @@
 
 namespace distbelief::tasks {
 
-// A batch as tensors. From as_tensors() it borrows the data batch's memory, and is on the host.
+// A batch as tensors. After as_tensors() it borrows the data batch's memory and is in host memory.
 struct TensorBatch {
   torch::Tensor input;
   torch::Tensor target;
   std::int64_t size = 0;
-  std::span<const std::uint64_t> samples{};  // which ones; borrowed, and empty where nobody knows
-  std::vector<BatchRows> rows{};             // of tables, that the input was made of
+  std::span<const std::uint64_t> samples{};  // indices of the samples; borrowed; empty if unknown
+  std::vector<BatchRows> rows{};             // rows of tables that the input was made from
 };
 TensorBatch as_tensors(const data::Batch& batch);
 
-// One backward of a step: the parameters that it moves, by how their names begin, and how many times the
-// step's learning rate they have. What it gives to others is dropped.
+// One backward of a step. It moves the parameters whose names begin with `moves`, at `lr_factor` times the
+// step's learning rate; gradients of other parameters are dropped.
 struct Backward {
   std::string moves;  // empty: all
   double lr_factor = 1;
 };
 
-// What a lane does in a step: the seam for every kind of learning. Stateless, so that all lane threads
-// may share one; what a network carries from step to step lies in its buffers (model/lane_place.h).
+// The work of a lane in a step: the interface for every kind of learning. Stateless, so that all lane threads
+// can share one task; state that a network carries from step to step is in its buffers (model/lane_place.h).
 class Task {
  public:
   virtual ~Task() = default;
-  // How many items a sample counts for in the loss: 1, or its tokens, or its pixels.
+  // Items per sample in the loss: 1, or its tokens, or its pixels.
   virtual std::int64_t items_per_sample() const = 0;
-  // What the network and the loss get in place of a batch, e.g. with tokens masked. On the host, wherever the
-  // network is: draws from model::current_generator(). Called by whoever has the first or the last block,
-  // with the same randomness.
+  // Transforms a batch before network and loss see it, e.g. masks tokens. Works in host memory, on any device
+  // of the network, and draws from model::current_generator(). Workers with the first or the last block call
+  // it with the same randomness.
   virtual TensorBatch prepared(TensorBatch batch) const { return batch; }
-  // Tables on parameter servers, by number, whose rows it gathers when it prepares a batch.
+  // Tables on parameter servers, by index, whose rows prepared() gathers.
   virtual std::vector<comm::TableSpec> tables() const { return {}; }
-  // The backwards of a step, in order. All of them read the weights of before the step, and no parameter is
-  // moved by two: adversaries take turns within one step and one exchange.
+  // The backwards of a step, in order. All of them read the weights from before the step, and no two move the
+  // same parameter, so adversaries share one step and one exchange.
   virtual std::vector<Backward> backwards() const { return {Backward{}}; }
-  // Forward, and the loss summed over the batch's items, ready for that backward.
+  // Runs forward and returns the loss summed over the batch's items, ready for the given backward.
   virtual torch::Tensor loss_sum(model::Network& network, const TensorBatch& batch,
                                  std::size_t backward = 0) const = 0;
-  // Forward only, for validation. `shape` says how long the two lists of every score are.
+  // Runs forward only, for validation. score_shape() gives the lengths of both lists in every score.
   virtual ScoreShape score_shape() const = 0;
   virtual Score score(model::Network& network, const TensorBatch& batch) const = 0;
-  // What people read, from all scores together. The loss is the tally's own.
+  // Metrics for people, from all scores together. The tally itself gives the loss.
   virtual std::vector<Metric> metrics(const Tally& tally) const = 0;
 };
 
-// What validations measure: the loss, and the task's metrics.
+// The values that validations measure: the loss, and the task's metrics.
 std::vector<std::string> metric_names(const Task& task);
 
-// A batch of the host as the task wants it, brought to the network's device: for a lane of a step, with the
-// lane's seed; for test samples, with a seed that is always the same.
+// Prepares a batch in host memory and moves it to the network's device: for a lane of a step with the lane's
+// seed, for test samples with a fixed seed.
 TensorBatch prepared_for_lane(const Task& task, TensorBatch batch, std::uint64_t lane_seed,
                               const torch::Device& device);
 TensorBatch prepared_for_test(const Task& task, TensorBatch batch, const torch::Device& device);
 
-// What a task is made from.
+// Inputs to the construction of a task.
 struct TaskSite {
   const TrainConfig& train;
   const ModelConfig& model;
   const DataConfig& data;
   const data::SampleSpec& spec;
-  // Of a network that a tensor group, which outlives the task, computes together each worker may have the
-  // outputs of some classes only; or null.
+  // When a tensor group computes the network together, each worker may have the outputs of some classes only.
+  // Outlives the task; may be null.
   model::TensorGroup* group = nullptr;
-  // Where rows of tables come from, which outlives the task; null: all have their first values.
+  // The source of table rows, which outlives the task; null: all rows have their first values.
   RowSource* rows = nullptr;
 };
 struct TaskEntry {
   std::string name;
   std::string description;
   std::unique_ptr<Task> (*make)(const TaskSite& site);
-  std::size_t backwards = 1;   // that it declares
-  bool whole_network = false;  // it runs parts of the network as it likes: no pipeline may cut it
-  bool runs_often = false;     // a lane's step, or a chunk of a validation, runs the network more than once
+  std::size_t backwards = 1;   // number of backwards
+  bool whole_network = false;  // runs parts of the network in its own order: no pipeline may cut it
+  bool runs_often = false;  // runs the network more than once per step of a lane or per chunk of a validation
 };
 
-// What a network sees of such samples.
+// The shape of the data as a network sees it.
 model::DataShape shape_of(const data::SampleSpec& spec);
 
-// All tasks known by name, and what train.task names of them: with "auto" what the model is made for, or else
-// what the targets ask for. Throws Error(kBadInput) for a name that no table has, or a task that does not fit
-// the data.
+// The table of all tasks, and lookups in it. With "auto", task_name() returns the task that the model is made
+// for, or else the one that the targets ask for. Throws Error(kBadInput) for an unknown name, or a task that
+// does not fit the data.
 const std::vector<TaskEntry>& tasks();
 const TaskEntry& find_task(const std::string& name);
 std::string task_name(const Config& config, const data::SampleSpec& spec);

@@ -2,7 +2,7 @@
 
 #include "distbelief/tasks/task.h"
 
-// The makers that the table of tasks has, and what they share. A task that does not fit the data throws
+// The factories in the table of tasks, and what they share. A task that does not fit the data throws
 // Error(kBadInput).
 namespace distbelief::tasks {
 
@@ -22,11 +22,11 @@ std::unique_ptr<Task> make_skip_gram(const TaskSite& site);
 
 void require_classes(const TaskSite& site, const char* task);
 
-// What model.clusters says, or as many as the data has classes; 0: none are looked for. `options` are
-// resolved ones of a model with a code.
+// model.clusters, or by default the number of classes in the data; 0: no clustering. `options` are the
+// resolved options of a model with a code.
 std::size_t cluster_count(const OptionMap& options, const data::SampleSpec& spec);
 
-// Adds to `counts`, three for each class, what `answers` got right, gave, and should have given.
+// Adds to `counts`, per class: correct answers, answers, targets.
 void count_classes(const torch::Tensor& answers, const torch::Tensor& target, std::int64_t classes,
                    double* counts);
 

@@ -13,7 +13,7 @@
 #include "distbelief/run/prepared_job.h"
 #include "distbelief/server/audit/log_check.h"
 
-// What a run's logs prove.
+// Proves properties of a run from its logs.
 namespace distbelief::cli {
 namespace {
 
@@ -29,7 +29,7 @@ bool did_all(const fs::path& run_dir) {
   return summary.is_object() && summary.value("status", "") == "done";
 }
 
-// The step that the run went on with when it was last started.
+// The step where the run continued at its last start.
 std::int64_t first_step_of(const fs::path& run_dir) {
   std::int64_t first = 0;
   for (TextLines events(run_dir / "events.jsonl"); events.next();) {
@@ -40,8 +40,8 @@ std::int64_t first_step_of(const fs::path& run_dir) {
   return first;
 }
 
-// Of a run that ended by itself; one that was stopped did a part of its work. Servers count from the step
-// that it went on with.
+// The tickets of a run that ended by itself; a stopped run did only a part of its work. Servers count from
+// the step where the run continued.
 std::int64_t tickets_of(const fs::path& run_dir, const run::PreparedJob& job) {
   const bool takes_all = is_decomposed(job.config.parallel) || job.config.parallel.mode == "sandblaster";
   const std::int64_t first = takes_all ? 0 : first_step_of(run_dir);
@@ -57,7 +57,7 @@ server::LogProof prove(const fs::path& run_dir, const run::PreparedJob& job) {
   if (is_decomposed(parallel))
     return server::check_sub_networks(run_dir, int(parallel.sub_networks), promise);
   const server::RunLogs logs = server::read_run_logs(run_dir);
-  // A search ends where it converges.
+  // A search ends when it converges, so its evaluations are counted in the logs.
   if (promise.tickets && parallel.mode == "sandblaster")
     promise.tickets = server::evaluations_in(logs) * job.steps_per_epoch();
   return server::check_logs(logs, promise);

@@ -36,7 +36,7 @@ struct BenchFlags {
   bool json = false;
 };
 
-// Runs `body` in every worker: starts them when this process is not one of them.
+// Runs `body` in every worker; starts the workers if this process is not one of them.
 int in_workers(const BenchFlags& flags, const Config& config, const Invocation& invocation,
                const std::function<void(World&)>& body) {
   if (!cluster::launcher_place().launched) {
@@ -50,14 +50,14 @@ int in_workers(const BenchFlags& flags, const Config& config, const Invocation& 
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   pin_or_restart(invocation);
-  spdlog::set_default_logger(spdlog::null_logger_mt("bench"));  // errors are on standard error already
+  spdlog::set_default_logger(spdlog::null_logger_mt("bench"));  // errors are already on standard error
   return process::run_in_world(process::world_options(config), [&](World& world) {
     body(world);
     return 0;
   });
 }
 
-// What is timed is a network that every worker holds whole, with allreduce.
+// The bench times a network that every worker holds whole, with allreduce.
 void refuse_other_layouts(const ParallelConfig& parallel) {
   const std::string set = parallel.pipeline > 1          ? "parallel.pipeline"
                           : parallel.tensor > 1          ? "parallel.tensor"

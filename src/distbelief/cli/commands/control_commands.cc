@@ -15,7 +15,7 @@
 #include "distbelief/comm/rpc/certificates.h"
 #include "distbelief/comm/rpc/control_client.h"
 
-// Commands about a run that is under way, or what it left.
+// Commands about a running run, or one that has ended.
 namespace distbelief::cli {
 
 namespace fs = std::filesystem;
@@ -38,7 +38,7 @@ struct ControlFlags {
   bool json = false;
 };
 
-// Of a run that has not come to its end, as far as its folder tells.
+// The state of an unfinished run, as far as its folder shows it.
 std::string where_it_stands(const fs::path& run_dir) {
   std::string text;
   const nlohmann::json summary = read_json(run_dir / "summary.json");
@@ -87,14 +87,14 @@ std::string straggler_mark(const nlohmann::json& worker) {
   return fmt::format("  straggler: {:.1f} times as slow", worker["slowness"].get<double>());
 }
 
-// With parameter servers ranks are counted in each replica.
+// With parameter servers, ranks are counted within each replica.
 std::string worker_name(const nlohmann::json& worker) {
   const int rank = worker["rank"].get<int>();
   return worker.contains("replica") ? fmt::format("{}.{}", worker["replica"].get<int>(), rank)
                                     : std::to_string(rank);
 }
 
-// Of a worker that holds a part of its replica's network.
+// The place of a worker that holds a part of its replica's network.
 std::string place_mark(const nlohmann::json& workers, const nlohmann::json& worker) {
   const auto is_beside = [](const nlohmann::json& each) {
     return each.value("pipeline", 0) + each.value("tensor", 0) > 0;
@@ -104,7 +104,7 @@ std::string place_mark(const nlohmann::json& workers, const nlohmann::json& work
                      worker.value("tensor", 0));
 }
 
-// Parts are of 64; a server that stands also says what jobs have there.
+// Servers have 64 parts in all; a standing server also reports what its jobs use.
 void show_servers(const nlohmann::json& servers) {
   if (servers.empty()) return;
   fmt::print("{:>6} {:>8} {:<16} {:<10} {:>8} {:>8} {:>5} {:>12} {:>8} {:>8}\n", "server", "pid", "host",
@@ -124,7 +124,7 @@ void show_status(const nlohmann::json& status) {
              status["recoveries"].get<int>());
   const nlohmann::json servers = status.value("servers", nlohmann::json::array());
   show_servers(servers);
-  if (status["state"] == "serving") return;  // nobody trains: the servers stand
+  if (status["state"] == "serving") return;  // standing servers, without workers
   fmt::print("{}; newest {}checkpoint {}\n", step_line(status),
              servers.empty() ? fmt::format("snapshot {}, ", step_text(status["snapshot_step"])) : "",
              step_text(status["checkpoint_step"]));
@@ -140,7 +140,7 @@ void show_status(const nlohmann::json& status) {
                place_mark(status["workers"], worker), straggler_mark(worker));
 }
 
-// Of a run that has come to its end.
+// Prints the status of a finished run.
 int show_finished(const ControlFlags& flags, const nlohmann::json& summary) {
   const std::string how = summary.value("status", "");
   const auto steps = summary.value("steps", std::int64_t{0});
@@ -162,7 +162,8 @@ int show_finished(const ControlFlags& flags, const nlohmann::json& summary) {
   return 0;
 }
 
-// For programs: of a run that has neither ended nor is being trained. What to do is said beside it.
+// Prints, for programs, the status of a run that has neither finished nor is being trained. The advice is
+// printed separately.
 void print_standstill(const ControlFlags& flags) {
   const nlohmann::json summary = read_json(fs::path(flags.run_dir) / "summary.json");
   const bool has_ended = summary.is_object();
@@ -189,7 +190,7 @@ int status(const ControlFlags& flags) {
   return 0;
 }
 
-// Of one worker, or of the whole run (-1).
+// A command to one worker, or to the whole run (-1).
 comm::Command about_worker(const char* name, int worker) {
   if (worker < 0) return {.name = name, .value = 0, .text = {}};
   return {.name = name, .value = worker, .text = "worker"};

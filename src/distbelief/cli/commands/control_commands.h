@@ -4,11 +4,11 @@
 
 namespace distbelief::cli {
 
-// Whether a supervisor is there to be asked: one that was killed leaves its socket.
+// Whether the run's supervisor is alive; a killed one leaves its socket behind.
 bool is_living(const std::filesystem::path& run_dir);
 
-// When the run's supervisor lives: tells it to continue, or one of its workers (-1: all), says so, and gives
-// true.
+// If the run's supervisor is alive, orders it or one of its workers (-1: all) to continue, prints that, and
+// returns true.
 bool resume_living(const std::filesystem::path& run_dir, int worker);
 
 }  // namespace distbelief::cli

@@ -25,8 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a data command works on: a data set's name, a job file, the place of a packed set, or files as `init`
-// takes them.
+// The source of a data command: a data set's name, a job file, a packed set, or files as for `init`.
 struct SourceFlags {
   std::string source;
   std::vector<std::string> sets;
@@ -47,7 +46,7 @@ struct SourceFlags {
 
   bool is_packed() const { return data::is_url(source) || fs::exists(fs::path(source) / data::kIndexName); }
 
-  // Files that say nothing of what they are. A folder may be called as a data set is: then it is that set.
+  // Files whose type must be detected. A folder with the name of a data set counts as that set.
   bool is_files() const {
     for (const data::DataSetEntry& entry : data::data_sets())
       if (entry.name == source) return false;
@@ -71,7 +70,7 @@ struct SourceFlags {
   }
 
  private:
-  // Says on stderr what they are taken for: answers in JSON go to stdout.
+  // Prints the detected type on stderr, because JSON answers go to stdout.
   void look_at_files(DataConfig& config) const {
     const data::Finding finding = data::inspect(source);
     config.name = finding.data_set;
@@ -162,7 +161,7 @@ struct InfoFlags {
   bool json = false;
 };
 
-// What is told of one part.
+// Facts about one part.
 struct PartInfo {
   std::uint64_t samples = 0;
   std::vector<std::uint64_t> balance;
@@ -173,7 +172,7 @@ struct SetInfo {
   data::SampleSpec spec;
   PartInfo train;
   PartInfo test;
-  std::string packed;  // empty when it is not
+  std::string packed;  // empty: not packed
 };
 
 SetInfo info_of_packed(const DataConfig& config) {

@@ -7,7 +7,7 @@
 
 namespace distbelief::cli {
 
-// --ca-file, or what SSL_CERT_FILE says.
+// Adds --ca-file, with SSL_CERT_FILE as the default.
 void add_ca_file(CLI::App& command, std::string& ca_file);
 
 // `data get`: fetches a public data set.

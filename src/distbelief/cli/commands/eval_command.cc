@@ -25,7 +25,7 @@ struct EvalFlags {
   bool json = false;
 };
 
-// Only those that were asked for, in the order that they were asked for in.
+// Keeps only the requested metrics, in the requested order.
 void keep_asked(const std::vector<std::string>& asked, tasks::Evaluation& result) {
   if (asked.empty()) return;
   std::vector<tasks::Metric> kept;
@@ -63,7 +63,7 @@ std::string to_text(const tasks::Evaluation& result) {
 }
 
 int eval(const EvalFlags& flags, const Invocation& invocation) {
-  if (cluster::launcher_place().rank != 0) return 0;  // under mpirun one answer is enough
+  if (cluster::launcher_place().rank != 0) return 0;  // under mpirun one answer suffices
   pin_or_restart(invocation);
   torch::set_num_threads(1);
   const run::PreparedJob job = load_run(flags.run_dir, {.data_dir = flags.data_dir, .best = flags.best}).job;

@@ -28,7 +28,7 @@ struct ExportFlags {
   bool best = false;
 };
 
-// The model's tensors under their own names, without what only a run that goes on needs.
+// The model's tensors under their own names, without state that only training uses.
 std::vector<TensorView> tensors_of_model(const RunWeights& weights, const model::ModelEntry& entry) {
   std::vector<TensorView> views;
   for (TensorView view : weights.tensors().all()) {

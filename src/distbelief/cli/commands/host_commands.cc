@@ -19,7 +19,7 @@ namespace distbelief::cli {
 
 namespace fs = std::filesystem;
 
-// A program that is not ours dies with its launcher as well: what the kernel is told here outlives exec.
+// Makes a user's own program die with its launcher as well: the kernel keeps this setting through exec.
 void add_begin(CLI::App& app, const Invocation&, Run& run) {
   auto program = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand("begin", "what launch starts")->group("");
@@ -27,7 +27,7 @@ void add_begin(CLI::App& app, const Invocation&, Run& run) {
   command->callback([=, &run] {
     run = [=] {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() == 1) return 1;  // it is gone already
+      if (getppid() == 1) return 1;  // the launcher is gone already
       std::vector<char*> arguments;
       for (std::string& part : *program) arguments.push_back(part.data());
       arguments.push_back(nullptr);

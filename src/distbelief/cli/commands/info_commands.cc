@@ -32,7 +32,7 @@ struct CheckFlags {
 int check(const CheckFlags& flags) {
   job::Job job = flags.job.read();
   require_certificates(job.config);
-  // Hosts that come and go as the job says are not waited for here.
+  // Does not wait for hosts that come and go (elastic.hostfile, elastic.discovery).
   const bool are_named = !flags.places.hosts.empty() || !flags.places.hostfile.empty();
   if (flags.places.workers > 0) job.config.parallel.workers = flags.places.workers;
   const std::vector<cluster::HostSlots> hosts =
@@ -132,7 +132,7 @@ nlohmann::json to_json(const model::Description& description) {
           {"layers", layers}};
 }
 
-// A network from a file has no layers before that is named.
+// A network from a file has no known layers until the file is named.
 int explain_torchscript(const model::ModelEntry& entry, bool json) {
   const char* how =
       "The layers are those of the file: name it, and the shape of what it takes, to see its parameters:\n"
@@ -177,7 +177,7 @@ struct DataSetsFlags {
   bool json = false;
 };
 
-// Whether it is here, or else what to do.
+// Whether the data set is available, or else how to get it.
 std::string state_of(const data::DataSetEntry& entry) {
   DataConfig config;
   config.name = entry.name;

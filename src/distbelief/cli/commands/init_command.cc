@@ -36,7 +36,7 @@ int init(const InitFlags& flags) {
   const data::Finding finding = data::inspect(flags.data);
   const std::string path = std::filesystem::absolute(flags.data).lexically_normal().string();
   const std::string text = starter_job(finding, path);
-  // What is written must work: the job is read back and its data opened first.
+  // The written job must work, so it is read back and its data opened first.
   const job::Job job = job::read_job(text, flags.out);
   job::validate(job);
   const data::DataSet set = data::open_data_set(job.config.data);

@@ -19,7 +19,7 @@
 #include "distbelief/job/job_file.h"
 #include "distbelief/report/summary.h"
 
-// A program of the user's under the supervisor. It tracks its training with distbelief::elastic.
+// Runs a user's own program under the supervisor. The program tracks its training with distbelief::elastic.
 namespace distbelief::cli {
 namespace {
 
@@ -30,11 +30,11 @@ constexpr int kMostWorkers = 4096;
 constexpr const char* kKeys[] = {"elastic.min",     "elastic.max",          "elastic.restarts",
                                  "elastic.standby", "checkpoint.snapshots", "parallel.deadline_seconds"};
 
-// The keys of a job file that mean something without a job.
+// The keys of a job file that apply without a job.
 Config settings(const LaunchFlags& flags) {
   job::Job job;
   job.config.parallel.workers = flags.workers;
-  job.config.parallel.lanes = kMostWorkers;  // there are none, so they set no bounds
+  job.config.parallel.lanes = kMostWorkers;  // sets no bound, because there are no lanes
   job.config.train.batch_size = kMostWorkers;
   for (const std::string& assignment : flags.sets) {
     const std::string key = assignment.substr(0, assignment.find('='));
@@ -49,15 +49,15 @@ Config settings(const LaunchFlags& flags) {
   return job.config;
 }
 
-// Found from any folder that a later command is given in.
+// Makes the path absolute, so that later commands work from any folder.
 std::string absolute_program(const std::string& program) {
-  if (program.find('/') == std::string::npos) return program;  // to be found on PATH
+  if (program.find('/') == std::string::npos) return program;  // found through PATH
   if (access(program.c_str(), X_OK) != 0 || fs::is_directory(program))
     throw Error(ErrorCode::kBadInput, fmt::format("{} is not a program that can be run", program));
   return fs::absolute(program).string();
 }
 
-// env sets the variables on whatever host the launcher starts the program.
+// `env` sets the variables on the host where the launcher starts the program.
 std::vector<std::string> enrolled(const std::vector<std::string>& program,
                                   const cluster::Enrolment& enrolment) {
   std::vector<std::string> command{own_path(), "begin", "--", "env"};
@@ -116,7 +116,7 @@ int launch(LaunchFlags flags) {
                 "distbelief launch starts the workers itself; do not run it under mpirun or srun");
   cluster::require_short_place();
   if (flags.workers == 0) flags.workers = kDefaultWorkers;
-  settings(flags);  // refused before there is a folder
+  settings(flags);  // errors come before there is a folder
   flags.program[0] = absolute_program(flags.program[0]);
   const auto fill = [&](const fs::path& folder) {
     report::write_json_atomically(folder / kLaunchFile, {{"program", flags.program},
@@ -125,7 +125,7 @@ int launch(LaunchFlags flags) {
                                                          {"set", flags.sets}});
   };
   const std::string name = fs::path(flags.program[0]).filename().string();
-  const Watch watch;  // from here on there is a run to be brought to an end
+  const Watch watch;  // from here on there is a run to finish
   const auto judge = [](const fs::path&) { return FormerRun::kGoesOn; };  // if need be from the beginning
   flags.run_dir = make_run_dir(flags.run_dir, name, {.fill = fill, .judge = judge}).string();
   return supervise(flags, Beginning::kNew);
@@ -143,7 +143,7 @@ int resume_launched(const LaunchFlags& flags) {
   all.sets.insert(all.sets.end(), flags.sets.begin(), flags.sets.end());
   cluster::require_short_place();
   absolute_program(all.program[0]);
-  fs::current_path(before.directory);  // where the program was started
+  fs::current_path(before.directory);  // the working directory of the start
   return supervise(all, Beginning::kResumed);
 }
 

@@ -10,11 +10,11 @@ namespace distbelief::cli {
 struct LaunchFlags {
   std::string run_dir{};
   std::vector<std::string> sets{};
-  int workers = 0;                     // 0: as before, or 2
-  std::vector<std::string> program{};  // of the user, with its arguments
+  int workers = 0;                     // 0: as in the earlier start, or 2
+  std::vector<std::string> program{};  // the user's program and its arguments
 };
 
-// Goes on with the run of a user's program.
+// Resumes the run of a user's program.
 int resume_launched(const LaunchFlags& flags);
 
 }  // namespace distbelief::cli

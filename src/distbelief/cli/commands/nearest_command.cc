@@ -12,7 +12,7 @@
 #include "distbelief/run/saved_tables.h"
 #include "distbelief/tasks/task.h"
 
-// Words whose vectors point the same way: what a word2vec run has learnt.
+// Finds words with similar vectors in a word2vec run.
 namespace distbelief::cli {
 namespace {
 
@@ -40,7 +40,7 @@ std::uint32_t token_of_word(const data::Vocabulary& vocabulary, const std::strin
 }
 
 std::string word_of(const data::Vocabulary& vocabulary, std::uint32_t token) {
-  const std::string text = vocabulary.decode(token);  // with a space before it
+  const std::string text = vocabulary.decode(token);  // begins with a space
   return text.substr(std::min(text.find_first_not_of(' '), text.size()));
 }
 
@@ -53,7 +53,7 @@ double length_of(const float* row, std::size_t width) {
 std::vector<Neighbour> nearest_to(std::uint32_t token, const run::SavedTables& rows, std::size_t width,
                                   std::uint32_t vocabulary, int top) {
   const float* const own = rows.find(0, token);
-  if (own == nullptr) return {};  // too rare to have been seen in training
+  if (own == nullptr) return {};  // too rare to occur in training
   std::vector<Neighbour> found;
   for (std::uint32_t other = data::Vocabulary::kUnknownWord + 1; other < vocabulary; ++other) {
     const float* const row = rows.find(0, other);

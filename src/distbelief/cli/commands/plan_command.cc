@@ -53,7 +53,7 @@ std::string size_text(std::size_t bytes) {
                                    : fmt::format("{:.2f} GiB", double(bytes) / kGiB);
 }
 
-// Why the program cannot train a job, or nothing.
+// Returns why the program cannot train a job, or nothing.
 std::optional<std::string> refusal(Config config) {
   if (const std::vector<job::Fault> faults = job::find_faults(config); !faults.empty())
     return faults[0].message;
@@ -66,7 +66,7 @@ std::optional<std::string> refusal(Config config) {
   return std::nullopt;
 }
 
-// As many workers as can compute at the same time, on every host: more would only disturb the measurement.
+// As many workers on every host as can compute at the same time; more would disturb the measurement.
 cluster::LaunchOptions measuring_workers(const Config& config, const std::vector<cluster::HostSlots>& hosts) {
   const int cores = int(std::max(1U, std::thread::hardware_concurrency()));
   const auto threads = int(config.parallel.threads);
@@ -83,7 +83,7 @@ cluster::LaunchOptions measuring_workers(const Config& config, const std::vector
   return launch;
 }
 
-// What is measured does not depend on the mesh.
+// A job without a mesh, because the measurement does not depend on it.
 Config measured_job(const Config& config, int workers) {
   Config plain = config;
   plain.parallel = {};
@@ -106,10 +106,10 @@ planner::PlanMeasurement read_measurement(const std::filesystem::path& path, int
   return planner::plan_measurement_from_json(found);
 }
 
-// Starts workers that measure, and waits for what they found; nothing when interrupted.
+// Starts workers that measure, and returns their results; nothing when interrupted.
 std::optional<planner::PlanMeasurement> measured(const Config& config,
                                                  const std::vector<cluster::HostSlots>& hosts) {
-  const Watch watch;  // the folder is removed
+  const Watch watch;  // so that the folder is removed
   const ScratchFolder scratch;
   const std::filesystem::path answer = scratch.path() / "measured.json";
   const std::vector<std::int64_t> sizes = planner::lane_sizes(
@@ -129,7 +129,7 @@ std::optional<planner::PlanMeasurement> measured(const Config& config,
 int measure(const MeasureFlags& flags, const Invocation& invocation) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
   pin_or_restart(invocation);
-  spdlog::set_default_logger(spdlog::null_logger_mt("measure"));  // errors are on standard error already
+  spdlog::set_default_logger(spdlog::null_logger_mt("measure"));  // errors are already on standard error
   const Config config = job::parse_job(from_hex(flags.job_hex), "job");
   return process::run_in_world(process::world_options(config), [&](World& world) {
     const planner::PlanMeasurement found = planner::measure_for_plan(
@@ -193,7 +193,7 @@ void show_json(const planner::Plan& plan, const planner::PlanMeasurement& found,
                          .dump());
 }
 
-// What a job says of its layout and a plan does not go by.
+// The layout settings of a job that a plan ignores.
 std::vector<std::string> set_aside(const ParallelConfig& parallel) {
   const ParallelConfig usual;
   std::vector<std::string> keys;
@@ -211,7 +211,7 @@ std::vector<std::string> set_aside(const ParallelConfig& parallel) {
   return keys;
 }
 
-// The job for so many workers, without the mesh that it may name: all are planned.
+// The job for this number of workers, without the mesh that it may name, because all meshes are planned.
 job::Job job_to_plan(const PlanFlags& flags, const std::vector<cluster::HostSlots>& hosts) {
   job::Job job = flags.job.read();
   const int slots = std::accumulate(hosts.begin(), hosts.end(), 0,
@@ -227,7 +227,7 @@ job::Job job_to_plan(const PlanFlags& flags, const std::vector<cluster::HostSlot
                                                  .zero = int(job.config.parallel.zero),
                                                  .lanes = planner::given_lanes(job.config)});
   job.config.parallel.data = 0;
-  job.config.parallel.split_features = false;  // of a tensor group, which is not chosen yet
+  job.config.parallel.split_features = false;  // concerns a tensor group, which is not chosen yet
   job::validate(job);
   check_named(job);
   return job;

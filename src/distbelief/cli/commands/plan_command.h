@@ -10,15 +10,15 @@
 
 namespace distbelief::cli {
 
-// A job whose layout was chosen.
+// A job with a chosen layout.
 struct ChosenLayout {
-  Config config;                // with the numbers filled in; parallel.mesh is "given"
-  planner::LaneCosts measured;  // of its lanes
+  Config config;                // with the layout's numbers filled in; parallel.mesh is "given"
+  planner::LaneCosts measured;  // costs of its lanes
 };
 
-// For parallel.mesh = "auto": measures, plans and takes the best layout that fits the memory of this machine;
-// says so in a line. `job` is valid and its workers are counted. Starts workers and waits for them.
-// Nothing when interrupted. Throws Error(kBadInput) when no layout fits.
+// Implements parallel.mesh = "auto": measures, plans, and chooses the best layout that fits into this
+// machine's memory; prints it in one line. `job` is valid and its number of workers is set. Starts workers
+// and waits for them. Returns nothing when interrupted. Throws Error(kBadInput) when no layout fits.
 std::optional<ChosenLayout> choose_layout(const job::Job& job, const std::vector<cluster::HostSlots>& hosts);
 
 }  // namespace distbelief::cli

@@ -28,14 +28,14 @@ struct PredictFlags {
   bool json = false;
 };
 
-// The number, or the name; of a token in quotes, so that blanks are seen.
+// The number or the name of a class; a token's name in quotes, so that blanks are visible.
 std::string shown_class(const Json& found, bool tokens) {
   const std::string name = found.value("name", "");
   if (name.empty()) return std::to_string(found["class"].get<std::int64_t>());
   return tokens ? Json(name).dump(-1, ' ', false, Json::error_handler_t::replace) : name;
 }
 
-// The likeliest, with their probabilities or shares.
+// Prints the likeliest classes with their probabilities or shares.
 void show_classes(const Json& classes, bool tokens) {
   const char* comma = "";
   for (const Json& found : classes) {

@@ -28,7 +28,7 @@ struct ReportFlags {
   bool tensorboard = false;
 };
 
-// Over all test samples, where the run itself took the first.
+// Scores all test samples; the run itself took a sample of them.
 void score(const ReportFlags& flags) {
   torch::set_num_threads(1);
   const RunModel run = load_run(flags.run_dir, {.data_dir = flags.data_dir});

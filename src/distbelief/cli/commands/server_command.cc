@@ -21,7 +21,7 @@
 #include "distbelief/report/run_log.h"
 #include "distbelief/server/service/service.h"
 
-// A parameter server of a run: what `train` starts when parallel.sync = "parameter_server".
+// A parameter server of a run: `train` starts it when parallel.sync = "parameter_server".
 namespace distbelief::cli {
 namespace {
 
@@ -32,7 +32,7 @@ struct ServerFlags {
   std::string control;
   std::string listen;
   int launch = 1;
-  std::string address;  // of this host, for others; empty: there are none
+  std::string address;  // this host's address as seen by others; empty: there is only one host
   std::string certs;    // empty: the run's own, from the environment
   double silence = 5;
   std::size_t memory_limit = std::size_t(-1);  // bytes
@@ -41,7 +41,7 @@ struct ServerFlags {
   double lease = 0;  // seconds; 0: jobs stay until they are closed
 };
 
-// Between hosts with the user's certificates, or those of the run, which go from the environment.
+// Between hosts, uses the user's certificates, or those of the run, which it removes from the environment.
 comm::ControlAddress identity_of(const ServerFlags& flags) {
   if (flags.address.empty()) return {};
   comm::ControlAddress identity;
@@ -61,7 +61,7 @@ comm::ControlAddress with_target(comm::ControlAddress identity, const std::strin
   return identity;
 }
 
-// The folder of a server's socket on a host that is not the supervisor's: made, and removed again.
+// RAII folder for a server's socket on a host other than the supervisor's: created, and removed at the end.
 class SocketFolder {
  public:
   explicit SocketFolder(const std::string& listen)
@@ -70,7 +70,7 @@ class SocketFolder {
     if (is_ours_) fs::permissions(folder_, fs::perms::owner_all);
   }
   ~SocketFolder() {
-    std::error_code ignored;  // others may still have theirs in it
+    std::error_code ignored;  // other servers may still have sockets in it
     if (is_ours_) fs::remove(folder_, ignored);
   }
   SocketFolder(const SocketFolder&) = delete;
@@ -81,10 +81,10 @@ class SocketFolder {
   bool is_ours_;
 };
 
-// A server's ends: a Unix socket with shared memory for this host, TLS for others.
+// A server's endpoints: a Unix socket with shared memory for this host, TLS for other hosts.
 class Ends {
  public:
-  // `memory`: what replicas of this host may share with it.
+  // `memory`: limit on memory that replicas of this host share with it.
   Ends(const ServerFlags& flags, const comm::ControlAddress& identity, std::size_t memory,
        server::Service& service)
       : near_({.address = {.target = flags.listen},
@@ -118,7 +118,7 @@ class Ends {
 
  private:
   static constexpr std::size_t kSharedLimit = std::size_t{1} << 40;
-  // What a replica shares is as large as its parameters, of which it and servers have more copies.
+  // A replica shares about the size of its parameters, and it and the servers hold more copies of them.
   static constexpr std::size_t kSharesAtLeast = 4;
   static constexpr std::chrono::seconds kSharedDeadline{30};
   static constexpr std::uint64_t kFarConnections = std::uint64_t{1} << 48;
@@ -143,7 +143,7 @@ int serve(const ServerFlags& flags) {
   if (getppid() == 1) return 1;  // the supervisor is gone already
   const std::string name = fmt::format("server-{}", flags.launch);
   spdlog::set_default_logger(report::open_log(flags.run_dir, name));
-  // It names jobs, and whoever knows the name of one may join it.
+  // The log names jobs, and a job's name is enough to join it, so only the user may read the log.
   fs::permissions(fs::path(flags.run_dir) / "logs" / (name + ".log"),
                   fs::perms::owner_read | fs::perms::owner_write);
   std::atomic<comm::ControlClient*> tie{nullptr};

@@ -45,7 +45,7 @@ struct TrainFlags {
   std::vector<std::string> inject;
 };
 
-// A run that goes on keeps what its bits are made of.
+// A resumed run keeps the settings that determine its bits.
 void require_same_arithmetic(const Config& before, const Config& after) {
   const auto states = [](const Config& config) {
     return compute::make_optimizer(config.train.optimizer)->state_names();
@@ -65,7 +65,8 @@ void require_same_arithmetic(const Config& before, const Config& after) {
                   fmt::format("a resumed run cannot change {}: start a new one with distbelief train", key));
 }
 
-// Files are read as they were when the run began, so options that decide it cannot change.
+// Files are read with the preprocessing fitted at the run's start, so the options that determine it cannot
+// change.
 void require_same_reading(const data::KnownSet& known, const DataConfig& before, const DataConfig& after) {
   if (!known.learnt || data::find_data_set(after.name).reopen == nullptr) return;
   constexpr std::string_view kFree[] = {"cache", "test", "stride"};
@@ -79,7 +80,7 @@ void require_same_reading(const data::KnownSet& known, const DataConfig& before,
                       key));
 }
 
-// A trace is written at the end: a place that takes none is found out now.
+// A trace is written at the end, so a place that is not writable is reported now.
 void require_writable(const fs::path& trace) {
   if (trace.empty()) return;
   const bool was_there = fs::exists(trace);
@@ -96,12 +97,12 @@ void check_faults(const std::vector<std::string>& faults, const Config& config) 
   const std::int64_t busy = run::most_workers(parallel);
   const std::int64_t most = config.elastic.max > 0 ? std::min(config.elastic.max, busy) : busy;
   const std::int64_t first =
-      parallel.workers * (has_servers(parallel) ? workers_per_replica(parallel) : 1);  // in all replicas
+      parallel.workers * (has_servers(parallel) ? workers_per_replica(parallel) : 1);  // over all replicas
   for (const std::string& fault : faults)
     run::parse_fault(fault, {.first = first, .most = std::max(first, most)});
 }
 
-// The layout of a job that leaves it to the planner. Gives what was measured for it; nothing for other jobs.
+// Chooses the layout of a job with parallel.mesh = "auto". Returns the measured costs; empty for other jobs.
 std::optional<planner::LaneCosts> plan_if_wanted(job::Job& job,
                                                  const std::vector<cluster::HostSlots>& hosts) {
   if (job.config.parallel.mesh != "auto") return std::nullopt;
@@ -113,14 +114,14 @@ std::optional<planner::LaneCosts> plan_if_wanted(job::Job& job,
   return std::move(chosen->measured);
 }
 
-// The network whose measured costs are kept for the run, which then cuts it as was planned.
+// The network whose measured costs are stored for the run, so that it is cut as planned.
 std::optional<run::PreparedJob> planned_network(const Config& config,
                                                 const std::optional<planner::LaneCosts>& measured) {
   if (!measured || measured->blocks.empty() || config.parallel.pipeline == 1) return std::nullopt;
   return run::prepare_blueprint(config);
 }
 
-// Under mpirun or srun the workers are where the launcher has put them, and nobody starts any other process.
+// Under mpirun or srun the launcher has placed the workers, and no other process can be started.
 void refuse_under_launcher(const TrainFlags& flags, const Config& config) {
   const int started = cluster::launcher_place().size;
   if (flags.places.workers > 0 && flags.places.workers != started)
@@ -157,7 +158,7 @@ void refuse_under_launcher(const TrainFlags& flags, const Config& config) {
         "distbelief train start the workers, or give the numbers that distbelief plan prints");
 }
 
-// Workers, and a resume from elsewhere, look for files by these names.
+// Makes the path absolute, because workers and a later resume run in other folders.
 void take_init(const TrainFlags& flags, Config& config) {
   if (!flags.init.empty()) config.train.init = flags.init;
   if (flags.init_partial) config.train.init_partial = true;
@@ -197,7 +198,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
   const StandingServers standing = standing_servers(flags.places, job.config);
   require_run_room(flags.run_dir.empty() ? "runs" : flags.run_dir, needs.saved_bytes);
   const std::optional<run::PreparedJob> planned = planned_network(job.config, measured);
-  const Watch watch;  // from here on there is a run to be brought to an end
+  const Watch watch;  // from here on there is a run to finish
   const fs::path run_dir = begin_run_dir(flags.run_dir, job.config, needs.data);
   if (planned) planner::keep_costs(run_dir / "blocks.json", *planned, *measured);
   return supervise(job.config, hosts, isa,
@@ -211,7 +212,7 @@ int train(const TrainFlags& flags, const Invocation& invocation) {
                     .servers_at = standing.targets});
 }
 
-// A run under way keeps its settings; what can be changed has commands of its own.
+// A running run keeps its settings; the changeable ones have their own commands.
 void refuse_changes_to_living(const TrainFlags& flags) {
   const bool changes = flags.places.workers > 0 || !flags.places.hosts.empty() ||
                        !flags.places.hostfile.empty() || !flags.job.sets.empty();
@@ -223,7 +224,7 @@ void refuse_changes_to_living(const TrainFlags& flags) {
                   flags.run_dir));
 }
 
-// A state that could not be saved as a checkpoint is not passed over.
+// Refuses to skip state that could not be saved as a checkpoint.
 void require_kept_state_read(const fs::path& run_dir, const Config& config) {
   const fs::path file = run_dir / cluster::kKeptSnapshots;
   const bool has_launcher = cluster::launcher_place().launched;
@@ -251,10 +252,10 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
         {.run_dir = flags.run_dir, .sets = flags.job.sets, .workers = flags.places.workers});
   job::Job job = job::read_job_file(run_dir / "job.toml");
   use_network_file(run_dir, job.config);
-  // It goes on from what it has learnt.
+  // A resumed run has its own weights.
   const std::string init = std::exchange(job.config.train.init, "");
   const bool init_partial = std::exchange(job.config.train.init_partial, false);
-  job.config.report.trace.clear();  // it is of the steps from one start on: another one needs another file
+  job.config.report.trace.clear();  // a trace covers one start; another start needs another file
   const Config before = job.config;
   for (const std::string& assignment : flags.job.sets) job::apply_override(job, assignment);
   if (!flags.progress.empty()) job::apply_override(job, "report.progress=" + flags.progress);

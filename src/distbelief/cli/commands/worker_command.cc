@@ -87,19 +87,20 @@ process::WorkerOptions worker_options(const Config& config, const fs::path& run_
           .when_built = release_unused_memory};
 }
 
-std::atomic<bool> leaving{false};  // a notice came; a signal handler can reach nothing else
+std::atomic<bool> leaving{
+    false};  // a notice has arrived; a global, because a signal handler can reach nothing else
 
-// SIGTERM or SIGUSR1: from a scheduler that wants the machine back, which the supervisor is told. When it
-// ends itself it orders the workers to stop; when it has died they hear nothing of it any more, and stop too.
-// The SIGUSR1 that the launcher hands on in both cases adds nothing then.
+// SIGTERM and SIGUSR1 come from a scheduler that reclaims the machine; the worker reports this to the
+// supervisor. If the supervisor itself ends, it orders the workers to stop; if it has died, workers lose
+// their connection and stop too. In both cases the SIGUSR1 that the launcher passes on has no further effect.
 void catch_notices() {
   struct sigaction action {};
   action.sa_handler = [](int) { leaving.store(true); };
   for (const int number : {SIGTERM, SIGUSR1}) sigaction(number, &action, nullptr);
 }
 
-// Between hosts with the user's certificates, or those of the run, which came in the environment and go from
-// it: nothing that this process starts needs them.
+// Between hosts, uses the user's certificates, or those of the run from the environment. These are removed
+// from it, because no child of this process needs them.
 comm::ControlAddress control_address(const WorkerFlags& flags, const Config& config) {
   comm::ControlAddress address{.target = flags.control};
   if (flags.control.starts_with("unix:")) return address;
@@ -114,7 +115,8 @@ comm::ControlAddress control_address(const WorkerFlags& flags, const Config& con
   return address;
 }
 
-// A parameter server's, with the certificates that this worker shows the supervisor, or the user's.
+// A parameter server's address, with the certificates that this worker presents to the supervisor, or the
+// user's.
 comm::ControlAddress address_of_server(comm::ControlAddress control, const Config& config,
                                        const std::string& target) {
   if (control.certificate.empty()) return server_address(config, target);
@@ -160,7 +162,7 @@ comm::ControlAddress server_address(const Config& config, const std::string& tar
 }
 
 std::vector<std::string> worker_command(const Config& config, const WorkerCommand& command) {
-  // The resolved job travels on the command line, whatever file systems the hosts share.
+  // Passes the resolved job on the command line, which needs no shared file system.
   std::vector<std::string> parts{own_path(),   "worker",
                                  "--run-dir",  fs::absolute(command.run_dir).string(),
                                  "--job-hex",  to_hex(job::to_toml(config)),
