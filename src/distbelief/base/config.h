@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -117,7 +118,6 @@ struct ParallelConfig {
   std::string overlap = "auto";     // auto, update, reduce, off, check
   double bucket_mb = 4.0;
   double deadline_seconds = 120.0;  // a worker gives up waiting for another after this time
-
   friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
 };
 
@@ -170,6 +170,7 @@ struct Config {
   ElasticConfig elastic;
   CheckpointConfig checkpoint;
   ReportConfig report;
+  std::map<std::string, OptionMap> own{};  // by name: sections of modes that a program has registered
 
   friend bool operator==(const Config&, const Config&) = default;
 };

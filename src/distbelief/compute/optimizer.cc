@@ -145,32 +145,31 @@ class CollectGradient final : public Optimizer {
 
 constexpr const char* kLbfgs = "lbfgs";
 
-struct Kind {
-  const char* name;
-  std::unique_ptr<Optimizer> (*make)(const OptimizerConfig&);
-};
-
-const Kind kKinds[] = {
-    {"sgd", [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Sgd>(c); }},
-    {"adam",
-     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adam>(c, Decay::kCoupled);
-     }},
-    {"adamw",
-     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adam>(c, Decay::kDecoupled);
-     }},
-    {"adagrad",
-     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Adagrad>(c); }},
-    {"lars",
-     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lars>(c); }},
-    {"lamb",
-     [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lamb>(c); }},
-    {kLbfgs,
-     [](const OptimizerConfig&) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<CollectGradient>();
-     }},
-};
+std::vector<OptimizerKind>& table_of_kinds() {
+  static std::vector<OptimizerKind> kinds = {
+      {"sgd",
+       [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Sgd>(c); }},
+      {"adam",
+       [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> {
+         return std::make_unique<Adam>(c, Decay::kCoupled);
+       }},
+      {"adamw",
+       [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> {
+         return std::make_unique<Adam>(c, Decay::kDecoupled);
+       }},
+      {"adagrad",
+       [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Adagrad>(c); }},
+      {"lars",
+       [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lars>(c); }},
+      {"lamb",
+       [](const OptimizerConfig& c) -> std::unique_ptr<Optimizer> { return std::make_unique<Lamb>(c); }},
+      {kLbfgs,
+       [](const OptimizerConfig&) -> std::unique_ptr<Optimizer> {
+         return std::make_unique<CollectGradient>();
+       }},
+  };
+  return kinds;
+}
 
 }  // namespace
 
@@ -184,19 +183,24 @@ void require_own_rule(const OptimizerConfig& config) {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   if (config.name == kKeepGradient) return std::make_unique<KeepGradient>();
   if (config.name == kCollectGradient) return std::make_unique<CollectGradient>();
-  for (const Kind& kind : kKinds)
+  for (const OptimizerKind& kind : table_of_kinds())
     if (config.name == kind.name) return kind.make(config);
   throw Error(ErrorCode::kBadInput, "unknown optimizer '" + config.name + "'; did you mean '" +
                                         nearest(config.name, optimizer_names()) + "'?");
 }
 
-const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Kind& kind : kKinds) all.emplace_back(kind.name);
-    return all;
-  }();
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerKind& kind : table_of_kinds()) names.push_back(kind.name);
   return names;
+}
+
+void register_optimizer(OptimizerKind kind) {
+  for (const OptimizerKind& known : table_of_kinds())
+    if (known.name == kind.name)
+      throw Error(ErrorCode::kBadInput,
+                  "there is an optimizer '" + kind.name + "' already; choose another name");
+  table_of_kinds().push_back(std::move(kind));
 }
 
 }  // namespace distbelief::compute

@@ -50,7 +50,14 @@ class LayerwiseOptimizer : public Optimizer {
 // By name: sgd, adam, adamw, adagrad, lars, lamb and lbfgs. For lbfgs the coordinator has the update rule
 // (lbfgs.h), so its optimizer only passes the gradient on. Throws Error(kBadInput) for other names.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
-const std::vector<std::string>& optimizer_names();
+std::vector<std::string> optimizer_names();
+
+struct OptimizerKind {
+  std::string name;
+  std::unique_ptr<Optimizer> (*make)(const OptimizerConfig& config);
+};
+// For main(): not thread-safe. Throws Error(kBadInput) when the name is taken.
+void register_optimizer(OptimizerKind kind);
 // Throws Error(kBadInput) for an optimizer that needs a coordinator.
 void require_own_rule(const OptimizerConfig& config);
 // Internal name for make_optimizer: no update; the gradient replaces the parameters in the arena.

@@ -247,9 +247,23 @@ std::vector<DataSetEntry> with_cache(std::vector<DataSetEntry> table) {
 
 }  // namespace
 
-const std::vector<DataSetEntry>& data_sets() {
-  static const std::vector<DataSetEntry> table = with_cache(make_table());
+namespace {
+
+std::vector<DataSetEntry>& table_of_data_sets() {
+  static std::vector<DataSetEntry> table = with_cache(make_table());
   return table;
+}
+
+}  // namespace
+
+const std::vector<DataSetEntry>& data_sets() { return table_of_data_sets(); }
+
+void register_data_set(DataSetEntry entry) {
+  for (const DataSetEntry& known : data_sets())
+    if (known.name == entry.name)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("there is a data set '{}' already; choose another name", entry.name));
+  table_of_data_sets().push_back(with_cache({std::move(entry)}).front());
 }
 
 const DataSetEntry& find_data_set(const std::string& name) {

@@ -31,6 +31,8 @@ struct DataSetEntry {
 // describes them.
 const std::vector<DataSetEntry>& data_sets();
 // Throws Error(kBadInput) for an unknown name, with the nearest known one.
+// For main(): not thread-safe. Throws Error(kBadInput) when the name is taken.
+void register_data_set(DataSetEntry entry);
 const DataSetEntry& find_data_set(const std::string& name);
 // The options of data set `name`, including the options of every set; `given` overrides the defaults. Throws
 // Error(kBadInput) for an unknown option.

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "distbelief/job/constraints.h"
+#include "distbelief/job/mode_terms.h"
 #include "distbelief/job/schema.h"
 
 namespace distbelief::job {
@@ -41,13 +42,14 @@ MaybeMessage check_value(const Key& key, std::uint64_t value) {
 
 MaybeMessage check_value(const Key& key, const std::string& value) {
   if (key.name == "name" && value.empty()) return fmt::format("{} must not be empty", key.full_name());
-  if (key.choices.empty() || std::ranges::find(key.choices, value) != key.choices.end()) return std::nullopt;
-  if (key.choices.size() == 1)  // a key for what is yet to come
-    return fmt::format("{} must be {}, found '{}'; leave it out ({})", key.full_name(), key.choices[0], value,
+  const std::vector<std::string> choices = choices_of(key);
+  if (choices.empty() || std::ranges::find(choices, value) != choices.end()) return std::nullopt;
+  if (choices.size() == 1)  // a key for what is yet to come
+    return fmt::format("{} must be {}, found '{}'; leave it out ({})", key.full_name(), choices[0], value,
                        key.help);
-  const std::string near = nearest(value, key.choices);
-  return fmt::format("{} must be one of {}; found '{}'{}", key.full_name(), fmt::join(key.choices, ", "),
-                     value, near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+  const std::string near = nearest(value, choices);
+  return fmt::format("{} must be one of {}; found '{}'{}", key.full_name(), fmt::join(choices, ", "), value,
+                     near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
 }
 
 MaybeMessage check_value(const Key& key, const std::vector<std::string>& list) {
@@ -114,6 +116,7 @@ std::string with_place(const Job& job, const std::string& key, const std::string
 std::vector<Fault> find_faults(const Config& config) {
   std::vector<Fault> faults = values_out_of_range(config);
   std::ranges::move(unwritable_options(config), std::back_inserter(faults));
+  if (faults.empty()) faults = faults_of_mode(config);
   return faults.empty() ? impossible_mixes(config) : faults;
 }
 

@@ -11,35 +11,47 @@
 namespace distbelief::job {
 namespace {
 
-std::vector<ModeTerms>& registered() {
+std::vector<ModeTerms>& registered_modes() {
   static std::vector<ModeTerms> terms;
   return terms;
+}
+
+const ModeTerms* chosen_terms(const Config& config) {
+  const auto found = std::ranges::find(registered_modes(), config.parallel.sync, &ModeTerms::name);
+  return found == registered_modes().end() ? nullptr : &*found;
 }
 
 }  // namespace
 
 void register_mode_terms(ModeTerms terms) {
-  const std::vector<std::string>& names = section_names();
-  const bool is_taken = std::ranges::find(names, terms.name) != names.end() || terms.name == "allreduce" ||
-                        terms.name == "parameter_server" || find_mode_terms(terms.name) != nullptr;
-  if (is_taken)
-    throw Error(ErrorCode::kBadInput,
-                fmt::format("a mode cannot be called '{}': the name is taken", terms.name));
-  registered().push_back(std::move(terms));
-}
-
-const std::vector<ModeTerms>& mode_terms() { return registered(); }
-
-const ModeTerms* find_mode_terms(const std::string& name) {
-  const auto found = std::ranges::find(registered(), name, &ModeTerms::name);
-  return found == registered().end() ? nullptr : &*found;
+  add_mode_section(terms.name);
+  registered_modes().push_back(std::move(terms));
 }
 
 OptionMap mode_options(const Config& config) {
-  const ModeTerms* const terms = find_mode_terms(config.parallel.sync);
+  const ModeTerms* const terms = chosen_terms(config);
   if (terms == nullptr) return {};
   return resolve_options(fmt::format("mode '{}'", terms->name), terms->options,
                          options_of(config, terms->name));
+}
+
+std::vector<Fault> faults_of_mode(const Config& config) {
+  for (const auto& [section, options] : config.own)
+    if (section != config.parallel.sync && !options.empty())
+      return {
+          {section + "." + options.begin()->first,
+           fmt::format("[{}] is for parallel.sync = \"{}\", found \"{}\"; set that, or leave the section out",
+                       section, section, config.parallel.sync)}};
+  const ModeTerms* const terms = chosen_terms(config);
+  if (terms == nullptr) return {};
+  try {
+    mode_options(config);
+  } catch (const Error& error) {
+    return {{terms->name, error.message()}};
+  }
+  if (!terms->constrain) return {};
+  const std::optional<Fault> fault = terms->constrain(config);
+  return fault ? std::vector<Fault>{*fault} : std::vector<Fault>{};
 }
 
 }  // namespace distbelief::job

@@ -23,11 +23,11 @@ struct ModeTerms {
 // For main(), before anything is read: not thread-safe. Throws Error(kBadInput) when the name is taken.
 void register_mode_terms(ModeTerms terms);
 
-// Those that were registered.
-const std::vector<ModeTerms>& mode_terms();
-const ModeTerms* find_mode_terms(const std::string& name);
-
-// The settings of the job's own mode, with defaults for what it does not say.
+// The settings of the registered mode that the job has chosen, with defaults for those that it does not name.
+// Throws Error(kBadInput) for one that the mode does not know.
 OptionMap mode_options(const Config& config);
+
+// Faults in the sections of registered modes. Pure.
+std::vector<Fault> faults_of_mode(const Config& config);
 
 }  // namespace distbelief::job

@@ -1,7 +1,10 @@
 #include "distbelief/job/schema.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -380,23 +383,67 @@ const std::vector<Key>& keys() {
   return all;
 }
 
-const std::vector<std::string>& section_names() {
-  static const std::vector<std::string> names = {"model",   "data",       "train", "parallel",
-                                                 "elastic", "checkpoint", "report"};
+namespace {
+
+std::vector<std::string>& all_sections() {
+  static std::vector<std::string> names = {"model",   "data",       "train", "parallel",
+                                           "elastic", "checkpoint", "report"};
   return names;
 }
 
-bool takes_options(const std::string& section) { return section == "model" || section == "data"; }
+// By the full name of a key: values that a program has added to its choices.
+std::map<std::string, Choices>& added_choices() {
+  static std::map<std::string, Choices> added;
+  return added;
+}
+
+bool is_mode_section(const std::string& section) {
+  const Choices& modes = added_choices()["parallel.sync"];
+  return std::ranges::find(modes, section) != modes.end();
+}
+
+}  // namespace
+
+void add_choice(const std::string& full_name, const std::string& value) {
+  const auto key = std::ranges::find(keys(), full_name, &Key::full_name);
+  DISTBELIEF_INVARIANT(key != keys().end() && !key->choices.empty());
+  const Choices choices = choices_of(*key);
+  if (std::ranges::find(choices, value) != choices.end())
+    throw Error(ErrorCode::kBadInput, fmt::format("{} has '{}' already", full_name, value));
+  added_choices()[full_name].push_back(value);
+}
+
+Choices choices_of(const Key& key) {
+  Choices choices = key.choices;
+  std::ranges::copy(added_choices()[key.full_name()], std::back_inserter(choices));
+  return choices;
+}
+
+void add_mode_section(const std::string& name) {
+  if (std::ranges::find(all_sections(), name) != all_sections().end())
+    throw Error(ErrorCode::kBadInput, fmt::format("a job has a section [{}] already", name));
+  add_choice("parallel.sync", name);
+  all_sections().push_back(name);
+}
+
+const std::vector<std::string>& section_names() { return all_sections(); }
+
+bool takes_options(const std::string& section) {
+  return section == "model" || section == "data" || is_mode_section(section);
+}
 
 const OptionMap& options_of(const Config& config, const std::string& section) {
   static const OptionMap none;
   if (section == "model") return config.model.options;
-  return section == "data" ? config.data.options : none;
+  if (section == "data") return config.data.options;
+  const auto own = config.own.find(section);
+  return own == config.own.end() ? none : own->second;
 }
 
 OptionMap& options_of(Config& config, const std::string& section) {
   DISTBELIEF_INVARIANT(takes_options(section));
-  return section == "model" ? config.model.options : config.data.options;
+  if (section == "model") return config.model.options;
+  return section == "data" ? config.data.options : config.own[section];
 }
 
 const Key* find_key(const std::string& section, const std::string& name) {

@@ -44,7 +44,15 @@ struct Key {
 const std::vector<Key>& keys();                   // section by section, in the order they are written
 const std::vector<std::string>& section_names();  // in the same order
 
-// [model] and [data] keep keys that are not in the table, for the model or data set to understand.
+// For a program that adds to the system, before anything is read: not thread-safe. Throw Error(kBadInput)
+// when the name is taken. A further value of a key with choices, and a mode: a value of parallel.sync with a
+// section of its own.
+void add_choice(const std::string& full_name, const std::string& value);
+void add_mode_section(const std::string& name);
+std::vector<std::string> choices_of(const Key& key);  // with those that were added
+
+// [model], [data] and the sections of added modes keep keys that are not in the table, for the model, data
+// set or mode to understand.
 bool takes_options(const std::string& section);
 const OptionMap& options_of(const Config& config, const std::string& section);  // empty for other sections
 OptionMap& options_of(Config& config, const std::string& section);  // sections that take options only

@@ -29,6 +29,7 @@ struct Work {
   } kind = Kind::kStep;
   Reached at{};            // the step
   bool continues = false;  // state that lanes carry from step to step goes on where the last step left it
+  std::optional<TreeNode> lanes{};  // whose samples the step has; nothing: all of the job
 };
 
 // What a step has come to between the replicas.
@@ -104,6 +105,10 @@ class Mode {
 struct ModeParts {
   replica::ReplicaTerms terms{};
   std::function<std::unique_ptr<Mode>(replica::Replica&)> make{};
+  // Where several replicas share the workers of a run: the workers of this one, and its number. The first
+  // leads and writes into the run's folder, the others below it. Null: all workers are one replica.
+  std::shared_ptr<World> world{};
+  int replica = 0;
 };
 
 }  // namespace distbelief::modes

@@ -39,21 +39,30 @@ ModeParts make_search(const ModeSite& site) {
                         .goes_on = site.servers.goes_on});
 }
 
-constexpr ModeRow kModes[] = {
-    {"search", [](const Config& config) { return config.train.optimizer.name == "lbfgs"; }, make_search},
-    {"sync", [](const Config& config) { return has_mode(config, "sync"); },
-     [](const ModeSite& site) { return SyncServers::parts(site.servers); }},
-    {"decomposed", [](const Config& config) { return has_mode(config, "decomposed"); },
-     [](const ModeSite& site) { return SubNetworks::parts(site.job, site.servers); }},
-    {"paced", [](const Config& config) { return has_servers(config.parallel); },  // async, bounded, hybrid
-     [](const ModeSite& site) { return PacedServers::parts(site.servers); }},
-    {"lock-step", [](const Config&) { return true; }, [](const ModeSite&) { return LockStep::parts(); }},
-};
+std::vector<ModeRow>& table_of_modes() {
+  static std::vector<ModeRow> table = {
+      {"search", [](const Config& config) { return config.train.optimizer.name == "lbfgs"; }, make_search},
+      {"sync", [](const Config& config) { return has_mode(config, "sync"); },
+       [](const ModeSite& site) { return SyncServers::parts(site.servers); }},
+      {"decomposed", [](const Config& config) { return has_mode(config, "decomposed"); },
+       [](const ModeSite& site) { return SubNetworks::parts(site.job, site.servers); }},
+      {"paced", [](const Config& config) { return has_servers(config.parallel); },  // async, bounded, hybrid
+       [](const ModeSite& site) { return PacedServers::parts(site.servers); }},
+      {"lock-step", [](const Config&) { return true; }, [](const ModeSite&) { return LockStep::parts(); }},
+  };
+  return table;
+}
 
 }  // namespace
 
 const ModeRow& find_mode(const Config& config) {
-  return *std::ranges::find_if(kModes, [&](const ModeRow& row) { return row.is_chosen(config); });
+  return *std::ranges::find_if(table_of_modes(), [&](const ModeRow& row) { return row.is_chosen(config); });
+}
+
+void register_mode(const std::string& name, ModeParts (*make)(const ModeSite& site)) {
+  table_of_modes().insert(
+      table_of_modes().begin(),
+      {name, [name](const Config& config) { return config.parallel.sync == name; }, make});
 }
 
 }  // namespace distbelief::modes

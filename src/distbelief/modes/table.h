@@ -1,6 +1,7 @@
 #pragma once
 
-#include <string_view>
+#include <functional>
+#include <string>
 
 #include "distbelief/modes/mode.h"
 #include "distbelief/modes/servers/server_share.h"
@@ -15,12 +16,15 @@ struct ModeSite {
 };
 
 struct ModeRow {
-  std::string_view name;
-  bool (*is_chosen)(const Config& config);
+  std::string name;
+  std::function<bool(const Config& config)> is_chosen;
   ModeParts (*make)(const ModeSite& site);
 };
 
 // The mode of a resolved job: the first row that it has chosen.
 const ModeRow& find_mode(const Config& config);
+
+// For main(), before anything is read: not thread-safe. parallel.sync = NAME chooses the mode.
+void register_mode(const std::string& name, ModeParts (*make)(const ModeSite& site));
 
 }  // namespace distbelief::modes

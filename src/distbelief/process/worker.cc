@@ -37,9 +37,9 @@ std::filesystem::path log_of_pushes(const WorkerOptions& options) {
 }
 
 // Ranks in faults count the workers of all replicas.
-std::vector<run::Fault> own_faults(const WorkerOptions& options, int workers) {
+std::vector<run::Fault> own_faults(const WorkerOptions& options, int replica, int workers) {
   std::vector<run::Fault> own = options.faults;
-  for (run::Fault& fault : own) fault.rank -= options.replica * workers;
+  for (run::Fault& fault : own) fault.rank -= (options.replica + replica) * workers;
   std::erase_if(own, [&](const run::Fault& fault) { return fault.rank < 0 || fault.rank >= workers; });
   return own;
 }
@@ -111,6 +111,19 @@ void show(const World& world, const char* text) {
   world.abort_job(exit_code(ErrorCode::kJobFailed));
 }
 
+// Replicas that share a run's workers: the first writes into the run's folder.
+std::filesystem::path folder_of_replica(const std::filesystem::path& run_dir, int replica) {
+  if (replica == 0) return run_dir;
+  const std::filesystem::path folder = run_dir / "replicas" / std::to_string(replica);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+report::Progress::Options progress_of_replica(report::Progress::Options progress, int replica) {
+  if (replica > 0) progress.style = report::ProgressStyle::kNone;
+  return progress;
+}
+
 // Gives how it ended: the summary's status, or "not needed".
 std::string train_attended(World& world, const WorkerOptions& options, run::Vitals& vitals,
                            run::Orders& orders, std::optional<Attendance>& attendance,
@@ -119,16 +132,18 @@ std::string train_attended(World& world, const WorkerOptions& options, run::Vita
   const modes::ModeParts mode =
       modes::find_mode(options.config)
           .make({.world = world, .job = job, .servers = server_options(world, options, orders)});
-  train::TrainLoop loop(world, std::move(job), mode,
-                        {.run_dir = options.run_dir,
-                         .progress = options.progress,
-                         .stop_requested = options.stop_requested,
-                         .when_built = options.when_built,
-                         .isa = options.isa,
-                         .snapshots = options.snapshots,
-                         .faults = own_faults(options, world.size()),
-                         .vitals = &vitals,
-                         .orders = &orders});
+  World& own_world = mode.world ? *mode.world : world;
+  train::TrainLoop loop(
+      own_world, std::move(job), mode,
+      {.run_dir = folder_of_replica(options.run_dir, mode.replica),
+       .progress = progress_of_replica(options.progress, mode.replica),
+       .stop_requested = options.stop_requested,
+       .when_built = options.when_built,
+       .isa = options.isa,
+       .snapshots = mode.world ? "" : options.snapshots,  // all hosts' workers take them together
+       .faults = own_faults(options, mode.replica, own_world.size()),
+       .vitals = &vitals,
+       .orders = &orders});
   train::RunStart start{.resume = options.resume};
   if (attendance) {
     if (options.cohort > 1) loop.warm_up();

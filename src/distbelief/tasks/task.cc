@@ -52,8 +52,10 @@ TensorBatch prepared_for_test(const Task& task, TensorBatch batch, const torch::
   return prepared_for_lane(task, std::move(batch), kTestSeed, device);
 }
 
-const std::vector<TaskEntry>& tasks() {
-  static const std::vector<TaskEntry> table = {
+namespace {
+
+std::vector<TaskEntry>& table_of_tasks() {
+  static std::vector<TaskEntry> table = {
       {"classification", "the class of a sample, or of each token", make_classification},
       {"regression", "values, by their mean square distance", make_regression},
       {"segmentation", "the class of each pixel", make_segmentation},
@@ -73,6 +75,18 @@ const std::vector<TaskEntry>& tasks() {
        true},
   };
   return table;
+}
+
+}  // namespace
+
+const std::vector<TaskEntry>& tasks() { return table_of_tasks(); }
+
+void register_task(TaskEntry entry) {
+  for (const TaskEntry& known : tasks())
+    if (known.name == entry.name)
+      throw Error(ErrorCode::kBadInput,
+                  fmt::format("there is a task '{}' already; choose another name", entry.name));
+  table_of_tasks().push_back(std::move(entry));
 }
 
 const TaskEntry& find_task(const std::string& name) {

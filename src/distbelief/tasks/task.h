@@ -96,6 +96,8 @@ model::DataShape shape_of(const data::SampleSpec& spec);
 // does not fit the data.
 const std::vector<TaskEntry>& tasks();
 const TaskEntry& find_task(const std::string& name);
+// For main(): not thread-safe. Throws Error(kBadInput) when the name is taken.
+void register_task(TaskEntry entry);
 std::string task_name(const Config& config, const data::SampleSpec& spec);
 std::unique_ptr<Task> make_task(const Config& config, const data::SampleSpec& spec,
                                 model::TensorGroup* group = nullptr, RowSource* rows = nullptr);

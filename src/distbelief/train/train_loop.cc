@@ -128,6 +128,9 @@ mesh::StepPlan TrainLoop::Run::plan_of(const modes::Work& work) {
         std::int64_t(replica.feed().epochs().lane_range(std::uint64_t(work.at.step % steps), lane).size());
     samples += lane_samples[lane];
   }
+  for (std::size_t lane = 0; work.lanes && lane < lane_samples.size(); ++lane)
+    if (std::int64_t(lane) < work.lanes->begin || std::int64_t(lane) >= work.lanes->end)
+      lane_samples[lane] = 0;
   return {.step = work.at.step,
           .lr = compute::learning_rate(job.config.train.schedule, job.config.train.optimizer.lr, work.at.step,
                                        steps, job.total_steps()),
