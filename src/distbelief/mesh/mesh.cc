@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -89,6 +90,12 @@ int rank_at(const Mesh& mesh, const MeshPlace& place) {
   DISTBELIEF_INVARIANT(place.pipeline >= 0 && place.pipeline < mesh.pipeline);
   DISTBELIEF_INVARIANT(place.tensor >= 0 && place.tensor < mesh.tensor);
   return (place.data * mesh.pipeline + place.pipeline) * mesh.tensor + place.tensor;
+}
+
+bool hosts_hold_all(const Mesh& mesh, std::span<const int> workers_per_host) {
+  const int replica = mesh.pipeline * mesh.tensor;
+  // So many neighbouring ranks have every place once, wherever they begin.
+  return std::ranges::all_of(workers_per_host, [&](int workers) { return workers >= replica; });
 }
 
 Mesh resolve_mesh(const MeshWish& wish, int workers) {
