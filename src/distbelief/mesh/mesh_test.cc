@@ -56,6 +56,18 @@ TEST(Mesh, KnowsWhetherEveryHostHoldsTheWholeNetwork) {
   EXPECT_FALSE(hold_all({.data = 2, .pipeline = 2, .tensor = 2}, {6, 2}));
 }
 
+TEST(Mesh, KnowsWhetherPlacesLieAlike) {
+  const auto alike = [](const Mesh& mesh, std::vector<int> workers) {
+    return places_lie_alike(mesh, workers);
+  };
+  EXPECT_TRUE(alike({.data = 3}, {2, 1}));
+  EXPECT_TRUE(alike({.data = 2, .pipeline = 2}, {2, 2}));
+  EXPECT_TRUE(alike({.data = 3, .pipeline = 2}, {4, 2}));
+  EXPECT_TRUE(alike({.data = 1, .pipeline = 2}, {1, 1}));
+  EXPECT_FALSE(alike({.data = 2, .pipeline = 2}, {3, 1}));
+  EXPECT_FALSE(alike({.data = 2, .pipeline = 1, .tensor = 2}, {1, 3}));
+}
+
 TEST(Mesh, FillsInDataFromTheWorkers) {
   EXPECT_EQ(resolve_mesh({}, 1), Mesh{});
   EXPECT_EQ(resolve_mesh({}, 5), (Mesh{.data = 5}));
