@@ -250,6 +250,38 @@ class MoreHostsTest(OnHostsTest):
         self.wait_for_event("generation", 3)
         self.stop_run(child, generations=3, hosts=["host0", "host1"])
 
+    def start_stages(self):
+        """A network whose stages lie on two hosts, with no checkpoint on the disk to go on from."""
+        job = {**JOB, "model.hidden": [24, 32, 16], "parallel.pipeline": 2}
+        return self.start_training("run", job, "--hosts", "host0:1,host1:1")
+
+    def test_a_killed_worker_that_alone_has_a_stage_is_replaced_from_a_snapshot(self):
+        child = self.start_stages()
+        os.kill(self.processes_of("host1")[0], signal.SIGKILL)
+        self.wait_for_event("recovered", within=30)
+        self.assertGreater(self.events("run", "resumed")[0]["step"], 0)
+        self.stop_stages(child, ["host0", "host1"])
+
+    def test_a_lost_host_that_alone_has_a_stage_takes_nothing_along(self):
+        child = self.start_stages()
+        self.link("host1", "down")
+        self.wait_for_event("recovered", within=30)
+        self.assertGreater(self.events("run", "resumed")[0]["step"], 0)
+        self.stop_stages(child, ["host0"])
+
+    def stop_stages(self, child, hosts):
+        self.wait_for_steps()
+        self.control("stop", "run")
+        self.assertEqual(self.finish(child, 30).code, 130)
+        summary = self.summary("run")
+        self.assertEqual({worker["host"] for worker in summary["per_worker"]}, set(hosts))
+        whole = self.train("whole", {**JOB, "model.hidden": [24, 32, 16], "train.max_steps": summary["steps"]},
+                           "--workers", 1)
+        self.assertEqual(summary["weights_sha256"], whole["weights_sha256"])
+        self.assertTrue(json.loads(self.control("audit", "run", "--json"))["proven"])
+        for index in range(HOSTS):
+            self.assert_nothing_left_on(f"host{index}")
+
     def test_a_spare_takes_the_place_of_a_lost_host(self):
         child = self.start_run("--hosts", "host0:1,host1:1", "--set", "elastic.spares=[\"host2:1\"]")
         self.assertEqual(self.processes_of("host2"), [])

@@ -232,16 +232,27 @@ class ArchitectureSearchTest(ModelsTest):
         self.assertEqual(found["model"]["architecture"], "skip skip k3_e1_g2 skip")
         self.assertEqual(self.summary("run1")["test_metrics"]["latency_share"], 45 / (2 * 260 + 120 + 90))
 
-    def test_what_was_measured_stays_with_the_run(self):
+    def test_costs_that_are_counted_are_the_same_for_every_run(self):
         job = {key: value for key, value in SEARCH.items() if key != "model.latencies"}
+        first, again = self.trained(job), self.trained(job, 2)
+        self.assertEqual(again["weights_sha256"], first["weights_sha256"])
+        self.assertEqual(again["test_metrics"], first["test_metrics"])
+        self.assertTrue(first["reproducible"])
+        self.assertNotIn("model.latencies", first["reproducible_note"])
+
+    def test_what_was_measured_stays_with_the_run(self):
+        job = {**SEARCH, "model.costs": "measured"}
+        del job["model.latencies"]
         first = self.trained(job)
         written = tomllib.loads((self.scratch / "run1" / "job.toml").read_text())
         self.assertEqual(len(written["model"]["latencies"]), 9 + 9 + 8 + 9)
+        self.assertIn("model.latencies that job.toml has", first["reproducible_note"])
         self.distbelief("train", "run1/job.toml", "--run-dir", "again", "--workers", 2)
         self.assertEqual(self.summary("again")["weights_sha256"], first["weights_sha256"])
 
     def test_under_a_launcher_nothing_is_measured(self):
-        job = {key: value for key, value in SEARCH.items() if key != "model.latencies"}
+        job = {**SEARCH, "model.costs": "measured"}
+        del job["model.latencies"]
         run = self.command(*program.mpirun(2), program.PROGRAM, "train", "--run-dir", "r", *settings(job), code=2)
         self.assertIn("model.latencies", run.err)
 

@@ -275,6 +275,12 @@ class MoreHostsTest(OnHostsTest):
         for name in ("parts", "alone"):
             self.assertEqual(self.summary(name)["weights_sha256"], whole["weights_sha256"], name)
 
+    # Lanes are dealt in turns inside a host: stages of one replica would get others.
+    def test_hosts_that_share_replicas_unevenly_are_refused(self):
+        run = self.command(self.emulated_hosts, "run", 2, "--", PROGRAM, "train", "--run-dir", self.scratch / "run",
+                           "--hosts", "host0:3,host1:1", *settings({**DEEP_MLP, **ZERO2, "parallel.pipeline": 2}), code=2)
+        self.assertIn("hosts with 3, 1 workers share replicas of 2 unevenly", run.err)
+
     # A replica on each host: its stages are neighbours, their parameters are gathered from the other host.
     def test_stages(self):
         cut = {"parallel.pipeline": 2}

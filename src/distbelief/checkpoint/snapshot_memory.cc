@@ -159,6 +159,8 @@ bool SnapshotMemory::fits(const Place& place) const {
 
 std::byte* SnapshotMemory::state(int slot) const { return text(slot) + round_up(shape_.text_bytes); }
 
+void SnapshotMemory::begin_part(int slot, int index) { part(slot, index).step.store(kVoid); }
+
 void SnapshotMemory::write_part(int slot, int index, const Stamp& stamp, std::span<const Piece> pieces,
                                 const std::string& text) {
   DISTBELIEF_INVARIANT(slot < kSlots && index < stamp.parts && stamp.parts <= kMostParts);
@@ -176,9 +178,12 @@ void SnapshotMemory::write_part(int slot, int index, const Stamp& stamp, std::sp
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
     DISTBELIEF_INVARIANT(fits(piece));
-    for (std::uint64_t run = 0; run < piece.runs; ++run)
-      std::memcpy(state(slot) + piece.at + run * piece.stride, piece.from + run * piece.bytes, piece.bytes);
-    sum.update(piece.from, piece.runs * piece.bytes);
+    for (std::uint64_t run = 0; run < piece.runs; ++run) {
+      std::byte* const to = state(slot) + piece.at + run * piece.stride;
+      const std::byte* const from = piece.from == nullptr ? to : piece.from + run * piece.bytes;
+      if (from != to) std::memcpy(to, from, piece.bytes);
+      sum.update(from, piece.bytes);
+    }
     table[i] = piece;
   }
   if (index == 0) std::memcpy(this->text(slot), text.data(), text.size());

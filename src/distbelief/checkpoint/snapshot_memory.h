@@ -52,7 +52,7 @@ class SnapshotMemory {
     std::uint64_t stride = 0;
   };
   struct Piece : Place {
-    const std::byte* from = nullptr;
+    const std::byte* from = nullptr;  // null: its bytes are in the state already, since begin_part()
   };
   struct Stamp {
     std::int64_t step = 0;
@@ -63,6 +63,9 @@ class SnapshotMemory {
   // first.
   void write_part(int slot, int part, const Stamp& stamp, std::span<const Piece> pieces,
                   const std::string& text);
+
+  // Makes the part void: until it is written, bytes may come into state(slot) in any order.
+  void begin_part(int slot, int part);
 
   struct Whole {
     int slot = 0;
@@ -77,7 +80,7 @@ class SnapshotMemory {
   // Invalidates all snapshots. No part may be written meanwhile.
   void make_void();
 
-  // The state of a slot, for fault injection and tests.
+  // The state of a slot: to write pieces into it after begin_part(), for fault injection, and for tests.
   std::byte* state(int slot) const;
 
  private:

@@ -53,6 +53,22 @@ TEST_F(SnapshotMemoryTest, IsFoundWithTheShapeThatItHas) {
   EXPECT_EQ(found->newest()->step, 5);
 }
 
+TEST_F(SnapshotMemoryTest, CountsBytesThatWereWrittenInPlaceOnceTheirPartIsWritten) {
+  SnapshotMemory memory = open();
+  write(memory, 0, 5, 2, 'a');
+  write(memory, 1, 4, 2, 'b');
+  memory.begin_part(0, 0);
+  EXPECT_EQ(memory.newest()->step, 4) << "what was in the slot is being written over";
+  std::memset(memory.state(0), 'c', kBytes);
+  // Columns of 20 rows.
+  const SnapshotMemory::Piece pieces[] = {{{.at = 0, .bytes = 200, .runs = 20, .stride = 500}, nullptr},
+                                          {{.at = 200, .bytes = 300, .runs = 20, .stride = 500}, nullptr}};
+  memory.write_part(0, 0, {.step = 6, .generation = 1, .parts = 1}, pieces, "in place");
+  EXPECT_EQ(memory.newest()->step, 6);
+  memory.state(0)[kBytes - 1] ^= std::byte{1};
+  EXPECT_EQ(memory.newest()->step, 4);
+}
+
 TEST_F(SnapshotMemoryTest, TakesTheNameOfAnother) {
   SnapshotMemory before = open();
   write(before, 0, 5, 1, 'a');

@@ -31,6 +31,11 @@ bool has_latencies(const Config& config) {
   return !option<std::vector<std::int64_t>>(search_options(config), "latencies").empty();
 }
 
+bool is_to_be_measured(const Config& config) {
+  return is_search(config) && !has_latencies(config) &&
+         option<std::string>(search_options(config), "costs") == model::kMeasuredCosts;
+}
+
 std::vector<model::FbnetLayer> searched_layers(const Config& config) {
   return model::fbnet_layers(kSearchModel, search_options(config), run::prepare_blueprint(config).shape);
 }
@@ -58,18 +63,19 @@ Config job_of_found(Config config, const std::vector<model::Candidate>& architec
 
 void measure_if_searching(job::Job& job) {
   Config& config = job.config;
-  if (!is_search(config) || has_latencies(config)) return;
+  if (!is_to_be_measured(config)) return;
   pack_cache(job);
   torch::set_num_threads(1);
   config.model.options["latencies"] = model::measure_latencies(searched_layers(config));
 }
 
 void refuse_search_without_latencies(const Config& config) {
-  if (!is_search(config) || has_latencies(config)) return;
+  if (!is_to_be_measured(config)) return;
   throw Error(
       ErrorCode::kBadInput,
-      "model fbnet_search without model.latencies measures them once, which cannot be under mpirun or "
-      "srun; let distbelief train start the workers, or take them from the job.toml of such a run");
+      "model fbnet_search with model.costs = \"measured\" and without model.latencies measures them once, "
+      "which cannot be under mpirun or srun; let distbelief train start the workers, or take them from the "
+      "job.toml of such a run");
 }
 
 void keep_found(const fs::path& run_dir, const Config& config) {
@@ -78,12 +84,12 @@ void keep_found(const fs::path& run_dir, const Config& config) {
   const std::vector<model::Candidate> found = model::likeliest_architecture(trained_theta(run_dir), layers);
   const fs::path path = run_dir / "found.toml";
   write_durably(path, job::to_toml(job_of_found(config, found)));
-  const model::LatencyTable table =
-      model::latency_table(option<std::vector<std::int64_t>>(search_options(config), "latencies"), layers);
+  const model::LatencyTable table = model::search_costs(search_options(config), layers).value();
+  // Nanoseconds are shown in us, multiply-adds in thousands.
   fmt::print(
-      "found: {}\n{:.1f} us an image of {:.1f} that the slowest takes; to train it: distbelief train {}\n",
-      model::architecture_text(found), 1e-3 * model::latency_of(found, layers, table), 1e-3 * table.most(),
-      path.string());
+      "found: {}\n{:.1f} {} an image of {:.1f} that the slowest takes; to train it: distbelief train {}\n",
+      model::architecture_text(found), 1e-3 * model::latency_of(found, layers, table),
+      has_latencies(config) ? "us" : "thousand multiply-adds", 1e-3 * table.most(), path.string());
 }
 
 }  // namespace distbelief::cli

@@ -8,10 +8,11 @@
 // nothing.
 namespace distbelief::cli {
 
-// Measures the time of each candidate on this machine, unless the job has it, and writes it into the job, so
-// that a repeated or resumed run uses the same numbers. Opens the data; blocks for about a second.
+// Where the job wants it (model.costs), measures the time of each candidate on this machine and writes it
+// into the job, so that a repeated or resumed run uses the same numbers. Opens the data; blocks for about a
+// second.
 void measure_if_searching(job::Job& job);
-// Throws when the job has no latencies: under mpirun or srun every process would measure others.
+// Throws when latencies are to be measured: under mpirun or srun every process would measure others.
 void refuse_search_without_latencies(const Config& config);
 
 // Prints the architecture that the search found, and writes found.toml, a job that trains it.

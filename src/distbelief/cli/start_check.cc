@@ -86,7 +86,7 @@ void show_init(const run::PreparedJob& job) {
 Rooms rooms_of(const run::PreparedJob& job, const std::vector<cluster::HostSlots>& hosts) {
   if (has_servers(job.config.parallel)) return rooms_of_replicas(job, hosts);
   const std::vector<int> workers = cluster::workers_per_host(hosts, int(job.config.parallel.workers));
-  const std::size_t snapshots = planner::snapshot_bytes(job, workers.size());
+  const std::size_t snapshots = planner::snapshot_bytes(job);
   Rooms rooms;
   const auto add = [&](std::size_t bytes, int there) { rooms.push_back(room(job, bytes, there, snapshots)); };
   for (std::size_t host = 0; host < workers.size(); ++host)

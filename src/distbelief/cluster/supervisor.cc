@@ -188,7 +188,8 @@ void Supervisor::recover(const Loss& loss) {
                  {"decision", decision.restart ? "restart" : "give up"},
                  {"why", decision.reason}});
   if (!decision.restart) {
-    failure_ = loss.by_job ? loss.reason : fmt::format("{}; given up: {}", loss.describe(), decision.reason);
+    failure_ = loss.by_job ? fmt::format("worker {}: {}", loss.rank, loss.reason)
+                           : fmt::format("{}; given up: {}", loss.describe(), decision.reason);
     return;
   }
   change_ = loss.describe();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -89,6 +90,26 @@ int rank_at(const Mesh& mesh, const MeshPlace& place) {
   DISTBELIEF_INVARIANT(place.pipeline >= 0 && place.pipeline < mesh.pipeline);
   DISTBELIEF_INVARIANT(place.tensor >= 0 && place.tensor < mesh.tensor);
   return (place.data * mesh.pipeline + place.pipeline) * mesh.tensor + place.tensor;
+}
+
+bool hosts_hold_all(const Mesh& mesh, std::span<const int> workers_per_host) {
+  const int replica = mesh.pipeline * mesh.tensor;
+  // So many neighbouring ranks have every place once, wherever they begin.
+  return std::ranges::all_of(workers_per_host, [&](int workers) { return workers >= replica; });
+}
+
+bool places_lie_alike(const Mesh& mesh, std::span<const int> workers_per_host) {
+  const int replica = mesh.pipeline * mesh.tensor;
+  std::vector<std::vector<int>> counts(
+      static_cast<std::size_t>(replica));  // by place: of each host that has any
+  int rank = 0;
+  for (const int workers : workers_per_host) {
+    std::vector<int> here(static_cast<std::size_t>(replica));
+    for (int i = 0; i < workers; ++i) ++here[std::size_t(rank++ % replica)];
+    for (std::size_t place = 0; place < here.size(); ++place)
+      if (here[place] > 0) counts[place].push_back(here[place]);
+  }
+  return std::ranges::all_of(counts, [&](const auto& of_place) { return of_place == counts[0]; });
 }
 
 Mesh resolve_mesh(const MeshWish& wish, int workers) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 // How the workers of a run form a mesh: data x pipeline x tensor. Pure: every worker computes the same result
@@ -25,6 +26,13 @@ struct MeshPlace {
 // block) varies fastest, then pipeline (between stages), then data (once a step).
 MeshPlace place_of(const Mesh& mesh, int rank);
 int rank_at(const Mesh& mesh, const MeshPlace& place);
+
+// Whether the workers of every host hold the whole network between them.
+bool hosts_hold_all(const Mesh& mesh, std::span<const int> workers_per_host);
+// Whether the workers of every place share hosts in the same numbers, as they do where each host has whole
+// replicas. parallel.zero above 1 wants it: lanes are then dealt in turns inside each host, and all workers
+// of a replica must get the same.
+bool places_lie_alike(const Mesh& mesh, std::span<const int> workers_per_host);
 
 // The mesh that the job asks for.
 struct MeshWish {

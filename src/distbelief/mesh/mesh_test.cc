@@ -43,6 +43,31 @@ TEST(Mesh, PutsTensorNeighboursNextToEachOtherThenPipelineThenData) {
   EXPECT_EQ(place_of(mesh, 11), (MeshPlace{.data = 1, .pipeline = 2, .tensor = 1}));
 }
 
+TEST(Mesh, KnowsWhetherEveryHostHoldsTheWholeNetwork) {
+  const auto hold_all = [](const Mesh& mesh, std::vector<int> workers) {
+    return hosts_hold_all(mesh, workers);
+  };
+  EXPECT_TRUE(hold_all({.data = 3}, {2, 1}));
+  EXPECT_TRUE(hold_all({.data = 2, .pipeline = 2}, {2, 2}));
+  EXPECT_FALSE(hold_all({.data = 2, .pipeline = 2}, {3, 1}));
+  EXPECT_FALSE(hold_all({.data = 1, .pipeline = 2}, {1, 1}));
+  EXPECT_TRUE(
+      hold_all({.data = 4, .pipeline = 1, .tensor = 2}, {3, 3, 2}));  // the second has half of two groups
+  EXPECT_FALSE(hold_all({.data = 2, .pipeline = 2, .tensor = 2}, {6, 2}));
+}
+
+TEST(Mesh, KnowsWhetherPlacesLieAlike) {
+  const auto alike = [](const Mesh& mesh, std::vector<int> workers) {
+    return places_lie_alike(mesh, workers);
+  };
+  EXPECT_TRUE(alike({.data = 3}, {2, 1}));
+  EXPECT_TRUE(alike({.data = 2, .pipeline = 2}, {2, 2}));
+  EXPECT_TRUE(alike({.data = 3, .pipeline = 2}, {4, 2}));
+  EXPECT_TRUE(alike({.data = 1, .pipeline = 2}, {1, 1}));
+  EXPECT_FALSE(alike({.data = 2, .pipeline = 2}, {3, 1}));
+  EXPECT_FALSE(alike({.data = 2, .pipeline = 1, .tensor = 2}, {1, 3}));
+}
+
 TEST(Mesh, FillsInDataFromTheWorkers) {
   EXPECT_EQ(resolve_mesh({}, 1), Mesh{});
   EXPECT_EQ(resolve_mesh({}, 5), (Mesh{.data = 5}));

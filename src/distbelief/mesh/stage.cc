@@ -126,24 +126,28 @@ std::size_t padded(std::size_t count) {
 }
 
 // A stage without slices has the same layout in the whole arena.
-StageRuns contiguous_runs(const Stage& stage, const World& peers) {
+StageRuns contiguous_runs(const Stage& stage, int part, int parts) {
   const std::size_t all = stage.group->layout().size();
-  const compute::Span part = compute::slice_of({0, all}, peers.local_size(), peers.local_rank());
+  const compute::Span own = compute::slice_of({0, all}, parts, part);
   const std::size_t first = stage.outline->offsets.empty() ? 0 : stage.outline->offsets.back();
-  return {.local = part.begin, .whole = first + part.begin, .count = part.size()};
+  return {.local = own.begin, .whole = first + own.begin, .count = own.size()};
 }
 
 }  // namespace
 
 std::vector<StageRuns> arena_runs(const Stage& stage, const World& peers, Which which) {
-  if (!stage.network->is_sliced() && stage.leads_group) return {contiguous_runs(stage, peers)};
+  return arena_runs(stage, peers.local_rank(), peers.local_size(), which);
+}
+
+std::vector<StageRuns> arena_runs(const Stage& stage, int part, int parts, Which which) {
+  if (!stage.network->is_sliced() && stage.leads_group) return {contiguous_runs(stage, part, parts)};
   std::vector<StageRuns> found;
-  std::vector<std::size_t> taken(std::size_t(peers.local_size()));  // elements taken by each peer
+  std::vector<std::size_t> taken(static_cast<std::size_t>(parts));  // elements taken by each worker
   const std::vector<compute::Entry>& entries = stage.group->layout().entries();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto least = std::min_element(taken.begin(), taken.end());
     *least += entries[i].count;
-    if (least - taken.begin() != peers.local_rank()) continue;
+    if (least - taken.begin() != part) continue;
     if (which == Which::kAll || stage.speaks_for(i))
       found.push_back(runs_of(stage.slices[i], entries[i].offset, stage.outline->offsets[i]));
     const auto whole = std::size_t(element_count(stage.outline->parameters[i].shape));
@@ -175,6 +179,18 @@ void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local
     for (std::size_t run = 0; run < each.runs; ++run)
       std::memcpy(local + each.local + run * each.count, whole + each.whole + run * each.stride,
                   each.count * sizeof(float));
+}
+
+void copy_runs(std::span<const StageRuns> runs, std::span<const float> some, std::size_t begin,
+               float* local) {
+  for (const StageRuns& each : runs)
+    for (std::size_t run = 0; run < each.runs; ++run) {
+      const std::size_t at = each.whole + run * each.stride;
+      const std::size_t from = std::max(at, begin), to = std::min(at + each.count, begin + some.size());
+      if (from < to)
+        std::memcpy(local + each.local + run * each.count + (from - at), some.data() + (from - begin),
+                    (to - from) * sizeof(float));
+    }
 }
 
 void write_runs(std::span<const StageRuns> runs, const float* local, float* whole) {

@@ -73,10 +73,14 @@ struct StageRuns {
 enum class Which { kAll, kSpokenFor };
 // The runs of the arena that this worker handles; `peers` hold the same stage and handle the rest.
 std::vector<StageRuns> arena_runs(const Stage& stage, const World& peers, Which which);
+// The same for one of `parts` workers that share the arena out.
+std::vector<StageRuns> arena_runs(const Stage& stage, int part, int parts, Which which);
 // The runs of the running statistics, in the order of compute::BufferSet.
 std::vector<StageRuns> buffer_runs(const Stage& stage, Which which);
 // Copies runs from an array of the whole network.
 void copy_runs(std::span<const StageRuns> runs, const float* whole, float* local);
+// Copies the elements of runs that are in `some`, which is the array of the whole network from `begin` on.
+void copy_runs(std::span<const StageRuns> runs, std::span<const float> some, std::size_t begin, float* local);
 // Copies runs into an array of the whole network; writes zeros for kNowhere.
 void write_runs(std::span<const StageRuns> runs, const float* local, float* whole);
 

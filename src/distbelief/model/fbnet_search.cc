@@ -14,6 +14,7 @@
 namespace distbelief::model {
 namespace {
 
+constexpr const char* kCountedCosts = "counted";
 constexpr double kLeastTemperature = 0.1;
 constexpr int kMeasuredImages = 8;  // in one batch
 constexpr int kMeasuredTimes = 15;
@@ -83,8 +84,11 @@ double measure(Block& block, const torch::Tensor& input) {
 
 std::vector<OptionSpec> fbnet_search_options() {
   std::vector<OptionSpec> options = fbnet_frame_options();
+  options.push_back({"costs", std::string(kCountedCosts),
+                     "of candidates: counted (multiply-adds), or measured on this machine when the run "
+                     "begins, which then has model.latencies"});
   options.push_back({"latencies", std::vector<std::int64_t>{},
-                     "nanoseconds of every candidate of every layer; empty: measured when the run begins"});
+                     "nanoseconds of every candidate of every layer; empty: as costs says"});
   options.push_back({"latency_weight", 0.5, "what the slowest architecture adds to the loss, in nats"});
   options.push_back(
       {"choice_share", 0.25, "share of a batch that the choices learn from; weights: the rest"});
@@ -95,8 +99,7 @@ std::vector<OptionSpec> fbnet_search_options() {
 
 Blueprint fbnet_search_blueprint(const OptionMap& options, const DataShape& shape) {
   const std::vector<FbnetLayer> layers = fbnet_layers("fbnet_search", options, shape);
-  const auto& latencies = option<std::vector<std::int64_t>>(options, "latencies");
-  if (!latencies.empty()) latency_table(latencies, layers);
+  search_costs(options, layers);
   const auto temperature = option<double>(options, "temperature");
   if (!(temperature >= kLeastTemperature))
     throw Error(ErrorCode::kBadInput,
@@ -143,6 +146,35 @@ LatencyTable latency_table(const std::vector<std::int64_t>& nanoseconds,
                             layers.size()),
                 {.key = "model.latencies"});
   return table;
+}
+
+// Of the three convolutions of a candidate; what is done to each element besides is the same for all.
+std::vector<std::int64_t> count_costs(const std::vector<FbnetLayer>& layers) {
+  std::vector<std::int64_t> found;
+  for (const FbnetLayer& layer : layers)
+    for (const Candidate& candidate : candidates_of(layer)) {
+      const std::int64_t inside = layer.inputs * candidate.expansion;
+      const std::int64_t before = layer.height * layer.width;
+      const std::int64_t after = ((layer.height + layer.stride - 1) / layer.stride) *
+                                 ((layer.width + layer.stride - 1) / layer.stride);
+      const std::int64_t pointwise = (before * layer.inputs + after * layer.outputs) / candidate.groups;
+      const std::int64_t each_channel = after * candidate.kernel * candidate.kernel;
+      found.push_back(candidate.kernel == 0 ? 0 : inside * (pointwise + each_channel));
+    }
+  return found;
+}
+
+std::optional<LatencyTable> search_costs(const OptionMap& options, const std::vector<FbnetLayer>& layers) {
+  const auto& latencies = option<std::vector<std::int64_t>>(options, "latencies");
+  const auto& costs = option<std::string>(options, "costs");
+  if (costs != kCountedCosts && costs != kMeasuredCosts)
+    throw Error(ErrorCode::kBadInput,
+                fmt::format("model 'fbnet_search': option 'costs' must be {} or {}, found '{}'",
+                            kCountedCosts, kMeasuredCosts, costs),
+                {.key = "model.costs"});
+  if (!latencies.empty()) return latency_table(latencies, layers);
+  if (costs == kMeasuredCosts) return std::nullopt;
+  return latency_table(count_costs(layers), layers);
 }
 
 std::vector<std::int64_t> measure_latencies(const std::vector<FbnetLayer>& layers) {

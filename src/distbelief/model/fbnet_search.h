@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "distbelief/model/fbnet.h"
@@ -14,8 +15,8 @@ namespace distbelief::model {
 std::vector<OptionSpec> fbnet_search_options();
 Blueprint fbnet_search_blueprint(const OptionMap& options, const DataShape& shape);
 
-// Nanoseconds per image of each candidate, one row per layer. Stored in option `latencies`, so that a
-// repeated or resumed run uses the same values.
+// The cost per image of each candidate, one row per layer: the nanoseconds of option `latencies`, or else,
+// with option `costs` "counted", multiply-adds, which are the same on every machine.
 struct LatencyTable {
   std::vector<std::vector<double>> rows;
   double most() const;  // sum of every layer's slowest candidate
@@ -23,6 +24,11 @@ struct LatencyTable {
 // Throws Error(kBadInput) unless there is one value per candidate.
 LatencyTable latency_table(const std::vector<std::int64_t>& nanoseconds,
                            const std::vector<FbnetLayer>& layers);
+// Multiply-adds per image of every candidate.
+std::vector<std::int64_t> count_costs(const std::vector<FbnetLayer>& layers);
+// Nothing when the costs are to be measured and have not been. Throws Error(kBadInput).
+std::optional<LatencyTable> search_costs(const OptionMap& options, const std::vector<FbnetLayer>& layers);
+inline constexpr const char* kMeasuredCosts = "measured";  // value of option `costs`
 // Runs every candidate on the calling thread and takes medians. Blocks for about a second.
 std::vector<std::int64_t> measure_latencies(const std::vector<FbnetLayer>& layers);
 

@@ -140,6 +140,37 @@ TEST(FbnetSearch, ATableOfAnotherSizeIsRefused) {
   EXPECT_THROW(latency_table(latencies, small_layers()), Error);
 }
 
+TEST(FbnetSearch, CostsAreTheMultiplyAddsOfACandidatesConvolutions) {
+  // 4 channels on 8 x 8: two pointwise convolutions of 4 to 12 and back, a 3 x 3 one of each channel.
+  const FbnetLayer layer{.inputs = 4, .outputs = 4, .stride = 1, .height = 8, .width = 8};
+  const std::vector<Candidate> candidates = candidates_of(layer);
+  const std::vector<std::int64_t> costs = count_costs({layer});
+  ASSERT_EQ(costs.size(), candidates.size());
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    if (candidates[i] == Candidate{.kernel = 3, .expansion = 3, .groups = 1}) {
+      EXPECT_EQ(costs[i], 64 * (4 * 12 + 9 * 12 + 12 * 4));
+    }
+    if (candidates[i] == Candidate{.kernel = 5, .expansion = 1, .groups = 2}) {
+      EXPECT_EQ(costs[i], 64 * (4 * 2 + 25 * 4 + 4 * 2));
+    }
+  }
+  EXPECT_EQ(costs.back(), 0) << "skip";
+  EXPECT_EQ(count_costs({{.inputs = 4, .outputs = 6, .stride = 2, .height = 7, .width = 7}})[0],
+            49 * 4 * 4 + 16 * 9 * 4 + 16 * 4 * 6);
+}
+
+TEST(FbnetSearch, CostsAreCountedUnlessTheyAreGivenOrToBeMeasured) {
+  const std::vector<FbnetLayer> layers = small_layers();
+  OptionMap options = resolve_options("model 'fbnet_search'", fbnet_search_options(), kFrame);
+  EXPECT_EQ(search_costs(options, layers)->rows, latency_table(count_costs(layers), layers).rows);
+  options["costs"] = "measured";
+  EXPECT_FALSE(search_costs(options, layers));
+  options["latencies"] = even_latencies();
+  EXPECT_EQ(search_costs(options, layers)->most(), 400);
+  options["costs"] = "guessed";
+  EXPECT_THROW(search_costs(options, layers), Error);
+}
+
 TEST(FbnetSearch, EveryCandidateIsMeasuredAndSkipTakesNoTime) {
   const std::vector<FbnetLayer> layers = small_layers();
   const LatencyTable table = latency_table(measure_latencies(layers), layers);

@@ -47,9 +47,9 @@ class Ledger {
                  (hosts_ > 1 ? parameters / replicas_ : 0);
     // Tensors are assembled from slices, then copied.
     bytes.saving = (1 + states_) * parameters * (layout_.mesh.tensor > 1 ? 2 : 1);
-    bytes.snapshots = in_.job.snapshots && hosts_ == 1 ? kSnapshots * (1 + states_) * all_parameters() /
-                                                             std::size_t(layout_.mesh.workers())
-                                                       : 0;
+    bytes.snapshots = in_.job.snapshots ? kSnapshots * (1 + states_) * all_parameters() *
+                                              std::size_t(hosts_) / std::size_t(layout_.mesh.workers())
+                                        : 0;
     bytes.activations = std::max(activations(place), validation(place));
     bytes.messages = messages(place);
     const bool reads = place == 0 || place + 1 == layout_.mesh.pipeline;

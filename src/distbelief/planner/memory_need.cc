@@ -5,8 +5,8 @@
 #include "distbelief/compute/buffers.h"
 #include "distbelief/compute/replica.h"
 #include "distbelief/mesh/lane_runner.h"
-#include "distbelief/mesh/tensor_sums.h"
 #include "distbelief/mesh/replica_window.h"
+#include "distbelief/mesh/tensor_sums.h"
 #include "distbelief/run/snapshotter.h"
 
 namespace distbelief::planner {
@@ -18,11 +18,6 @@ std::vector<int> replicas(const Config& config, std::vector<int> workers_per_hos
   const int each = int(config.parallel.pipeline * config.parallel.tensor);
   for (int& workers : workers_per_host) workers = (workers + each - 1) / each;
   return workers_per_host;
-}
-
-// Each host keeps the whole state. With stages on several hosts there are no snapshots, only checkpoints.
-bool keeps_snapshots(const Config& config, std::size_t hosts) {
-  return hosts == 1 || config.parallel.pipeline * config.parallel.tensor == 1;
 }
 
 // The window of one replica with parameter servers.
@@ -71,11 +66,11 @@ std::size_t shared_memory_needed(const run::PreparedJob& job, const std::vector<
   if (has_servers(job.config.parallel) && workers > 1)
     bytes += mesh::ReplicaWindow::bytes_needed(window_of(job.config, outline, workers));
   if (job.config.elastic.standby) bytes *= 2;
-  return bytes + snapshot_bytes(job, workers_per_host.size());
+  return bytes + snapshot_bytes(job);
 }
 
-std::size_t snapshot_bytes(const run::PreparedJob& job, std::size_t hosts) {
-  if (!job.config.checkpoint.snapshots || !keeps_snapshots(job.config, hosts)) return 0;
+std::size_t snapshot_bytes(const run::PreparedJob& job) {
+  if (!job.config.checkpoint.snapshots) return 0;
   const mesh::NetworkOutline outline = outline_of(job);
   auto options = run::group_options(job.config);
   options.lane_values = outline.buffers + mesh::kNoteFloats;

@@ -14,11 +14,10 @@ void require_state_room(const run::PreparedJob& job);
 std::size_t saved_bytes(const run::PreparedJob& job);
 
 // Bytes of /dev/shm for snapshots on each host of a run.
-std::size_t snapshot_bytes(const run::PreparedJob& job, std::size_t hosts);
+std::size_t snapshot_bytes(const run::PreparedJob& job);
 
 // Bytes of /dev/shm that a host of a run needs: the workers' shared memory, the same again for a standby, and
-// the snapshots. Every host has snapshots, except when the network is cut over several hosts. `job.config` is
-// resolved for these workers.
+// the snapshots, which every host has. `job.config` is resolved for these workers.
 std::size_t shared_memory_needed(const run::PreparedJob& job, const std::vector<int>& workers_per_host,
                                  int host = 0);
 

@@ -1,5 +1,7 @@
 #include "distbelief/replica/partition.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -43,6 +45,17 @@ Config with_own_lanes(Config config, const std::optional<TreeNode>& lanes) {
   return config;
 }
 
+void require_even_hosts(const Config& config, const mesh::Mesh& mesh, const World& world) {
+  if (config.parallel.zero == 1 || mesh::places_lie_alike(mesh, world.workers_per_host())) return;
+  throw Error(ErrorCode::kBadInput,
+              fmt::format("parallel.zero {} deals lanes in turns inside each host, but hosts with {} workers "
+                          "share replicas of {} unevenly; give each host whole replicas, or set "
+                          "parallel.zero = 1",
+                          config.parallel.zero, fmt::join(world.workers_per_host(), ", "),
+                          mesh.pipeline * mesh.tensor),
+              {.key = "parallel.zero"});
+}
+
 }  // namespace
 
 Partition::Partition(World& world, run::PreparedJob& job, const PartitionOptions& options)
@@ -50,6 +63,7 @@ Partition::Partition(World& world, run::PreparedJob& job, const PartitionOptions
       job_(job),
       plan_(run::pipeline_plan(with_own_lanes(job.config, options.lanes), world.size())) {
   if (!plan_.reason.empty()) spdlog::warn("{}", plan_.reason);
+  require_even_hosts(job.config, plan_.mesh, world);
   if (!is_cut()) {
     hold_whole(options);
     return;
@@ -57,7 +71,7 @@ Partition::Partition(World& world, run::PreparedJob& job, const PartitionOptions
   const mesh::MeshPlace own = mesh::place_of(plan_.mesh, world_.rank());
   split_worlds(own);
   outline_ = mesh::outline_of(job_.blueprint, choose_stage_ends(options, plan_.mesh.pipeline * plan_.chunks),
-                        job_.config.train.seed);
+                              job_.config.train.seed);
   if (tensor_group_)
     run::keep_own_columns(job_, *tensor_group_);  // whole blocks were measured with whole samples
   hold_stages(options, own);

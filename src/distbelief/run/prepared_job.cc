@@ -12,6 +12,7 @@
 #include "distbelief/data/pipeline/sampling.h"
 #include "distbelief/mesh/cuts.h"
 #include "distbelief/model/device.h"
+#include "distbelief/model/fbnet_search.h"
 #include "distbelief/run/decomposition.h"
 #include "distbelief/run/initial_weights.h"
 #include "distbelief/run/job_fit.h"
@@ -289,9 +290,15 @@ Reproducibility reproducibility(const Config& config, int hosts, std::int64_t te
             fmt::format("same bits for any data and pipeline with parallel.tensor {}, these lanes, this "
                         "instruction set and libtorch; another tensor adds in another order",
                         tensor)};
-  return {
-      true,
-      "same bits for any number of workers and hosts with these lanes, this instruction set and libtorch"};
+  const auto costs = config.model.options.find("costs");
+  const bool is_measured =
+      costs != config.model.options.end() && costs->second == OptionValue(model::kMeasuredCosts);
+  return {true,
+          fmt::format("same bits for any number of workers and hosts with these lanes, this instruction set "
+                      "and libtorch{}",
+                      is_measured ? ", and the model.latencies that job.toml has; measured again they "
+                                    "differ"
+                                  : "")};
 }
 
 }  // namespace distbelief::run

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "distbelief/base/error.h"
 #include "distbelief/base/hash.h"
@@ -22,6 +23,20 @@ namespace {
 using checkpoint::SnapshotMemory;
 using Clock = std::chrono::steady_clock;
 using Parameters = std::vector<compute::Layout::Parameter>;
+
+constexpr std::size_t kChunkBytes = std::size_t{4} << 20;  // sent at a time
+
+std::vector<SnapshotMemory::Place> in_chunks(const SnapshotMemory::Place& place) {
+  std::vector<SnapshotMemory::Place> chunks;
+  const std::uint64_t together = kChunkBytes / std::max<std::uint64_t>(1, place.bytes);  // runs
+  for (std::uint64_t run = 0; run < place.runs; run += std::max<std::uint64_t>(1, together)) {
+    const std::uint64_t at = place.at + run * place.stride;
+    if (together > 0) chunks.push_back({at, place.bytes, std::min(together, place.runs - run), place.stride});
+    for (std::uint64_t begin = 0; together == 0 && begin < place.bytes; begin += kChunkBytes)
+      chunks.push_back({at + begin, std::min<std::uint64_t>(kChunkBytes, place.bytes - begin)});
+  }
+  return chunks;
+}
 
 // Identifies the layout of a snapshot: each parameter with its position, and the optimizer's arrays.
 std::uint64_t fingerprint(const compute::Layout& layout, const std::vector<std::string>& states) {
@@ -65,12 +80,11 @@ std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& paramet
   const SnapshotMemory::Shape shape = shape_for(parameters, group, buffers);
   arena_bytes_ = compute::Layout(parameters, group.bucket_bytes).size() * sizeof(float);
   states_ = compute::make_optimizer(group.optimizer)->state_names().size();
-  const bool leads = world_.local_rank() == 0;
-  if (leads) memory_.emplace(SnapshotMemory::open(options_.name, shape));
+  if (leads()) memory_.emplace(SnapshotMemory::open(options_.name, shape));
   world_.communicator().barrier();
-  if (!leads) memory_.emplace(SnapshotMemory::open(options_.name, shape));
+  if (!leads()) memory_.emplace(SnapshotMemory::open(options_.name, shape));
 
-  const std::optional<SnapshotMemory::Whole> own = leads ? memory_->newest() : std::nullopt;
+  const std::optional<SnapshotMemory::Whole> own = leads() ? memory_->newest() : std::nullopt;
   // Step of each host's newest snapshot plus one; 0: none.
   std::vector<std::int64_t> steps(std::size_t(world_.hosts()));
   if (own) steps[std::size_t(world_.host())] = own->step + 1;
@@ -79,7 +93,7 @@ std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& paramet
   if (*newest == 0) return std::nullopt;
   source_host_ = int(newest - steps.begin());
   const std::vector<int>& workers = world_.workers_per_host();
-  const int source = std::accumulate(workers.begin(), workers.begin() + source_host_, 0);
+  const int source = source_ = std::accumulate(workers.begin(), workers.begin() + source_host_, 0);
   const bool is_source = world_.rank() == source;
 
   std::int64_t slot = is_source ? own->slot : 0;
@@ -100,7 +114,30 @@ std::optional<Snapshotter::Restored> Snapshotter::open(const Parameters& paramet
   return restored;
 }
 
+// The source's first worker sends the whole network's state; each worker takes its stages out of it.
+void Snapshotter::receive(std::span<const mesh::Stage> stages, const World& peers) {
+  const std::size_t elements = arena_bytes_ / sizeof(float);
+  constexpr std::size_t kChunk = kChunkBytes / sizeof(float);
+  std::vector<float> some;
+  for (std::size_t i = 0; i < 1 + states_; ++i)
+    for (std::size_t begin = 0; begin < elements; begin += kChunk) {
+      some.resize(std::min(kChunk, elements - begin));
+      if (world_.rank() == source_)
+        std::memcpy(some.data(), restored_ + i * arena_bytes_ + begin * sizeof(float),
+                    some.size() * sizeof(float));
+      world_.communicator().broadcast(comm::view(some.data(), some.size()), source_);
+      for (const mesh::Stage& stage : stages)
+        mesh::copy_runs(mesh::arena_runs(stage, peers, mesh::Which::kAll), some, begin,
+                        i == 0 ? stage.group->parameters() : stage.group->state(int(i) - 1));
+    }
+  for (const mesh::Stage& stage : stages) {
+    stage.group->barrier();
+    stage.group->forget_gathered();
+  }
+}
+
 void Snapshotter::restore(std::span<const mesh::Stage> stages, const World& peers) {
+  if (is_sent()) return receive(stages, peers);
   for (const mesh::Stage& stage : stages) {
     mesh::AllreduceGroup& group = *stage.group;
     const std::vector<mesh::StageRuns> runs = mesh::arena_runs(stage, peers, mesh::Which::kAll);
@@ -130,7 +167,9 @@ void Snapshotter::add_pieces(const mesh::Stage& stage, const World& peers) {
         runs.local == mesh::StageRuns::kNowhere ? kZeros.data() : array + runs.local);
     pieces_.push_back(piece);
   };
-  const std::vector<mesh::StageRuns> runs = mesh::arena_runs(stage, peers, mesh::Which::kSpokenFor);
+  const std::vector<mesh::StageRuns> runs = is_sent()
+                                                ? mesh::arena_runs(stage, 0, 1, mesh::Which::kSpokenFor)
+                                                : mesh::arena_runs(stage, peers, mesh::Which::kSpokenFor);
   for (std::size_t i = 0; i < 1 + states_; ++i)
     for (const mesh::StageRuns& each : runs)
       add(i * arena_bytes_, i == 0 ? group.parameters() : group.state(int(i) - 1), each);
@@ -142,6 +181,42 @@ void Snapshotter::add_pieces(const mesh::Stage& stage, const World& peers) {
     add((1 + states_) * arena_bytes_, buffers.data(), each);
 }
 
+// Each sender's pieces go into the memory of every host; afterwards pieces_ are all of them, in place.
+void Snapshotter::send_pieces() {
+  comm::Communicator& workers = world_.communicator();
+  if (leads()) memory_->begin_part(next_slot_, 0);
+  std::vector<std::byte> bytes(kChunkBytes);
+  std::vector<SnapshotMemory::Piece> all;
+  for (int sender = 0; sender < options_.senders; ++sender) {
+    const bool sends = world_.rank() == sender;
+    auto count = std::int64_t(sends ? pieces_.size() : 0);
+    workers.broadcast(comm::view(&count, 1), sender);
+    std::vector<SnapshotMemory::Place> places(static_cast<std::size_t>(count));
+    if (sends) std::copy(pieces_.begin(), pieces_.end(), places.begin());
+    workers.broadcast(comm::view(reinterpret_cast<std::byte*>(places.data()),
+                                 places.size() * sizeof(SnapshotMemory::Place)),
+                      sender);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const std::byte* from = sends ? pieces_[i].from : nullptr;
+      for (const SnapshotMemory::Place& chunk : in_chunks(places[i])) {
+        const std::size_t size = chunk.runs * chunk.bytes;
+        if (sends) std::memcpy(bytes.data(), std::exchange(from, from + size), size);
+        workers.broadcast(comm::view(bytes.data(), size), sender);
+        for (std::uint64_t run = 0; leads() && run < chunk.runs; ++run)
+          std::memcpy(memory_->state(next_slot_) + chunk.at + run * chunk.stride,
+                      bytes.data() + run * chunk.bytes, chunk.bytes);
+      }
+      all.push_back({places[i], nullptr});
+    }
+  }
+  pieces_ = std::move(all);
+}
+
+void Snapshotter::write(const SnapshotMemory::Stamp& stamp, std::size_t pieces, const std::string& text) {
+  if (world_.local_rank() < stamp.parts)
+    memory_->write_part(next_slot_, world_.local_rank(), stamp, std::span(pieces_).first(pieces), text);
+}
+
 // No barrier is needed on one host: nobody changes parameters or state before all workers, including this
 // one, have handed in their gradients of the next step.
 void Snapshotter::take(std::span<const mesh::Stage> stages, const World& peers, const RunProgress& progress,
@@ -151,23 +226,27 @@ void Snapshotter::take(std::span<const mesh::Stage> stages, const World& peers, 
   buffers_.clear();
   buffers_.reserve(stages.size());
   for (const mesh::Stage& stage : stages) {
-    stage.group->share_state();
-    add_pieces(stage, peers);
+    if (is_sent())
+      stage.group->gather_state();
+    else
+      stage.group->share_state();
+    if (!is_sent() || world_.rank() < options_.senders) add_pieces(stage, peers);
   }
+  if (is_sent()) send_pieces();
   std::string text;
   if (world_.local_rank() == 0)
     text =
         nlohmann::json{
             {"run", to_json(progress)}, {"update_counts", update_counts}, {"build", options_.build}}
             .dump();
-  const SnapshotMemory::Stamp stamp{progress.step, options_.generation, world_.local_size()};
+  if (is_sent() && !leads()) pieces_.clear();
+  const SnapshotMemory::Stamp stamp{progress.step, options_.generation, is_sent() ? 1 : world_.local_size()};
   if (options_.faults) {
     // Writes half of it first, so that a death in between leaves it half written.
-    memory_->write_part(next_slot_, world_.local_rank(), stamp, std::span(pieces_).first(pieces_.size() / 2),
-                        text);
+    write(stamp, pieces_.size() / 2, text);
     options_.faults->pass("mid-snapshot", progress.step);
   }
-  memory_->write_part(next_slot_, world_.local_rank(), stamp, pieces_, text);
+  write(stamp, pieces_.size(), text);
   if (options_.faults && options_.faults->wants_corrupt_snapshot(progress.step) && !pieces_.empty()) {
     memory_->state(next_slot_)[pieces_[0].at] ^= std::byte{1};
     raise(SIGKILL);

@@ -19,7 +19,8 @@ std::chrono::nanoseconds snapshot_interval(std::chrono::nanoseconds cost, double
 
 // Keeps the training state in each host's shared memory, so that the next generation of workers can continue
 // from it. All workers take a snapshot at the same step boundary; each writes its part of its host's copy.
-// Used by one thread.
+// Where a host's workers hold only some of the network, its first worker writes what the workers of others
+// send. Used by one thread.
 class Snapshotter {
  public:
   struct Options {
@@ -27,6 +28,9 @@ class Snapshotter {
     int generation = 1;
     std::string build;    // the factors besides the job that determine the result's bits
     double share = 0.01;  // share of the time that snapshots may take
+    // Where some host's workers do not hold the whole network between them: the first so many workers, which
+    // are a copy of the network, send their state to all hosts. 0: nothing is sent.
+    int senders = 0;
     Faults* faults = nullptr;
   };
   Snapshotter(World& world, Options options);
@@ -55,6 +59,9 @@ class Snapshotter {
   // host.
   void make_void() { memory_->make_void(); }
 
+  // Every host's snapshots have the state of workers of other hosts.
+  bool is_sent() const { return options_.senders > 0; }
+
   double seconds() const {
     return std::chrono::duration<double>(total_).count();
   }  // total time of all snapshots
@@ -64,6 +71,11 @@ class Snapshotter {
 
  private:
   void add_pieces(const mesh::Stage& stage, const World& peers);
+  void send_pieces();
+  void write(const checkpoint::SnapshotMemory::Stamp& stamp, std::size_t pieces, const std::string& text);
+  void receive(std::span<const mesh::Stage> stages, const World& peers);
+  bool leads() const { return world_.local_rank() == 0; }
+
   World& world_;
   Options options_;
   std::size_t arena_bytes_ = 0;
@@ -72,6 +84,7 @@ class Snapshotter {
   std::vector<std::vector<float>> buffers_;  // memory that pieces_ points to
   std::optional<checkpoint::SnapshotMemory> memory_;
   int source_host_ = -1;                 // the host with the newest snapshot
+  int source_ = -1;                      // its first worker
   const std::byte* restored_ = nullptr;  // its state, on that host
   int next_slot_ = 0;
   std::chrono::nanoseconds cost_{};

@@ -23,8 +23,7 @@ class ArchitectureSearch final : public Task {
         weight_(option<double>(options, "latency_weight")),
         share_(option<double>(options, "choice_share")),
         cooling_(option<double>(options, "cooling")) {
-    const auto& latencies = option<std::vector<std::int64_t>>(options, "latencies");
-    if (!latencies.empty()) table_ = model::latency_table(latencies, layers_);
+    if (auto table = model::search_costs(options, layers_)) table_ = *std::move(table);
   }
 
   std::int64_t items_per_sample() const override { return 1; }
@@ -76,8 +75,8 @@ class ArchitectureSearch final : public Task {
   const model::LatencyTable& table() const {
     if (table_.rows.empty())
       throw Error(ErrorCode::kBadInput,
-                  "task 'architecture_search' wants model.latencies, which distbelief train measures; take "
-                  "them from the job.toml of such a run");
+                  "task 'architecture_search' with model.costs = \"measured\" wants model.latencies, which "
+                  "distbelief train measures; take them from the job.toml of such a run");
     return table_;
   }
 

@@ -70,12 +70,23 @@ void DriftCheck::drift_on_order(std::int64_t step) {
   replica_.group().barrier();  // all of the host see it before one takes its hash
 }
 
+// Collective over all workers.
+void DriftCheck::void_everywhere(const mesh::ReplicaDrift& drift) {
+  World& world = replica_.world();
+  std::int64_t found = drift.found() ? 1 : 0;
+  world.communicator().allreduce(comm::view(&found, 1), comm::ReduceOp::kSum);
+  if (found == 0) return;
+  if (world.local_rank() == 0) options_.void_snapshots();
+  world.communicator().barrier();  // before the first that fails ends the others
+}
+
 void DriftCheck::check(std::int64_t step) {
   drift_on_order(step);
   if (options_.every == 0 || step % options_.every != 0) return;
   World& peers = replica_.partition().peers();
   const mesh::ReplicaHashes found = hashes();
   const mesh::ReplicaDrift drift = mesh::find_drift(found);
+  if (options_.are_sent()) void_everywhere(drift);
   if (!drift.found()) return;
   const auto& untrusted = drift.untrusted;
   if (peers.local_rank() == 0 &&

@@ -13,6 +13,7 @@ struct DriftCheckOptions {
   std::vector<run::Fault> faults{};        // of the run, among them drifts that are ordered
   run::Faults* own_faults = nullptr;       // of this worker; borrowed
   std::function<void()> void_snapshots{};  // those of this host are not to be trusted
+  std::function<bool()> are_sent{};        // each host's snapshots have the state of workers of others
 };
 
 // Compares what the workers of a replica hold more than once (train.verify_every). Collective.
@@ -27,6 +28,7 @@ class DriftCheck {
 
  private:
   void drift_on_order(std::int64_t step);
+  void void_everywhere(const mesh::ReplicaDrift& drift);
   mesh::ReplicaHashes hashes();
 
   replica::Replica& replica_;

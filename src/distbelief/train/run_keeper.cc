@@ -88,13 +88,15 @@ RunKeeper::RunKeeper(replica::Replica& replica, modes::Mode& mode, Control& cont
     checkpointer_.set_fence(
         [run_dir = options_.run_dir, own = options_.start.fence] { return run::read_fence(run_dir) <= own; });
   if (options_.faults) set_fault_points(checkpointer_, *options_.faults);
-  // Each host keeps the whole state in its snapshots, so stages on several hosts have checkpoints alone.
-  if (!options_.snapshots.empty() && (!partition.is_cut() || replica_.world().hosts() == 1))
-    snapshotter_ = std::make_unique<run::Snapshotter>(
-        replica_.world(), run::Snapshotter::Options{.name = options_.snapshots,
-                                                    .generation = int(options_.start.fence),
-                                                    .build = run::build_name(options_.isa),
-                                                    .faults = options_.faults});
+  if (options_.snapshots.empty()) return;
+  const mesh::Mesh& mesh = partition.plan().mesh;
+  const bool hold_all = mesh::hosts_hold_all(mesh, replica_.world().workers_per_host());
+  snapshotter_ = std::make_unique<run::Snapshotter>(
+      replica_.world(), run::Snapshotter::Options{.name = options_.snapshots,
+                                                  .generation = int(options_.start.fence),
+                                                  .build = run::build_name(options_.isa),
+                                                  .senders = hold_all ? 0 : mesh.pipeline * mesh.tensor,
+                                                  .faults = options_.faults});
 }
 
 RunKeeper::~RunKeeper() = default;

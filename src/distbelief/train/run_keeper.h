@@ -52,6 +52,7 @@ class RunKeeper {
   bool is_over() const { return stopped_early_ || is_complete_; }
   run::Recorder* recorder() { return recorder_.get(); }  // the first worker's; null on others
   void void_snapshots();
+  bool sends_snapshots() const { return snapshotter_ && snapshotter_->is_sent(); }
   // The loop's wishes: a checkpoint, a snapshot. Only the speaker's count.
   void add_wishes(mesh::LaneNotes& wishes) const;
 

@@ -77,7 +77,8 @@ struct TrainLoop::Run {
         replica, DriftCheckOptions{.every = config.train.verify_every,
                                    .faults = of.options_.faults,
                                    .own_faults = &faults,
-                                   .void_snapshots = [this] { keeper.void_snapshots(); }});
+                                   .void_snapshots = [this] { keeper.void_snapshots(); },
+                                   .are_sent = [this] { return keeper.sends_snapshots(); }});
   }
 
   void begin();

@@ -92,6 +92,9 @@ TEST(Job, IsReproducibleUnlessOrderOrTimeDecide) {
   served.parallel.spare_replicas = 1;
   EXPECT_FALSE(run::reproducibility(served, 1, 1).holds);
   EXPECT_TRUE(run::reproducibility(small_job(), 2, 2).holds);
+  Config search = small_job();
+  search.model = {"fbnet_search", {{"costs", std::string("measured")}}};
+  EXPECT_NE(run::reproducibility(search, 1, 1).note.find("model.latencies"), std::string::npos);
   EXPECT_FALSE(run::reproducibility(small_job(), 1, run::kTensorChanged).holds);
 }
 
