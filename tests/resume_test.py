@@ -86,6 +86,27 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+class LostBitsTest(ResumeTest):
+    """State that is not kept: the summary says that the bits are not those of an undisturbed run."""
+
+    def stopped_and_resumed(self, job):
+        self.train("run", {**job, "train.epochs": 2})
+        self.resume("run", "--set", "train.epochs=4")
+        return self.summary("run")
+
+    def test_servers_begin_with_empty_state_of_the_rule(self):
+        served = {**MLP, "parallel.sync": "parameter_server", "parallel.mode": "sync", "parallel.lanes": 2}
+        summary = self.stopped_and_resumed({**served, "train.optimizer": "adam", "train.lr": 0.001})
+        self.assertFalse(summary["reproducible"])
+        self.assertIn("state of the update rule", summary["reproducible_note"])
+
+    def test_a_search_begins_without_its_history(self):
+        summary = self.stopped_and_resumed({**MLP, "train.optimizer": "lbfgs", "train.momentum": 0,
+                                            "train.validate_every": 1})
+        self.assertFalse(summary["reproducible"])
+        self.assertIn("history", summary["reproducible_note"])
+
+
 class EveryOptimizerTest(ResumeTest):
     """Stopped within an epoch and the warm-up, and gone on with by another number of workers."""
 

@@ -39,11 +39,12 @@ class Apart final : public modes::Mode {
   // Wishes are shared by all at every step, so that all stop at the same one.
   modes::Settled settle(const mesh::StepPlan& plan, const mesh::StepOutcome& own) override {
     step_ = plan.step + 1;
-    float wishes[] = {own.save ? 1.0F : 0.0F, own.stop ? 1.0F : 0.0F};
-    all_.communicator().allreduce(comm::view(wishes, 2), comm::ReduceOp::kSum);
     mesh::StepOutcome agreed = own;
-    agreed.save = wishes[0] > 0;
-    agreed.stop = wishes[1] > 0;
+    bool* const wishes[] = {&agreed.save, &agreed.snapshot, &agreed.stop, &agreed.pause, &agreed.hand_over};
+    std::vector<float> sums;
+    for (const bool* wish : wishes) sums.push_back(*wish ? 1.0F : 0.0F);
+    all_.communicator().allreduce(comm::view(sums.data(), sums.size()), comm::ReduceOp::kSum);
+    for (std::size_t i = 0; i < sums.size(); ++i) *wishes[i] = sums[i] > 0;
     // The last epoch is validated when the mean is there.
     return {.reached = {.step = step_, .closes_epochs = step_ < steps_}, .loss = own.loss, .agreed = agreed};
   }
@@ -75,13 +76,19 @@ std::optional<job::Fault> constrain(const Config& config) {
   const auto replicas = option<std::int64_t>(job::mode_options(config), "replicas");
   if (replicas < 1 || config.parallel.workers % replicas != 0)
     return job::Fault{"apart.replicas", "apart.replicas must divide parallel.workers"};
-  if (config.parallel.lanes % replicas != 0)
-    return job::Fault{"parallel.lanes", "each of apart.replicas needs as many of parallel.lanes"};
+  const std::int64_t each = config.parallel.lanes / replicas;
+  if (config.parallel.lanes % replicas != 0 || (each & (each - 1)) != 0)
+    return job::Fault{"parallel.lanes",
+                      "each of apart.replicas needs 1, 2, 4 or another power of two of lanes"};
+  if (config.train.early_stop_patience > 0 || config.train.target != 0)
+    return job::Fault{"parallel.sync", "replicas that train apart do not stop early"};
   return std::nullopt;
 }
 
 modes::ModeParts make(const modes::ModeSite& site) {
   const auto replicas = int(option<std::int64_t>(job::mode_options(site.job.config), "replicas"));
+  if (site.world.size() % replicas != 0)
+    throw Error(ErrorCode::kBadInput, "apart.replicas must divide the number of workers");
   const int number = site.world.rank() / (site.world.size() / replicas);
   const std::int64_t each = site.job.config.parallel.lanes / replicas;
   const TreeNode lanes{number * each, (number + 1) * each};

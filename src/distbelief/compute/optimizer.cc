@@ -197,7 +197,7 @@ std::vector<std::string> optimizer_names() {
 
 void register_optimizer(OptimizerKind kind) {
   for (const OptimizerKind& known : table_of_kinds())
-    if (known.name == kind.name)
+    if (known.name == kind.name || kind.name == kKeepGradient || kind.name == kCollectGradient)
       throw Error(ErrorCode::kBadInput,
                   "there is an optimizer '" + kind.name + "' already; choose another name");
   table_of_kinds().push_back(std::move(kind));

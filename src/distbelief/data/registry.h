@@ -30,9 +30,9 @@ struct DataSetEntry {
 // All data sets by name: "mnist", "fashion_mnist", "synthetic" and so on; docs/reference/data_formats.md
 // describes them.
 const std::vector<DataSetEntry>& data_sets();
-// Throws Error(kBadInput) for an unknown name, with the nearest known one.
 // For main(): not thread-safe. Throws Error(kBadInput) when the name is taken.
 void register_data_set(DataSetEntry entry);
+// Throws Error(kBadInput) for an unknown name, with the nearest known one.
 const DataSetEntry& find_data_set(const std::string& name);
 // The options of data set `name`, including the options of every set; `given` overrides the defaults. Throws
 // Error(kBadInput) for an unknown option.

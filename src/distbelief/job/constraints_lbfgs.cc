@@ -102,6 +102,12 @@ std::optional<Fault> impossible_with_lbfgs(const Config& config) {
                  fmt::format("with parameter servers train.optimizer = \"lbfgs\" is parallel.mode = "
                              "\"sandblaster\", found \"{}\"; set that",
                              config.parallel.mode)};
+  if (!has_servers(config.parallel) && config.parallel.sync != "allreduce")
+    return Fault{
+        "parallel.sync",
+        fmt::format("train.optimizer = \"lbfgs\" is a way between replicas of its own and does not go "
+                    "with parallel.sync = \"{}\"; leave one of them out",
+                    config.parallel.sync)};
   if (auto fault = something_random(config)) return fault;
   if (auto fault = another_way_to_train(config)) return fault;
   if (has_servers(config.parallel)) return another_way_to_push(config.parallel);

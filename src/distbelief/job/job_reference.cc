@@ -13,8 +13,9 @@ namespace {
 
 std::string allowed(const Key& key) {
   if (key.limit) return std::string(key.limit->text);
-  if (key.choices.empty()) return "any";
-  return fmt::format("`{}`", fmt::join(key.choices, "`, `"));
+  const std::vector<std::string> choices = choices_of(key);
+  if (choices.empty()) return "any";
+  return fmt::format("`{}`", fmt::join(choices, "`, `"));
 }
 
 }  // namespace

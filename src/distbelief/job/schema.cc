@@ -398,8 +398,8 @@ std::map<std::string, Choices>& added_choices() {
 }
 
 bool is_mode_section(const std::string& section) {
-  const Choices& modes = added_choices()["parallel.sync"];
-  return std::ranges::find(modes, section) != modes.end();
+  const auto modes = added_choices().find("parallel.sync");
+  return modes != added_choices().end() && std::ranges::find(modes->second, section) != modes->second.end();
 }
 
 }  // namespace
@@ -415,7 +415,8 @@ void add_choice(const std::string& full_name, const std::string& value) {
 
 Choices choices_of(const Key& key) {
   Choices choices = key.choices;
-  std::ranges::copy(added_choices()[key.full_name()], std::back_inserter(choices));
+  const auto added = added_choices().find(key.full_name());
+  if (added != added_choices().end()) std::ranges::copy(added->second, std::back_inserter(choices));
   return choices;
 }
 

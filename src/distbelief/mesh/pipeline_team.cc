@@ -313,11 +313,13 @@ torch::Tensor PipelineTeam::tied_weight(const Part& part) {
 void PipelineTeam::share_changed() {
   constexpr std::int64_t kWeight = -1;
   const torch::NoGradGuard no_grad;
+  clock_.start(Phase::kExchange);
   for (const auto& part : parts_)
     if (part->tied_parameter >= 0) send(*part->streams.tied_out, tied_weight(*part), kWeight);
   for (const auto& part : parts_)
     if (part->tied.defined() && part->tied_parameter < 0)
       part->tied.copy_(receive(*part->streams.tied_in, kWeight));
+  clock_.start(Phase::kOther);
 }
 
 // Combines every worker's requests and the last stage's loss on all workers. Collective.

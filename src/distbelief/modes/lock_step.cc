@@ -24,7 +24,8 @@ Work LockStep::next() {
 
 Settled LockStep::settle(const mesh::StepPlan& plan, const mesh::StepOutcome& own) {
   step_ = plan.step + 1;
-  return {.reached = {.step = step_, .closes_epochs = true}, .loss = own.loss, .agreed = own};
+  return {
+      .reached = {.step = step_, .closes_epochs = true, .completes = true}, .loss = own.loss, .agreed = own};
 }
 
 }  // namespace distbelief::modes

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "distbelief/replica/replica.h"
 
@@ -16,8 +17,11 @@ namespace distbelief::modes {
 struct Reached {
   std::int64_t step = 0;       // the next one
   bool closes_epochs = false;  // an epoch that has ended is validated now
+  bool completes = false;      // the run is complete at its last step
   bool of_all = false;         // it counts the samples of all replicas' steps, not of this one's alone
   bool ends = false;           // all work is done, by all replicas
+  bool begins_anew = false;    // in an Entry's answer: all work is done again, on the weights that there are
+  std::string bits_lost{};     // why the result is not that of an undisturbed run from now on; empty: it is
 };
 
 // The next work of a replica.

@@ -36,6 +36,7 @@ ModeParts make_search(const ModeSite& site) {
   return Search::parts({.store = std::move(store),
                         .leads = site.servers.replica == 0,
                         .is_in_order = !has_servers,
+                        .first_step = site.servers.first_step,
                         .goes_on = site.servers.goes_on});
 }
 

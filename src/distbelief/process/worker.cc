@@ -133,6 +133,7 @@ std::string train_attended(World& world, const WorkerOptions& options, run::Vita
       modes::find_mode(options.config)
           .make({.world = world, .job = job, .servers = server_options(world, options, orders)});
   World& own_world = mode.world ? *mode.world : world;
+  if (mode.replica > 0) job.config.report.trace.clear();  // one file, of the first
   train::TrainLoop loop(
       own_world, std::move(job), mode,
       {.run_dir = folder_of_replica(options.run_dir, mode.replica),

@@ -23,7 +23,7 @@ namespace distbelief::replica {
 
 // What a mode decides about a replica before it is built.
 struct ReplicaTerms {
-  std::optional<TreeNode> lanes{};  // that the replica carries of the job's; nothing: all
+  std::optional<TreeNode> lanes{};  // of the job's that it carries, a node of their tree; nothing: all
   enum class Update {
     kOptimizer,        // the replica updates its parameters
     kCollectGradient,  // it adds up its gradient, and the mode brings new parameters
@@ -34,7 +34,8 @@ struct ReplicaTerms {
       around_task{};               // the job's; may be empty
   tasks::RowLink* rows = nullptr;  // tables' rows, where there are any; outlives the replica
 
-  bool moves_lanes() const { return update == Update::kOptimizer; }
+  // A part of the job's lanes is a node of the tree over them, and stays where it is.
+  bool moves_lanes() const { return update == Update::kOptimizer && !lanes; }
 };
 
 // What the training thread is told while a step goes on; each may be empty.

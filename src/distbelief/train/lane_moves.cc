@@ -103,8 +103,8 @@ void LaneMoves::follow_order(const run::RunProgress& progress) {
   order_ = order.serial;
   const std::int64_t lanes = replica_.job().config.parallel.lanes;
   const std::int64_t working = replica_.world().size() - std::int64_t(order.resting.size());
-  if (replica_.partition().is_cut()) {
-    spdlog::warn("an order for lanes is ignored: lanes of a network that is cut over workers cannot move");
+  if (replica_.partition().is_cut() || !replica_.terms().moves_lanes()) {
+    spdlog::warn("an order for lanes is ignored: the lanes of this run cannot move");
     return;
   }
   if (order.threads == replica_.group().threads() &&

@@ -11,12 +11,9 @@
 #include "distbelief/base/error.h"
 #include "distbelief/base/parallel_defaults.h"
 #include "distbelief/checkpoint/store.h"
-#include "distbelief/run/clusters.h"
 #include "distbelief/run/fence.h"
-#include "distbelief/run/generated.h"
 #include "distbelief/run/own_tensors.h"
 #include "distbelief/run/patience.h"
-#include "distbelief/run/predictions.h"
 #include "distbelief/run/state_file.h"
 #include "distbelief/train/run_summary.h"
 
@@ -47,7 +44,7 @@ std::int64_t newest_checkpoint(World& world, const std::filesystem::path& run_di
   return step;
 }
 
-void move_to(run::RunProgress& progress, std::int64_t step) {
+void go_to(run::RunProgress& progress, std::int64_t step) {
   progress.step = step;
   progress.epoch = step / progress.steps_per_epoch;
   progress.step_in_epoch = step % progress.steps_per_epoch;
@@ -194,8 +191,9 @@ void RunKeeper::lose_bits(const std::string& why) {
 }
 
 void RunKeeper::open(const modes::Reached& reached) {
-  reach(reached);
-  validated_epoch_ = progress_.epoch;
+  move_to(reached);
+  validated_epoch_ = reached.begins_anew ? 0 : progress_.epoch;
+  if (!reached.bits_lost.empty()) lose_bits(reached.bits_lost);
   control_.show_start(progress_.step);
   if (!is_root()) return;
   recorder_ = std::make_unique<run::Recorder>(run::Recorder::Options{
@@ -246,17 +244,19 @@ void RunKeeper::note_step(const modes::Settled& settled, std::int64_t samples, d
   if (recorder_) recorder_->step_done(progress_, samples, lr, replica_.phases());
 }
 
-void RunKeeper::reach(const modes::Reached& reached) {
-  if (reached.step != progress_.step) move_to(progress_, reached.step);
+void RunKeeper::move_to(const modes::Reached& reached) {
+  if (reached.step != progress_.step) go_to(progress_, reached.step);
   if (reached.of_all) progress_.samples = samples_before(replica_.feed().epochs(), reached.step);
-  if (reached.ends) {
-    is_complete_ = true;
-    last_saved_step_ = -1;  // what was saved at this step was so before others had done theirs
-  }
+  if (!reached.ends) return;
+  if (progress_.step_in_epoch > 0) ++progress_.epoch;  // the last one, cut short by train.max_steps, counts
+  last_saved_step_ = -1;  // what was saved at this step was so before others had done theirs
+}
+
+void RunKeeper::close_epochs(const modes::Reached& reached) {
+  if (reached.ends) is_complete_ = true;
   if (!reached.closes_epochs) return;
-  const bool at_end = reached.ends || progress_.step == job_.total_steps();
-  if (at_end) is_complete_ = true;
-  if (!at_end && progress_.epoch <= validated_epoch_) return;
+  if (reached.completes && progress_.step == job_.total_steps()) is_complete_ = true;
+  if (!is_complete_ && progress_.epoch <= validated_epoch_) return;
   validated_epoch_ = progress_.epoch;
   end_epoch();
 }
@@ -379,7 +379,10 @@ void RunKeeper::interrupt() {
 
 void RunKeeper::finish(const modes::Finished& finished) {
   progress_.last_loss = finished.loss.value_or(progress_.last_loss);
-  if (finished.reached) reach(*finished.reached);
+  if (finished.reached) {
+    move_to(*finished.reached);
+    close_epochs(*finished.reached);
+  }
   if (stopped_early_) status_ = "stopped early";
   save_here();
 }

@@ -58,8 +58,10 @@ class RunKeeper {
 
   // A step of so many samples is done.
   void note_step(const modes::Settled& settled, std::int64_t samples, double lr);
-  // The run is there now; epochs that have ended are validated.
-  void reach(const modes::Reached& reached);
+  // The run is there now.
+  void move_to(const modes::Reached& reached);
+  // Validates the epoch that has ended there, if one has.
+  void close_epochs(const modes::Reached& reached);
   // Takes the snapshots and checkpoints that are due after the steps since `before`.
   void keep(const mesh::StepOutcome& outcome, std::int64_t before);
   // The next generation goes on from here.

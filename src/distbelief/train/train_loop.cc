@@ -159,10 +159,11 @@ std::optional<mesh::StepOutcome> TrainLoop::Run::make_step(const modes::Work& wo
   keeper.note_step(settled, samples, plan.lr);
   const double seconds = seconds_of(Clock::now() - begin);
   busy_seconds = seconds - seconds_of(times.waiting - waited_before);
+  keeper.move_to(settled.reached);
   control.show_step(keeper.progress(),
                     {.seconds = seconds, .busy_seconds = busy_seconds, .samples = samples});
   drift->check(keeper.progress().step);  // before anything of this step is kept
-  keeper.reach(settled.reached);
+  keeper.close_epochs(settled.reached);
   return settled.agreed;
 }
 
@@ -172,7 +173,8 @@ void TrainLoop::Run::train() {
     const modes::Work work = mode.next();
     if (work.kind == modes::Work::Kind::kBrokenOff) return keeper.interrupt();
     if (work.kind == modes::Work::Kind::kDone) break;
-    keeper.reach(work.at);
+    keeper.move_to(work.at);
+    keeper.close_epochs(work.at);
     const std::int64_t before = keeper.progress().step;
     const std::optional<mesh::StepOutcome> agreed = make_step(work);
     if (keeper.is_over()) break;
@@ -192,15 +194,15 @@ void TrainLoop::Run::train() {
 }
 
 report::Summary TrainLoop::run(const RunStart& start) {
-  Run run(*this, start);
-  run.begin();
+  run_ = std::make_unique<Run>(*this, start);
+  run_->begin();
   try {
-    run.train();
-    const report::Summary summary = run.keeper.close();
+    run_->train();
+    const report::Summary summary = run_->keeper.close();
     write_trace();
     return summary;
   } catch (const Error& error) {
-    throw error.at_step(run.keeper.progress().step);  // the one that was next
+    throw error.at_step(run_->keeper.progress().step);  // the one that was next
   }
 }
 

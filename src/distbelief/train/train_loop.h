@@ -56,6 +56,8 @@ class TrainLoop {
   std::unique_ptr<report::Trace> trace_;
   std::unique_ptr<replica::Replica> replica_;
   std::unique_ptr<modes::Mode> mode_;
+  // Stays when run() throws: what hangs in it is not waited for before the failure has been reported.
+  std::unique_ptr<Run> run_;
 };
 
 }  // namespace distbelief::train

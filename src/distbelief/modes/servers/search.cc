@@ -54,7 +54,10 @@ Reached Search::join(const Entry& entry) {
   if (store()) open_store();
   view_->meet();
   view_->take();
-  return {.step = entry.step};
+  const std::int64_t goes_on_from = options_->is_in_order ? entry.step : options_->first_step;
+  return {.step = entry.step,
+          .begins_anew = !options_->is_in_order,
+          .bits_lost = goes_on_from > 0 ? "L-BFGS went on without the history of the steps before" : ""};
 }
 
 void Search::open_store() {
@@ -132,6 +135,8 @@ Work Search::next() {
 
 // A loss that is no number means that the step was too long: it counts as infinite, and nothing else matters.
 Settled Search::settle(const mesh::StepPlan& plan, const mesh::StepOutcome& own) {
+  report::PhaseClock& clock = replica_.team().clock();
+  clock.start(report::Phase::kExchange);
   view_->collect();
   if (store()) {
     view_->forget_untouched({0, view_->layout().size()});
@@ -151,6 +156,7 @@ Settled Search::settle(const mesh::StepPlan& plan, const mesh::StepOutcome& own)
     store()->add(portion);
   }
   view_->meet();
+  clock.start(report::Phase::kOther);
   continues_ = mesh::size_of(plan).samples == replica_.job().config.train.batch_size;
   return {.reached = {.step = plan.step + 1},
           .loss = std::isfinite(own.loss) ? std::optional(own.loss) : std::nullopt,

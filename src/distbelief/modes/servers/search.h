@@ -15,6 +15,7 @@ struct SearchOptions {
   std::unique_ptr<BatchStore> store{};  // of the first worker; null for others
   bool leads = true;
   bool is_in_order = true;          // portions come one after another
+  std::int64_t first_step = 0;      // that a resumed run goes on with; servers begin anew there
   std::function<bool()> goes_on{};  // of server::Client; may be empty
 };
 

@@ -5,6 +5,7 @@
 
 #include "distbelief/base/host_name.h"
 #include "distbelief/base/parallel_defaults.h"
+#include "distbelief/compute/optimizer.h"
 
 namespace distbelief::modes {
 
@@ -84,6 +85,12 @@ void ServerShare::log_answers(std::int64_t ticket, std::span<const std::int64_t>
     log_->append_late(ticket, told);
   else
     log_->append_acknowledged(ticket, told);
+}
+
+std::string ServerShare::lost_state() const {
+  const std::vector<std::string> states =
+      compute::make_optimizer(options_.config.train.optimizer)->state_names();
+  return states.empty() ? "" : "the servers of a resumed run began with empty state of the update rule";
 }
 
 }  // namespace distbelief::modes

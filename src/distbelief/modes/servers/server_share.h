@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "distbelief/base/config.h"
@@ -65,6 +66,9 @@ class ServerShare {
   void tell_answers(std::span<std::int64_t> versions) const;
   // All workers' answers to the push of a ticket.
   void log_answers(std::int64_t ticket, std::span<const std::int64_t> versions);
+  // Why a run that went on lost its bits: servers begin with empty state of the update rule. Empty: it has
+  // none.
+  std::string lost_state() const;
   // A wait failed because the run is to stop.
   bool is_broken_off() const { return options_.goes_on && !options_.goes_on(); }
 

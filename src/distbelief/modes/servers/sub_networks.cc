@@ -111,7 +111,9 @@ Reached SubNetworks::join(const Entry& entry) {
   tickets_->begin();
   view_->take();
   view_->take_statistics();
-  return {.step = entry.step};
+  return {.step = entry.step,
+          .begins_anew = entry.step > 0,
+          .bits_lost = entry.step > 0 ? "the work of a resumed decomposed run was dealt out again" : ""};
 }
 
 // Tells a client that is seldom used what this replica's own client, used in every step, knows of the

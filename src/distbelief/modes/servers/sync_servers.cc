@@ -76,10 +76,12 @@ Reached SyncServers::join(const Entry& entry) {
   }
   view_->meet();
   view_->take();
-  if (step_ == 0) return {.step = entry.step};
+  if (step_ == 0) return {.step = step_};
   view_->take_statistics();
   spdlog::info("the servers are at step {}", step_);
-  return {.step = step_, .of_all = true};
+  return {.step = step_,
+          .of_all = true,
+          .bits_lost = share_->first_step() > 0 ? share_->lost_state() : std::string()};
 }
 
 Work SyncServers::next() {
@@ -132,9 +134,10 @@ Settled SyncServers::settle(const mesh::StepPlan& plan, const mesh::StepOutcome&
   clock.start(report::Phase::kOther);
   pass_over(plan.step + 1, step_);
   const mesh::StepOutcome agreed = mesh::outcome_of(view_->mean_notes(), mesh::size_of(plan).filled_lanes);
-  return {.reached = {.step = step_, .closes_epochs = true, .of_all = step_ > plan.step + 1},
-          .loss = agreed.loss,
-          .agreed = agreed};
+  return {
+      .reached = {.step = step_, .closes_epochs = true, .completes = true, .of_all = step_ > plan.step + 1},
+      .loss = agreed.loss,
+      .agreed = agreed};
 }
 
 // The others have not waited for this replica (parallel.spare_replicas): it goes on where they are.
