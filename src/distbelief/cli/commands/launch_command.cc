@@ -60,7 +60,7 @@ std::string absolute_program(const std::string& program) {
 // `env` sets the variables on the host where the launcher starts the program.
 std::vector<std::string> enrolled(const std::vector<std::string>& program,
                                   const cluster::Enrolment& enrolment) {
-  std::vector<std::string> command{own_path(), "begin", "--", "env"};
+  std::vector<std::string> command{own_path(), "run-as-worker", "--", "env"};
   for (const cluster::Variable& variable : cluster::variables_of(enrolment))
     command.push_back(variable.name + "=" + variable.value);
   command.insert(command.end(), program.begin(), program.end());
