@@ -13,6 +13,13 @@ struct Invocation {
   char** argv = nullptr;
 };
 
+// Groups of the commands in `distbelief --help`, as in docs/reference/commands.md.
+inline constexpr const char* kStartGroup = "Start";
+inline constexpr const char* kUseGroup = "Use";
+inline constexpr const char* kWhileItTrainsGroup = "While it trains";
+inline constexpr const char* kExpertGroup = "Expert";
+inline constexpr const char* kHiddenGroup = "";  // the help leaves it out
+
 // A function add_...() adds a command to the program. When the user chooses the command, it stores in `run`
 // the function that returns the exit code.
 using Run = std::function<int()>;

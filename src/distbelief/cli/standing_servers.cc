@@ -161,7 +161,8 @@ std::string draw_job_name(const std::string& run) {
 
 void add_servers(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<StandingFlags>();
-  CLI::App* command = app.add_subcommand("servers", "keep parameter servers that several runs use at once");
+  CLI::App* command = app.add_subcommand("servers", "keep parameter servers that several runs use at once")
+                          ->group(kExpertGroup);
   command->add_option("folder", flags->folder, "for their logs; runs find them by it")->required();
   command->add_option("--servers", flags->servers, "how many")->check(CLI::Range(1, 64));
   command->add_option("--hosts", flags->hosts, "on which machines: a,b");

@@ -109,10 +109,11 @@ int audit(const AuditFlags& flags) {
 
 void add_audit(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<AuditFlags>();
-  CLI::App* command = app.add_subcommand(
-      "audit",
-      "prove that every epoch saw each sample once (report.audit = true); with parameter servers, that each "
-      "update counts once and all copies agree");
+  CLI::App* command = app.add_subcommand("audit",
+                                         "prove that every epoch saw each sample once (report.audit = true); "
+                                         "with parameter servers, that each "
+                                         "update counts once and all copies agree")
+                          ->group(kExpertGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_flag("--json", flags->json, "for programs");
   command->footer("Example:\n  distbelief audit runs/my-run");

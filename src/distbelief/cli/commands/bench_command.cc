@@ -194,6 +194,7 @@ void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
       "Examples:\n  distbelief bench step --model mlp --batch 32\n  distbelief bench allreduce --workers 2");
   add_bench_exchange(*command, invocation, run);
   add_bench_tables(*command, invocation, run);
+  command->group(kExpertGroup);  // last, because a new subcommand takes the group of its parent
   step->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return bench_step(*flags, invocation); }; });
   network->callback(

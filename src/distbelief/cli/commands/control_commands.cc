@@ -211,7 +211,7 @@ struct Verb {
 };
 
 CLI::App* add_verb(CLI::App& app, const std::shared_ptr<ControlFlags>& flags, const Verb& verb) {
-  CLI::App* command = app.add_subcommand(verb.name, verb.help);
+  CLI::App* command = app.add_subcommand(verb.name, verb.help)->group(kWhileItTrainsGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->footer(fmt::format("Example:\n  {}", verb.example));
   return command;
@@ -240,17 +240,6 @@ void add_control(CLI::App& app, const Invocation&, Run& run) {
   command->add_flag("--json", flags->json, "for programs");
   command->callback([=, &run] { run = [=] { return status(*flags); }; });
 
-  command = add_verb(app, flags, {"stop", "save and end a run", "distbelief stop runs/my-run"});
-  command->callback(
-      [=, &run] { run = [=] { return obey(*flags, {.name = "stop", .value = 0, .text = {}}); }; });
-
-  command = add_verb(app, flags,
-                     {"pause", "let a run, or one worker of it, wait; distbelief resume lets it go on",
-                      "distbelief pause runs/my-run\n  distbelief pause runs/my-run --worker 1"});
-  command->add_option("--worker", flags->worker, "this one only: the others carry its lanes")
-      ->check(CLI::Range(0, 65535));
-  command->callback([=, &run] { run = [=] { return obey(*flags, about_worker("pause", flags->worker)); }; });
-
   command = add_verb(
       app, flags,
       {"scale", "give a run another number of workers, or its workers of threads, while it trains",
@@ -262,13 +251,25 @@ void add_control(CLI::App& app, const Invocation&, Run& run) {
   command->add_option("--servers", flags->servers, "parameter servers (parallel.sync = \"parameter_server\")")
       ->check(CLI::Range(1, 64));
   command->callback([=, &run] { run = [=] { return scale(*flags); }; });
+
+  command = add_verb(app, flags,
+                     {"pause", "let a run, or one worker of it, wait; distbelief resume lets it go on",
+                      "distbelief pause runs/my-run\n  distbelief pause runs/my-run --worker 1"});
+  command->add_option("--worker", flags->worker, "this one only: the others carry its lanes")
+      ->check(CLI::Range(0, 65535));
+  command->callback([=, &run] { run = [=] { return obey(*flags, about_worker("pause", flags->worker)); }; });
+
+  command = add_verb(app, flags, {"stop", "save and end a run", "distbelief stop runs/my-run"});
+  command->callback(
+      [=, &run] { run = [=] { return obey(*flags, {.name = "stop", .value = 0, .text = {}}); }; });
 }
 
 void add_certs(CLI::App& app, const Invocation&, Run& run) {
   auto folder = std::make_shared<std::string>();
   auto days = std::make_shared<int>(365);
   CLI::App* command =
-      app.add_subcommand("certs", "make a small certificate authority and certificates for roles");
+      app.add_subcommand("certs", "make a small certificate authority and certificates for roles")
+          ->group(kExpertGroup);
   command->add_option("folder", *folder, "where to put them")->required();
   command->add_option("--days", *days, "how long they are valid")->check(CLI::Range(1, 36500));
   command->footer("Example:\n  distbelief certs ~/.config/distbelief/certs --days 365");

@@ -327,6 +327,7 @@ void add_data(CLI::App& app, const Invocation&, Run& run) {
   add_info(*data, run);
   add_verify(*data, run);
   add_data_get(*data, run);
+  data->group(kStartGroup);  // last, because a new subcommand takes the group of its parent
 }
 
 }  // namespace distbelief::cli

@@ -90,7 +90,8 @@ int export_run(const ExportFlags& flags) {
 
 void add_export(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<ExportFlags>();
-  CLI::App* command = app.add_subcommand("export", "write a trained model for other programs");
+  CLI::App* command =
+      app.add_subcommand("export", "write a trained model for other programs")->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_option("out", flags->out, "file to write")->required();
   command->add_option("--to", flags->format, "torchscript, safetensors or state_dict")

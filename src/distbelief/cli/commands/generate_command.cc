@@ -99,7 +99,8 @@ int generate(const GenerateFlags& flags, const Invocation& invocation) {
 
 void add_generate(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<GenerateFlags>();
-  CLI::App* command = app.add_subcommand("generate", "continue a text, or draw images, with a trained model");
+  CLI::App* command = app.add_subcommand("generate", "continue a text, or draw images, with a trained model")
+                          ->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_option("--prompt", flags->prompt, "text to continue");
   command->add_option("--tokens", flags->tokens, "tokens to continue: 1,2,3")->delimiter(',');

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 // Makes a user's own program die with its launcher as well: the kernel keeps this setting through exec.
 void add_run_as_worker(CLI::App& app, const Invocation&, Run& run) {
   auto program = std::make_shared<std::vector<std::string>>();
-  CLI::App* command = app.add_subcommand("run-as-worker", "run a program as a worker of launch")->group("");
+  CLI::App* command =
+      app.add_subcommand("run-as-worker", "run a program as a worker of launch")->group(kHiddenGroup);
   command->add_option("program", *program)->required();
   command->callback([=, &run] {
     run = [=] {
@@ -42,7 +43,7 @@ void add_run_as_worker(CLI::App& app, const Invocation&, Run& run) {
 void add_clear_host(CLI::App& app, const Invocation&, Run& run) {
   auto snapshots = std::make_shared<std::string>(), kept = std::make_shared<std::string>();
   CLI::App* command =
-      app.add_subcommand("clear-host", "remove the snapshots of a run that has ended")->group("");
+      app.add_subcommand("clear-host", "remove the snapshots of a run that has ended")->group(kHiddenGroup);
   command->add_option("snapshots", *snapshots)->required();
   command->add_option("--keep", *kept, "file that the snapshots are saved to first");
   command->callback([=, &run] {
@@ -56,8 +57,8 @@ void add_clear_host(CLI::App& app, const Invocation&, Run& run) {
 
 void add_restore_snapshots(CLI::App& app, const Invocation&, Run& run) {
   auto snapshots = std::make_shared<std::string>(), file = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("restore-snapshots", "restore the snapshots of a run from a file")->group("");
+  CLI::App* command = app.add_subcommand("restore-snapshots", "restore the snapshots of a run from a file")
+                          ->group(kHiddenGroup);
   command->add_option("snapshots", *snapshots)->required();
   command->add_option("file", *file)->required();
   command->callback([=, &run] {
@@ -69,7 +70,7 @@ void add_restore_snapshots(CLI::App& app, const Invocation&, Run& run) {
 }
 
 void add_host(CLI::App& app, const Invocation&, Run& run) {
-  CLI::App* command = app.add_subcommand("host", "print what this host offers to a run")->group("");
+  CLI::App* command = app.add_subcommand("host", "print what this host offers to a run")->group(kHiddenGroup);
   command->callback([&run] {
     run = [] {
       fmt::print("{}\n", to_string(cluster::HostAnswer{.isa = cluster::pinned_isa(),

@@ -209,7 +209,8 @@ int datasets(const DataSetsFlags& flags) {
 
 void add_check(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<CheckFlags>();
-  CLI::App* command = app.add_subcommand("check", "check a job file, its data and its model; start nothing");
+  CLI::App* command = app.add_subcommand("check", "check a job file, its data and its model; start nothing")
+                          ->group(kStartGroup);
   flags->job.add_to(*command, false);
   flags->places.add_to(*command);
   command->add_flag("--json", flags->json, "answer as JSON");
@@ -221,7 +222,8 @@ void add_check(CLI::App& app, const Invocation&, Run& run) {
 
 void add_models(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<ModelsFlags>();
-  CLI::App* command = app.add_subcommand("models", "list the models, or describe one layer by layer");
+  CLI::App* command =
+      app.add_subcommand("models", "list the models, or describe one layer by layer")->group(kStartGroup);
   command->add_option("name", flags->name, "model to describe");
   command->add_option("--set", flags->sets, "an option of the model: --set model.hidden=[512,512]")
       ->take_all()
@@ -237,7 +239,8 @@ void add_models(CLI::App& app, const Invocation&, Run& run) {
 
 void add_datasets(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<DataSetsFlags>();
-  CLI::App* command = app.add_subcommand("datasets", "list the data sets and whether they are here, or one");
+  CLI::App* command = app.add_subcommand("datasets", "list the data sets and whether they are here, or one")
+                          ->group(kStartGroup);
   command->add_option("name", flags->name, "data set to describe");
   command->add_flag("--json", flags->json, "answer as JSON");
   command->footer("Examples:\n  distbelief datasets\n  distbelief datasets cifar100");

@@ -52,7 +52,8 @@ int init(const InitFlags& flags) {
 
 void add_init(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<InitFlags>();
-  CLI::App* command = app.add_subcommand("init", "look at your data and write a job file that trains on it");
+  CLI::App* command = app.add_subcommand("init", "look at your data and write a job file that trains on it")
+                          ->group(kStartGroup);
   command
       ->add_option("data", flags->data,
                    "a table (.csv, .tsv), a text, a .tar, or a folder of images or shards")

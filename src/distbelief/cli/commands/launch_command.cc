@@ -150,7 +150,8 @@ int resume_launched(const LaunchFlags& flags) {
 void add_launch(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<LaunchFlags>();
   CLI::App* command =
-      app.add_subcommand("launch", "run a libtorch program of yours that survives a lost worker");
+      app.add_subcommand("launch", "run a libtorch program of yours that survives a lost worker")
+          ->group(kStartGroup);
   command->add_option("program", flags->program, "the program and its arguments, after --")->required();
   command->add_option("--workers", flags->workers, "how many processes (default: 2)")
       ->check(CLI::Range(1, kMostWorkers));

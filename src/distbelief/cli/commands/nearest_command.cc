@@ -111,7 +111,8 @@ int nearest_words(const NearestFlags& flags, const Invocation& invocation) {
 
 void add_nearest(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<NearestFlags>();
-  CLI::App* command = app.add_subcommand("nearest", "words that a word2vec run has found to be alike");
+  CLI::App* command =
+      app.add_subcommand("nearest", "words that a word2vec run has found to be alike")->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_option("word", flags->words, "words of its text")->required();
   command->add_option("--top", flags->top, "how many to name for each")

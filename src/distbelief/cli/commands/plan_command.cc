@@ -284,7 +284,8 @@ std::optional<ChosenLayout> choose_layout(const job::Job& job, const std::vector
 void add_plan(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command =
-      app.add_subcommand("plan", "which meshes of workers there are for a job, and how fast each would be");
+      app.add_subcommand("plan", "which meshes of workers there are for a job, and how fast each would be")
+          ->group(kExpertGroup);
   flags->job.add_to(*command, false);
   command->add_option("--workers", flags->workers, "how many processes")->check(CLI::Range(1, 4096));
   command->add_option("--hosts", flags->hosts, "on which machines, with how many each: a:2,b:2");
@@ -304,7 +305,7 @@ void add_plan(CLI::App& app, const Invocation&, Run& run) {
 
 void add_measure(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<MeasureFlags>();
-  CLI::App* command = app.add_subcommand("measure", "what plan starts")->group("");
+  CLI::App* command = app.add_subcommand("measure", "what plan starts")->group(kHiddenGroup);
   command->add_option("--job-hex", flags->job_hex)->required();
   command->add_option("--out", flags->out)->required();
   command->add_option("--lanes", flags->lane_sizes)->required()->delimiter(',');

@@ -117,7 +117,8 @@ int predict(const PredictFlags& flags, const Invocation& invocation) {
 void add_predict(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<PredictFlags>();
   CLI::App* command =
-      app.add_subcommand("predict", "let a trained model say what it makes of images, tables, text or trees");
+      app.add_subcommand("predict", "let a trained model say what it makes of images, tables, text or trees")
+          ->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command
       ->add_option("input", flags->inputs,

@@ -63,7 +63,7 @@ int make_report(const ReportFlags& flags) {
 
 void add_report(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App* command = app.add_subcommand("report", "make report.html of a run folder anew");
+  CLI::App* command = app.add_subcommand("report", "make report.html of a run folder anew")->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_flag("--score", flags->score, "first let the model predict all of its test samples");
   command->add_flag("--tensorboard", flags->tensorboard, "also write TensorBoard's event files");

@@ -312,7 +312,7 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
 
 void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* command = app.add_subcommand("train", "train a network on many processes");
+  CLI::App* command = app.add_subcommand("train", "train a network on many processes")->group(kStartGroup);
   flags->job.add_to(*command, false);
   flags->places.add_to(*command);
   command->add_option("--run-dir", flags->run_dir,
@@ -341,7 +341,8 @@ void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
 void add_resume(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* command =
-      app.add_subcommand("resume", "go on with a run from its last checkpoint, to the same bits");
+      app.add_subcommand("resume", "go on with a run from its last checkpoint, to the same bits")
+          ->group(kStartGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_option("--set", flags->job.sets, "change a key, e.g. train.epochs=10")
       ->take_all()
