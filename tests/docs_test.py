@@ -141,8 +141,12 @@ def options_of(command):
     return found
 
 
+GROUPS = ("Start", "Use", "While it trains", "Expert")  # of the program's commands
+
+
 def subcommands_of(command):
-    return listed(help_of(command), "Subcommands", r"^  (\S+)")
+    titles = ("Subcommands",) if command else GROUPS
+    return set().union(*(listed(help_of(command), title, r"^  (\S+)") for title in titles))
 
 
 def words_of(line):
@@ -292,6 +296,13 @@ class CommandsTest(unittest.TestCase):
     def test_the_program_knows_those_of_the_pages(self):
         self.check((page.path.relative_to(SOURCE), number, text) for page in map(page_of, PAGES)
                    for number, language, text in page.blocks if language in SHELLS)
+
+    def test_the_reference_groups_them_as_the_help_does(self):
+        reference = next(path for path in PAGES if path.name == "commands.md").read_text(encoding="utf-8")
+        for group in GROUPS:
+            section = re.search(rf"^## {group}\n(.*?)^## ", reference, re.MULTILINE | re.DOTALL)[1]
+            named = set(re.findall(r"^    distbelief ([a-z]+)", section, re.MULTILINE))
+            self.assertEqual(named, listed(help_of(()), group, r"^  (\S+)"), group)
 
     def test_the_program_knows_the_examples_of_its_own_help(self):
         commands = [()]

@@ -146,8 +146,9 @@ class JsonTest(OutputsTest):
         for command in commands:  # grows with those that a command has
             shown = self.distbelief(*command, "--help").out
             self.assertRegex(shown, r"Examples?:\n  \S", command)
-            below = re.search(r"(?ms)^Subcommands:\n(.*?)(?:^\S|\Z)", shown)
-            if below: commands += [[*command, name] for name in re.findall(r"(?m)^  (\S+)", below[1])]
+            groups = "Subcommands" if command else "Start|Use|While it trains|Expert"
+            for below in re.findall(rf"(?ms)^(?:{groups}):\n(.*?)(?=^\S|\Z)", shown):
+                commands += [[*command, name] for name in re.findall(r"(?m)^  (\S+)", below)]
         self.assertGreater(len(commands), 30)
 
 

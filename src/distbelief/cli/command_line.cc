@@ -47,12 +47,12 @@ int run(int argc, char** argv, std::span<const AddCommand> commands) {
   });
   app.footer(
       "Examples:\n"
-      "  distbelief train                              a CNN on Fashion-MNIST, 2 workers\n"
+      "  distbelief train                                a CNN on Fashion-MNIST, 2 workers\n"
       "  distbelief train job.toml --workers 4 --set train.lr=0.1\n"
       "  distbelief eval runs/my-run\n"
       "  distbelief predict runs/my-run photo.ppm\n"
-      "  distbelief launch --workers 4 -- ./my_program   a libtorch program of yours\n"
-      "  distbelief COMMAND --help                     everything about a command");
+      "  distbelief launch --workers 4 -- ./my_program   your own libtorch program\n"
+      "  distbelief COMMAND --help                       all options of a command");
   const Invocation invocation{{argv, argv + argc}, argv};
   Run run;
   for (const AddCommand add : commands) add(app, invocation, run);

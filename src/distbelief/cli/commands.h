@@ -13,6 +13,13 @@ struct Invocation {
   char** argv = nullptr;
 };
 
+// Groups of the commands in `distbelief --help`, as in docs/reference/commands.md.
+inline constexpr const char* kStartGroup = "Start";
+inline constexpr const char* kUseGroup = "Use";
+inline constexpr const char* kWhileItTrainsGroup = "While it trains";
+inline constexpr const char* kExpertGroup = "Expert";
+inline constexpr const char* kHiddenGroup = "";  // the help leaves it out
+
 // A function add_...() adds a command to the program. When the user chooses the command, it stores in `run`
 // the function that returns the exit code.
 using Run = std::function<int()>;
@@ -41,12 +48,13 @@ void add_bench_tables(CLI::App& bench, const Invocation& invocation, Run& run);
 void add_control(CLI::App& app, const Invocation& invocation, Run& run);  // status, stop, pause, scale
 void add_audit(CLI::App& app, const Invocation& invocation, Run& run);
 void add_certs(CLI::App& app, const Invocation& invocation, Run& run);
-void add_host(CLI::App& app, const Invocation& invocation, Run& run);   // hidden: a host's answer to a probe
-void add_begin(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: started by launch
+void add_host(CLI::App& app, const Invocation& invocation, Run& run);  // hidden: a host's answer to a probe
+// Hidden: started by launch on each worker's host; runs the user's program as a worker.
+void add_run_as_worker(CLI::App& app, const Invocation& invocation, Run& run);
 // Hidden: removes a run's snapshots from a host at its end.
-void add_forget(CLI::App& app, const Invocation& invocation, Run& run);
-void add_remember(CLI::App& app, const Invocation& invocation,
-                  Run& run);  // hidden: restores a run's snapshots on a host
+void add_clear_host(CLI::App& app, const Invocation& invocation, Run& run);
+// Hidden: restores a run's snapshots on a host.
+void add_restore_snapshots(CLI::App& app, const Invocation& invocation, Run& run);
 
 // The path of `distbelief`, also in distbelief-torch, for starting it elsewhere.
 std::string own_path();

@@ -5,12 +5,12 @@
 namespace distbelief::cli {
 
 void JobFlags::add_to(CLI::App& command, bool job_required) {
-  auto* file = command.add_option("job", job_file, "job file (TOML); without one: a CNN on Fashion-MNIST");
+  auto* file = command.add_option("job", job_file, "job file (TOML); default: a CNN on Fashion-MNIST");
   if (job_required) file->required();
   command.add_option("--set", sets, "override a key of the job file: --set train.lr=0.1 (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
-  command.add_option("--data-dir", data_dir, "where the data is; short for --set data.path=DIR");
+  command.add_option("--data-dir", data_dir, "path of the data; same as --set data.path=DIR");
 }
 
 job::Job JobFlags::read() const {

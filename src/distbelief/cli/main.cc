@@ -11,8 +11,9 @@
 // MB.
 int main(int argc, char** argv) {
   using namespace distbelief::cli;
-  constexpr AddCommand kQuick[] = {add_control, add_launch, add_init,  add_data,   add_certs,
-                                   add_server,  add_host,   add_begin, add_forget, add_remember};
+  constexpr AddCommand kQuick[] = {add_control,    add_launch,           add_init, add_data,
+                                   add_certs,      add_server,           add_host, add_run_as_worker,
+                                   add_clear_host, add_restore_snapshots};
   if (argc > 1 && has_command(kQuick, argv[1])) return run_command_line(argc, argv, kQuick);
   const std::string whole = torch_path();
   execv(whole.c_str(), argv);

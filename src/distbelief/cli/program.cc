@@ -17,10 +17,15 @@ void release_unused_memory() {
 
 int distbelief::cli_main(int argc, char** argv) {
   using namespace distbelief::cli;
-  static constexpr AddCommand kCommands[] = {
-      add_train,  add_resume,  add_launch,  add_eval,    add_generate, add_predict,  add_nearest,
-      add_export, add_report,  add_check,   add_init,    add_models,   add_datasets, add_data,
-      add_plan,   add_bench,   add_measure, add_control, add_audit,    add_certs,    add_worker,
-      add_server, add_servers, add_host,    add_begin,   add_forget,   add_remember};
+  // The order of `distbelief --help`.
+  static constexpr AddCommand kCommands[] = {add_init,          add_check,      add_train,
+                                             add_resume,        add_launch,     add_models,
+                                             add_datasets,      add_data,       add_eval,
+                                             add_predict,       add_generate,   add_nearest,
+                                             add_export,        add_report,     add_control,
+                                             add_plan,          add_audit,      add_servers,
+                                             add_certs,         add_bench,      add_worker,
+                                             add_server,        add_measure,    add_host,
+                                             add_run_as_worker, add_clear_host, add_restore_snapshots};
   return run_command_line(argc, argv, kCommands);
 }

@@ -161,17 +161,25 @@ std::string draw_job_name(const std::string& run) {
 
 void add_servers(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<StandingFlags>();
-  CLI::App* command = app.add_subcommand("servers", "keep parameter servers that several runs use at once");
-  command->add_option("folder", flags->folder, "for their logs; runs find them by it")->required();
-  command->add_option("--servers", flags->servers, "how many")->check(CLI::Range(1, 64));
-  command->add_option("--hosts", flags->hosts, "on which machines: a,b");
-  command->add_option("--certs", flags->certs, "certificates for several hosts (distbelief certs)");
-  command->add_option("--memory-mb", flags->memory_mb, "of each server, for all jobs (default: no limit)");
-  command->add_option("--job-mb", flags->job_mb, "of each server, for one job (default: no limit)");
-  command->add_option("--jobs", flags->jobs, "at a time")->check(CLI::Range(1, 65536));
+  CLI::App* command =
+      app.add_subcommand("servers", "run parameter servers that several runs share")->group(kExpertGroup);
+  command
+      ->add_option("folder", flags->folder, "folder for the servers' logs; runs find the servers through it")
+      ->required();
+  command->add_option("--servers", flags->servers, "number of servers (default: 2)")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--hosts", flags->hosts, "hosts of the servers: a,b");
+  command->add_option("--certs", flags->certs,
+                      "certificates for several hosts: the folder of `distbelief certs`");
+  command->add_option("--memory-mb", flags->memory_mb,
+                      "memory limit of each server for all jobs, in MB (default: no limit)");
+  command->add_option("--job-mb", flags->job_mb,
+                      "memory limit of each server for one job, in MB (default: no limit)");
+  command->add_option("--jobs", flags->jobs, "most jobs at a time (default: 64)")
+      ->check(CLI::Range(1, 65536));
   command
       ->add_option("--lease-minutes", flags->lease_minutes,
-                   "after which a job that no replica is there for is closed; 0: never (default: 10)")
+                   "close a job that had no replica for this many minutes; 0: never (default: 10)")
       ->check(CLI::Range(0.0, 1e6));
   command->footer(
       "Examples:\n"

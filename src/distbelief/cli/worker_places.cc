@@ -117,12 +117,13 @@ std::vector<cluster::HostSlots> place_workers(const PlaceFlags& flags, Config& c
 }
 
 void PlaceFlags::add_to(CLI::App& command) {
-  command.add_option("--workers", workers, "how many processes")->check(CLI::Range(1, 65536));
-  command.add_option("--hosts", hosts, "on which machines, with how many each: a:2,b:2");
+  command.add_option("--workers", workers, "number of worker processes")->check(CLI::Range(1, 65536));
+  command.add_option("--hosts", hosts, "hosts, with the number of workers on each: a:2,b:2");
   command.add_option("--hostfile", hostfile,
-                     "the same as lines of a file, which may change while the run trains");
-  command.add_option("--servers-at", servers_at,
-                     "use parameter servers that stand: the folder of `distbelief servers`, or addresses");
+                     "file with a host per line (a:2); the run follows changes of the file");
+  command.add_option(
+      "--servers-at", servers_at,
+      "use standing parameter servers: the folder of `distbelief servers`, or their addresses");
 }
 
 }  // namespace distbelief::cli

@@ -62,9 +62,9 @@ class Supervisor final : public comm::ControlServer::Handler {
   void look_for_notices();
   void look_for_hang();
   void await_hosts();
-  void forget_hosts();
+  void clear_hosts();
   bool holds_snapshot() const;
-  bool forget(const std::string& host, const std::filesystem::path& kept) const;
+  bool clear_host(const std::string& host, const std::filesystem::path& kept) const;
   void settle_snapshots(int code);
   bool put_snapshots_aside(const std::filesystem::path& file);
   int wanted() const;  // number of workers

@@ -17,8 +17,8 @@ using std::chrono::seconds;
 constexpr seconds kAskAgain{10};        // for a host that did not answer
 constexpr seconds kAskLeaverAgain{60};  // for one that announced its end
 constexpr seconds kAskWeakAgain{3600};  // for one with too weak a processor
-constexpr seconds kForgetDeadline{15};
-constexpr seconds kForgetLostDeadline{5};
+constexpr seconds kClearDeadline{15};
+constexpr seconds kClearLostDeadline{5};
 
 // Certificates made for a run must outlive the longest run.
 constexpr std::chrono::days kRunCertificates{3650};
@@ -164,24 +164,24 @@ void Supervisor::await_hosts() {
 // Removes the run's data from a host when the run ends. A lost host cleans up itself if it can; but stopped
 // workers cannot, so it is asked too, with a short deadline, because a silent host may answer again. `kept`:
 // a file for the host's snapshots; empty: they are discarded.
-bool Supervisor::forget(const std::string& host, const std::filesystem::path& kept) const {
+bool Supervisor::clear_host(const std::string& host, const std::filesystem::path& kept) const {
   const std::atomic<bool> never{false};
   const bool is_lost = lost_hosts_.contains(host);
   LaunchOptions launch;
   launch.session_folder = options_.place.launcher;  // removed with the run, even if this launcher is killed
   launch.isa = options_.launch.isa;
   launch.hosts = {{host, 1}};
-  launch.command = {options_.watch.program.string(), "forget", options_.place.snapshots};
+  launch.command = {options_.watch.program.string(), "clear-host", options_.place.snapshots};
   if (!kept.empty())
     launch.command.insert(launch.command.end(), {"--keep", std::filesystem::absolute(kept).string()});
-  const seconds deadline = is_lost ? kForgetLostDeadline : kForgetDeadline;
+  const seconds deadline = is_lost ? kClearLostDeadline : kClearDeadline;
   return output_of(launch_command(launch), deadline, never).has_value() || (is_lost && kept.empty());
 }
 
-void Supervisor::forget_hosts() {
+void Supervisor::clear_hosts() {
   std::vector<std::pair<std::string, std::future<bool>>> done;
   for (const std::string& host : used_)
-    done.emplace_back(host, std::async(std::launch::async, [this, host] { return forget(host, {}); }));
+    done.emplace_back(host, std::async(std::launch::async, [this, host] { return clear_host(host, {}); }));
   for (auto& [host, well] : done)
     if (!well.get())
       say(fmt::format("could not remove the run's snapshots from {}; the next run there does", host));

@@ -9,7 +9,7 @@
 namespace distbelief::cluster {
 namespace {
 
-constexpr std::chrono::minutes kRememberDeadline{2};
+constexpr std::chrono::minutes kRestoreDeadline{2};
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void Supervisor::settle_snapshots(int code) {
   if (is_put_aside) keeps_snapshots_ = false;
   if (keeps_snapshots_ && !came_to_nothing)
     say("the newest state is in memory only; resume on these machines goes on from it");
-  if (!keeps_snapshots_) forget_hosts();
+  if (!keeps_snapshots_) clear_hosts();
   if (is_put_aside || (code != 0 && !has_saved)) return;
   std::error_code error;
   std::filesystem::remove(file, error);
@@ -46,7 +46,7 @@ bool Supervisor::holds_snapshot() const {
 bool Supervisor::put_snapshots_aside(const std::filesystem::path& file) {
   try {
     bool is_done = options_.hosts.empty() ? put_aside(options_.place.snapshots, file)
-                                          : !keeper_.empty() && forget(keeper_, file);
+                                          : !keeper_.empty() && clear_host(keeper_, file);
     if (is_done && !std::filesystem::exists(file)) {
       say(fmt::format("{} is on {} only: hosts do not share the folder", file.string(), keeper_));
       is_done = false;
@@ -78,9 +78,9 @@ void Supervisor::bring_snapshots_back() {
   launch.session_folder = options_.place.launcher;
   launch.isa = options_.launch.isa;
   launch.hosts = {{host, 1}};
-  launch.command = {options_.watch.program.string(), "remember", options_.place.snapshots, file.string()};
-  const std::optional<std::string> answer =
-      output_of(launch_command(launch), kRememberDeadline, interrupted_);
+  launch.command = {options_.watch.program.string(), "restore-snapshots", options_.place.snapshots,
+                    file.string()};
+  const std::optional<std::string> answer = output_of(launch_command(launch), kRestoreDeadline, interrupted_);
   if (!answer && !interrupted_.load())
     throw Error(
         ErrorCode::kUnavailable,

@@ -193,7 +193,7 @@ void abandon_run(const WorkerOptions& options, std::int64_t fence) {
   if (!launcher) std::this_thread::sleep_for(kForTheOthers);
 }
 
-// The run is over and on the disk: its snapshots go now, and a host that says so need not be asked to forget
+// The run is over and on the disk: its snapshots go now, and a host that says so need not be asked to clear
 // them. The first worker is the last to be done.
 void forget_snapshots(World& world, const WorkerOptions& options, run::Vitals& vitals) {
   world.communicator().barrier();

@@ -109,13 +109,14 @@ int audit(const AuditFlags& flags) {
 
 void add_audit(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<AuditFlags>();
-  CLI::App* command = app.add_subcommand(
-      "audit",
-      "prove that every epoch saw each sample once (report.audit = true); with parameter servers, that each "
-      "update counts once and all copies agree");
+  CLI::App* command = app.add_subcommand("audit", "prove that a run counted each sample and each update once")
+                          ->group(kExpertGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
-  command->add_flag("--json", flags->json, "for programs");
-  command->footer("Example:\n  distbelief audit runs/my-run");
+  command->add_flag("--json", flags->json, "print JSON");
+  command->footer(
+      "With report.audit = true, the audit proves that every epoch saw each sample once.\n"
+      "With parameter servers, it proves that each update counts once and that all copies agree.\n"
+      "Example:\n  distbelief audit runs/my-run");
   command->callback([=, &run] { run = [=] { return audit(*flags); }; });
 }
 

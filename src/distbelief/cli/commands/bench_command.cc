@@ -155,45 +155,48 @@ int bench_allreduce(const BenchFlags& flags, const Invocation& invocation) {
 }  // namespace
 
 void add_bench(CLI::App& app, const Invocation& invocation, Run& run) {
-  CLI::App* command = app.add_subcommand("bench", "measure this machine");
+  CLI::App* command = app.add_subcommand("bench", "measure the speed of this machine");
   command->require_subcommand(1);
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* step = command->add_subcommand("step", "time of a training step on fixed random data");
+  CLI::App* step = command->add_subcommand("step", "time a training step on fixed random data");
   CLI::App* network = command->add_subcommand(
-      "network", "time of a network's forward and backward alone, in one process on one thread");
+      "network", "time forward and backward of a network, in one process on one thread");
   for (CLI::App* each : {step, network}) {
-    each->add_option("--model", flags->model, "model by name")->capture_default_str();
+    each->add_option("--model", flags->model, "name of the model")->capture_default_str();
     each->add_option("--batch", flags->batch, "samples per worker")
         ->capture_default_str()
         ->check(CLI::Range(std::int64_t{1}, kMost));
-    each->add_option("--steps", flags->steps, "steps to time")
+    each->add_option("--steps", flags->steps, "number of timed steps")
         ->capture_default_str()
         ->check(CLI::Range(std::int64_t{1}, kMost));
-    each->add_option("--set", flags->sets, "a key of the job file: --set model.hidden=[2048,2048]")
+    each->add_option("--set", flags->sets,
+                     "override a key of the job file: --set model.hidden=[2048,2048] (repeatable)")
         ->take_all()
         ->allow_extra_args(false);
   }
   step->footer("Example:\n  distbelief bench step --model resnet18 --batch 16 --workers 2 --json");
-  network->add_flag("--json", flags->json, "answer as JSON");
+  network->add_flag("--json", flags->json, "print JSON");
   network->footer("Example:\n  distbelief bench network --model lstm --batch 16 --json");
-  CLI::App* allreduce = command->add_subcommand("allreduce", "our allreduce against MPI's and memcpy");
-  allreduce->add_option("--sizes", flags->sizes, "bytes, multiples of 4 below 8 GiB")
+  CLI::App* allreduce =
+      command->add_subcommand("allreduce", "time our allreduce, MPI's allreduce and memcpy");
+  allreduce->add_option("--sizes", flags->sizes, "sizes in bytes: multiples of 4 below 8 GiB")
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{4}, kMostSum));
-  allreduce->add_option("--repeats", flags->repeats, "runs of each")
+  allreduce->add_option("--repeats", flags->repeats, "number of runs per size")
       ->capture_default_str()
       ->check(CLI::Range(1, int(kMost)));
   allreduce->footer("Example:\n  distbelief bench allreduce --workers 2 --sizes 1048576,67108864");
   for (CLI::App* each : {step, allreduce}) {
-    each->add_option("--workers", flags->workers, "processes")
+    each->add_option("--workers", flags->workers, "number of worker processes")
         ->capture_default_str()
         ->check(CLI::Range(1, 4096));
-    each->add_flag("--json", flags->json, "answer as JSON");
+    each->add_flag("--json", flags->json, "print JSON");
   }
   command->footer(
       "Examples:\n  distbelief bench step --model mlp --batch 32\n  distbelief bench allreduce --workers 2");
   add_bench_exchange(*command, invocation, run);
   add_bench_tables(*command, invocation, run);
+  command->group(kExpertGroup);  // last, because a new subcommand takes the group of its parent
   step->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return bench_step(*flags, invocation); }; });
   network->callback(

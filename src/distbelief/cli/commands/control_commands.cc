@@ -211,7 +211,7 @@ struct Verb {
 };
 
 CLI::App* add_verb(CLI::App& app, const std::shared_ptr<ControlFlags>& flags, const Verb& verb) {
-  CLI::App* command = app.add_subcommand(verb.name, verb.help);
+  CLI::App* command = app.add_subcommand(verb.name, verb.help)->group(kWhileItTrainsGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->footer(fmt::format("Example:\n  {}", verb.example));
   return command;
@@ -235,42 +235,47 @@ bool resume_living(const fs::path& run_dir, int worker) {
 
 void add_control(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<ControlFlags>();
-  CLI::App* command =
-      add_verb(app, flags, {"status", "how a run is doing", "distbelief status runs/my-run --json"});
-  command->add_flag("--json", flags->json, "for programs");
+  CLI::App* command = add_verb(app, flags,
+                               {"status", "show workers, lanes, speed and newest saved state of a run",
+                                "distbelief status runs/my-run --json"});
+  command->add_flag("--json", flags->json, "print JSON");
   command->callback([=, &run] { run = [=] { return status(*flags); }; });
+
+  command = add_verb(
+      app, flags,
+      {"scale", "change the number of workers, threads or parameter servers of a run",
+       "distbelief scale runs/my-run 4\n  distbelief scale runs/my-run --threads 2\n  distbelief scale "
+       "runs/my-run --servers 3"});
+  command->add_option("workers", flags->workers, "number of workers")->check(CLI::Range(1, 4096));
+  command->add_option("--threads", flags->threads, "lanes that each worker carries at a time")
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--servers", flags->servers,
+                   "number of parameter servers (parallel.sync = \"parameter_server\")")
+      ->check(CLI::Range(1, 64));
+  command->callback([=, &run] { run = [=] { return scale(*flags); }; });
+
+  command = add_verb(app, flags,
+                     {"pause", "pause a run, or one worker of it; distbelief resume continues it",
+                      "distbelief pause runs/my-run\n  distbelief pause runs/my-run --worker 1"});
+  command->add_option("--worker", flags->worker, "pause this worker only; the others carry its lanes")
+      ->check(CLI::Range(0, 65535));
+  command->callback([=, &run] { run = [=] { return obey(*flags, about_worker("pause", flags->worker)); }; });
 
   command = add_verb(app, flags, {"stop", "save and end a run", "distbelief stop runs/my-run"});
   command->callback(
       [=, &run] { run = [=] { return obey(*flags, {.name = "stop", .value = 0, .text = {}}); }; });
-
-  command = add_verb(app, flags,
-                     {"pause", "let a run, or one worker of it, wait; distbelief resume lets it go on",
-                      "distbelief pause runs/my-run\n  distbelief pause runs/my-run --worker 1"});
-  command->add_option("--worker", flags->worker, "this one only: the others carry its lanes")
-      ->check(CLI::Range(0, 65535));
-  command->callback([=, &run] { run = [=] { return obey(*flags, about_worker("pause", flags->worker)); }; });
-
-  command = add_verb(
-      app, flags,
-      {"scale", "give a run another number of workers, or its workers of threads, while it trains",
-       "distbelief scale runs/my-run 4\n  distbelief scale runs/my-run --threads 2\n  distbelief scale "
-       "runs/my-run --servers 3"});
-  command->add_option("workers", flags->workers, "how many")->check(CLI::Range(1, 4096));
-  command->add_option("--threads", flags->threads, "lanes that each worker carries at a time")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--servers", flags->servers, "parameter servers (parallel.sync = \"parameter_server\")")
-      ->check(CLI::Range(1, 64));
-  command->callback([=, &run] { run = [=] { return scale(*flags); }; });
 }
 
 void add_certs(CLI::App& app, const Invocation&, Run& run) {
   auto folder = std::make_shared<std::string>();
   auto days = std::make_shared<int>(365);
   CLI::App* command =
-      app.add_subcommand("certs", "make a small certificate authority and certificates for roles");
-  command->add_option("folder", *folder, "where to put them")->required();
-  command->add_option("--days", *days, "how long they are valid")->check(CLI::Range(1, 36500));
+      app.add_subcommand("certs", "make a certificate authority and certificates for several hosts")
+          ->group(kExpertGroup);
+  command->add_option("folder", *folder, "folder to write")->required();
+  command->add_option("--days", *days, "days until the certificates expire (default: 365)")
+      ->check(CLI::Range(1, 36500));
   command->footer("Example:\n  distbelief certs ~/.config/distbelief/certs --days 365");
   command->callback([=, &run] {
     run = [=] {

@@ -35,13 +35,13 @@ struct SourceFlags {
     command
         .add_option(
             "source", source,
-            "a data set's name, a job file (.toml), the folder or URL of a packed set, or your files: a "
+            "name of a data set, a job file (.toml), the folder or URL of a packed set, or your files: a "
             "table, a text, a .tar, a folder of images or shards")
         ->required();
-    command.add_option("--set", sets, "a key of the data set: --set data.samples=1000 (repeatable)")
+    command.add_option("--set", sets, "override a key of the data set: --set data.samples=1000 (repeatable)")
         ->take_all()
         ->allow_extra_args(false);
-    command.add_option("--data-dir", data_dir, "where the data is; short for --set data.path=DIR");
+    command.add_option("--data-dir", data_dir, "path of the data; same as --set data.path=DIR");
   }
 
   bool is_packed() const { return data::is_url(source) || fs::exists(fs::path(source) / data::kIndexName); }
@@ -266,18 +266,23 @@ void add_pack(CLI::App& data, Run& run) {
   auto flags = std::make_shared<PackFlags>();
   CLI::App* command = data.add_subcommand("pack", "cut a data set into compressed slices with checksums");
   flags->source.add_to(*command);
-  command->add_option("out", flags->out, "folder to write; new, or left by an interrupted packing")
+  command->add_option("out", flags->out, "folder to write: a new one, or one that an interrupted pack left")
       ->required();
-  command->add_option("--slice-mb", flags->slice_mb, "megabytes of samples in a slice, before compression")
+  command->add_option("--slice-mb", flags->slice_mb, "megabytes of samples per slice, before compression")
       ->check(CLI::Range(0.001, 1024.0))
       ->capture_default_str();
-  command->add_option("--slices-per-file", flags->slices_per_file, "neighbours that one transfer may bring")
+  command
+      ->add_option("--slices-per-file", flags->slices_per_file,
+                   "slices per file; one transfer can fetch neighbours in a file")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--level", flags->level, "of zstd: 1 is fast, 19 is small")
+  command
+      ->add_option("--level", flags->level,
+                   "zstd compression level: 1 is fastest, 19 makes the smallest files")
       ->check(CLI::Range(1, 19))
       ->capture_default_str();
-  command->add_option("--threads", flags->threads, "that read and compress")->check(CLI::Range(1, 1024));
+  command->add_option("--threads", flags->threads, "threads that read and compress")
+      ->check(CLI::Range(1, 1024));
   command->footer(
       "Examples:\n  distbelief data pack fashion_mnist /data/fashion --slice-mb 1\n"
       "  distbelief data pack job.toml /data/set\n"
@@ -289,14 +294,15 @@ void add_pack(CLI::App& data, Run& run) {
 void add_info(CLI::App& data, Run& run) {
   auto flags = std::make_shared<InfoFlags>();
   CLI::App* command =
-      data.add_subcommand("info", "say what a data set has: counts, shapes, size, balance of classes");
+      data.add_subcommand("info", "print counts, shapes, size and balance of classes of a data set");
   flags->source.add_to(*command);
-  command->add_option(
-      "--split", flags->split,
-      "draw a split: even, stratified, label:CLASSES, dirichlet:ALPHA, feature:NUMBER or COLUMN");
-  command->add_option("--clients", flags->clients, "between how many")->check(CLI::Range(1, 1'000'000));
-  command->add_option("--seed", flags->seed, "of the split")->capture_default_str();
-  command->add_flag("--json", flags->json, "answer as JSON");
+  command->add_option("--split", flags->split,
+                      "show how a split deals samples to clients: even, stratified, label:CLASSES, "
+                      "dirichlet:ALPHA, feature:NUMBER or COLUMN");
+  command->add_option("--clients", flags->clients, "number of clients of the split")
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--seed", flags->seed, "seed of the split")->capture_default_str();
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer(
       "Examples:\n  distbelief data info fashion_mnist\n  distbelief data info /data/fashion\n"
       "  distbelief data info people.csv\n"
@@ -308,11 +314,11 @@ void add_verify(CLI::App& data, Run& run) {
   auto flags = std::make_shared<VerifyFlags>();
   CLI::App* command = data.add_subcommand("verify", "read a packed set and check every checksum");
   command->add_option("place", flags->place, "folder or URL of the packed set")->required();
-  command->add_option("--threads", flags->threads, "that read and check")->check(CLI::Range(1, 1024));
+  command->add_option("--threads", flags->threads, "threads that read and check")->check(CLI::Range(1, 1024));
   add_ca_file(*command, flags->ca_file);
   command->footer(
       "Examples:\n  distbelief data verify /data/fashion\n  distbelief data verify https://host/fashion\n\n"
-      "Names file and offset of what is damaged; the exit code is then 1.");
+      "The command prints file and offset of each damaged place and then ends with exit code 1.");
   command->callback([=, &run] { run = [=] { return verify_set(*flags); }; });
 }
 
@@ -322,11 +328,12 @@ void add_data(CLI::App& app, const Invocation&, Run& run) {
   CLI::App* data = app.add_subcommand("data", "pack, inspect, verify and fetch data sets");
   data->require_subcommand(1);
   data->footer(
-      "Example:\n  distbelief data pack fashion_mnist /data/fashion\n  distbelief data COMMAND --help");
+      "Examples:\n  distbelief data pack fashion_mnist /data/fashion\n  distbelief data COMMAND --help");
   add_pack(*data, run);
   add_info(*data, run);
   add_verify(*data, run);
   add_data_get(*data, run);
+  data->group(kStartGroup);  // last, because a new subcommand takes the group of its parent
 }
 
 }  // namespace distbelief::cli

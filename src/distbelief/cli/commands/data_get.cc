@@ -60,24 +60,27 @@ int get_set(const GetFlags& flags) {
 
 void add_ca_file(CLI::App& command, std::string& ca_file) {
   command
-      .add_option("--ca-file", ca_file, "PEM file of who vouches for an https server; default: the system's")
+      .add_option("--ca-file", ca_file,
+                  "PEM file of the certificate authority of an https server (default: the system's)")
       ->envname(kTrustVariable);
 }
 
 void add_data_get(CLI::App& data, Run& run) {
   auto flags = std::make_shared<GetFlags>();
-  CLI::App* command = data.add_subcommand(
-      "get", "fetch a public data set: mnist, fashion_mnist, cifar10, or one that a JSON file describes");
-  command->add_option("name", flags->name, "its name, or SET.json with the files of a set of your own")
+  CLI::App* command = data.add_subcommand("get", "fetch a public data set");
+  command
+      ->add_option("name", flags->name,
+                   "mnist, fashion_mnist or cifar10, or SET.json, which lists the files of a set of your own")
       ->required();
-  command->add_option("--to", flags->to, "folder to write; default: data/NAME, where it is found by itself");
+  command->add_option("--to", flags->to, "folder to write (default: data/NAME, where jobs look for it)");
   command->add_option("--mirror", flags->mirror,
-                      "URL of a folder that has the files, instead of their public home");
+                      "URL of a folder with copies of the files, used instead of their public server");
   add_ca_file(*command, flags->ca_file);
   command->footer(
       "Examples:\n  distbelief data get cifar10\n"
       "  distbelief data get mnist --to /data/mnist --mirror https://mirror.example/mnist\n\n"
-      "What an interrupted fetch left is continued. Files whose SHA-256 is wrong are not kept.");
+      "An interrupted fetch continues when you repeat the command. A file with a wrong SHA-256 is "
+      "discarded.");
   command->callback([=, &run] { run = [=] { return get_set(*flags); }; });
 }
 

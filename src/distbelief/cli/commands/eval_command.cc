@@ -93,14 +93,14 @@ int eval(const EvalFlags& flags, const Invocation& invocation) {
 
 void add_eval(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<EvalFlags>();
-  CLI::App* command = app.add_subcommand("eval", "score a trained model on its test set");
+  CLI::App* command = app.add_subcommand("eval", "score a trained model on its test set")->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
-  command->add_option("--data-dir", flags->data_dir, "where the data is, if not where the run had it");
-  command->add_option("--metric", flags->metrics, "a metric to give; may be repeated; all, if none is named")
+  command->add_option("--data-dir", flags->data_dir, "path of the data, if it has moved since the run");
+  command->add_option("--metric", flags->metrics, "print only this metric (repeatable; default: all metrics)")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_flag("--best", flags->best, "the best checkpoint instead of the last weights");
-  command->add_flag("--json", flags->json, "answer as JSON");
+  command->add_flag("--best", flags->best, "use the best checkpoint instead of the last weights");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer(
       "Examples:\n"
       "  distbelief eval runs/my-run --best\n"

@@ -45,36 +45,36 @@ int bench_exchange(const ExchangeFlags& flags) {
 void add_bench_exchange(CLI::App& bench, const Invocation&, Run& run) {
   auto flags = std::make_shared<ExchangeFlags>();
   CLI::App* command = bench.add_subcommand(
-      "exchange", "push and pull of an array between this process and a parameter server, against memcpy");
-  command->add_option("--floats", flags->bench.floats, "of the array")
+      "exchange", "time push and pull of an array through a parameter server, and memcpy");
+  command->add_option("--floats", flags->bench.floats, "number of floats in the array")
       ->capture_default_str()
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
-  command->add_option("--repeats", flags->bench.repeats, "runs of each")
+  command->add_option("--repeats", flags->bench.repeats, "number of runs per operation")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   CLI::Option* listen =
-      command->add_option("--listen", flags->listen, "be a server at these addresses, until interrupted")
+      command->add_option("--listen", flags->listen, "serve at these addresses until interrupted")
           ->delimiter(',');
   command
-      ->add_option("--connect", flags->connect, "servers elsewhere, of one map: the array is cut over them")
+      ->add_option("--connect", flags->connect,
+                   "use the servers at these addresses, which share one map and split the array")
       ->delimiter(',')
       ->excludes(listen);
   command
-      ->add_option(
-          "--map", flags->bench.map,
-          "addresses of all servers that share out the array, for each of them; by default each is alone")
+      ->add_option("--map", flags->bench.map,
+                   "addresses of all servers that split the array, the same list at each (default: each "
+                   "server has its own array)")
       ->delimiter(',')
       ->needs(listen);
-  command->add_option("--copies", flags->bench.copies, "of each slice, on two servers of the map")
+  command->add_option("--copies", flags->bench.copies, "copies of each slice; 2: on two servers of the map")
       ->capture_default_str()
       ->check(CLI::Range(1, 2))
       ->needs(listen);
-  command
-      ->add_option("--logs", flags->bench.logs,
-                   "folder for the servers' logs of updates; by default none are kept")
+  command->add_option("--logs", flags->bench.logs, "folder for the servers' update logs (default: no logs)")
       ->needs(listen);
-  command->add_option("--certs", flags->bench.certificates, "folder of `distbelief certs`, for host:port");
-  command->add_flag("--json", flags->json, "answer as JSON");
+  command->add_option("--certs", flags->bench.certificates,
+                      "certificates for addresses host:port: the folder of `distbelief certs`");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer(
       "Examples:\n  distbelief bench exchange\n  distbelief bench exchange --listen host1:7000 --map "
       "host1:7000,host2:7000 --certs certs\n"

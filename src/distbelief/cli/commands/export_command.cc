@@ -90,14 +90,15 @@ int export_run(const ExportFlags& flags) {
 
 void add_export(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<ExportFlags>();
-  CLI::App* command = app.add_subcommand("export", "write a trained model for other programs");
+  CLI::App* command =
+      app.add_subcommand("export", "write a trained model to a file for other programs")->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_option("out", flags->out, "file to write")->required();
-  command->add_option("--to", flags->format, "torchscript, safetensors or state_dict")
+  command->add_option("--to", flags->format, "format of the file: torchscript, safetensors or state_dict")
       ->required()
       ->check(CLI::IsMember({"torchscript", "safetensors", "state_dict"}));
-  command->add_flag("--best", flags->best, "the best checkpoint instead of the last weights");
-  command->add_option("--data-dir", flags->data_dir, "where the data is, if not where the run had it");
+  command->add_flag("--best", flags->best, "use the best checkpoint instead of the last weights");
+  command->add_option("--data-dir", flags->data_dir, "path of the data, if it has moved since the run");
   command->footer(
       "Examples:\n"
       "  distbelief export runs/my-run --to torchscript net.pt       torch.jit.load(\"net.pt\")\n"

@@ -99,19 +99,26 @@ int generate(const GenerateFlags& flags, const Invocation& invocation) {
 
 void add_generate(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<GenerateFlags>();
-  CLI::App* command = app.add_subcommand("generate", "continue a text, or draw images, with a trained model");
+  CLI::App* command =
+      app.add_subcommand("generate", "continue a text or draw images with a trained model")->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command->add_option("--prompt", flags->prompt, "text to continue");
   command->add_option("--tokens", flags->tokens, "tokens to continue: 1,2,3")->delimiter(',');
-  command->add_option("--count", flags->count, "tokens to add (200), or images to draw (64)")
+  command
+      ->add_option("--count", flags->count,
+                   "number of tokens to add (default: 200) or of images to draw (default: 64)")
       ->check(CLI::Range(1, 1000000));
-  command->add_option("--temperature", flags->sample.temperature, "0: always the likeliest token")
+  command
+      ->add_option("--temperature", flags->sample.temperature,
+                   "sampling temperature; 0 takes the likeliest token")
       ->check(CLI::Range(0.0, 100.0));
-  command->add_option("--top-k", flags->sample.top_k, "choose among so many of the likeliest tokens; 0: all")
+  command
+      ->add_option("--top-k", flags->sample.top_k,
+                   "sample among this many of the likeliest tokens; 0: among all")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--seed", flags->sample.seed, "another one gives another sample");
-  command->add_option("--out", flags->out, "where the sheet of images goes; RUN/samples.png");
-  command->add_flag("--json", flags->json, "tokens as JSON");
+  command->add_option("--seed", flags->sample.seed, "seed of the sample");
+  command->add_option("--out", flags->out, "PNG file for the images (default: RUN/samples.png)");
+  command->add_flag("--json", flags->json, "print the tokens as JSON");
   command->footer(
       "Examples:\n  distbelief generate runs/shakespeare --prompt 'ROMEO:' --temperature 0.8 --top-k 40\n"
       "  distbelief generate runs/dcgan --out sheet.png");

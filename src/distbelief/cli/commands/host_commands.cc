@@ -20,9 +20,10 @@ namespace distbelief::cli {
 namespace fs = std::filesystem;
 
 // Makes a user's own program die with its launcher as well: the kernel keeps this setting through exec.
-void add_begin(CLI::App& app, const Invocation&, Run& run) {
+void add_run_as_worker(CLI::App& app, const Invocation&, Run& run) {
   auto program = std::make_shared<std::vector<std::string>>();
-  CLI::App* command = app.add_subcommand("begin", "what launch starts")->group("");
+  CLI::App* command =
+      app.add_subcommand("run-as-worker", "run a program as a worker of launch")->group(kHiddenGroup);
   command->add_option("program", *program)->required();
   command->callback([=, &run] {
     run = [=] {
@@ -39,11 +40,12 @@ void add_begin(CLI::App& app, const Invocation&, Run& run) {
   });
 }
 
-void add_forget(CLI::App& app, const Invocation&, Run& run) {
+void add_clear_host(CLI::App& app, const Invocation&, Run& run) {
   auto snapshots = std::make_shared<std::string>(), kept = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("forget", "what a host keeps of a run that has ended")->group("");
+  CLI::App* command =
+      app.add_subcommand("clear-host", "remove the snapshots of a run that has ended")->group(kHiddenGroup);
   command->add_option("snapshots", *snapshots)->required();
-  command->add_option("--keep", *kept, "the file that they go to");
+  command->add_option("--keep", *kept, "file that the snapshots are saved to first");
   command->callback([=, &run] {
     run = [=] {
       const bool is_there = kept->empty() || cluster::put_aside(*snapshots, *kept);
@@ -53,9 +55,10 @@ void add_forget(CLI::App& app, const Invocation&, Run& run) {
   });
 }
 
-void add_remember(CLI::App& app, const Invocation&, Run& run) {
+void add_restore_snapshots(CLI::App& app, const Invocation&, Run& run) {
   auto snapshots = std::make_shared<std::string>(), file = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("remember", "what a run has put aside, on a host")->group("");
+  CLI::App* command = app.add_subcommand("restore-snapshots", "restore the snapshots of a run from a file")
+                          ->group(kHiddenGroup);
   command->add_option("snapshots", *snapshots)->required();
   command->add_option("file", *file)->required();
   command->callback([=, &run] {
@@ -67,7 +70,7 @@ void add_remember(CLI::App& app, const Invocation&, Run& run) {
 }
 
 void add_host(CLI::App& app, const Invocation&, Run& run) {
-  CLI::App* command = app.add_subcommand("host", "what this host has for a run")->group("");
+  CLI::App* command = app.add_subcommand("host", "print what this host offers to a run")->group(kHiddenGroup);
   command->callback([&run] {
     run = [] {
       fmt::print("{}\n", to_string(cluster::HostAnswer{.isa = cluster::pinned_isa(),

@@ -209,10 +209,11 @@ int datasets(const DataSetsFlags& flags) {
 
 void add_check(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<CheckFlags>();
-  CLI::App* command = app.add_subcommand("check", "check a job file, its data and its model; start nothing");
+  CLI::App* command = app.add_subcommand("check", "check a job file, its data and its model; start nothing")
+                          ->group(kStartGroup);
   flags->job.add_to(*command, false);
   flags->places.add_to(*command);
-  command->add_flag("--json", flags->json, "answer as JSON");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer(
       "Examples:\n  distbelief check examples/jobs/fashion_mnist_cnn.toml --workers 4\n"
       "  distbelief check job.toml --hosts a:8,b:8");
@@ -221,14 +222,17 @@ void add_check(CLI::App& app, const Invocation&, Run& run) {
 
 void add_models(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<ModelsFlags>();
-  CLI::App* command = app.add_subcommand("models", "list the models, or describe one layer by layer");
+  CLI::App* command =
+      app.add_subcommand("models", "list the models, or describe one layer by layer")->group(kStartGroup);
   command->add_option("name", flags->name, "model to describe");
-  command->add_option("--set", flags->sets, "an option of the model: --set model.hidden=[512,512]")
+  command
+      ->add_option("--set", flags->sets,
+                   "override an option of the model: --set model.hidden=[512,512] (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--input", flags->input, "input shape: 3,224,224")->delimiter(',');
-  command->add_option("--classes", flags->classes, "classes, or vocabulary");
-  command->add_flag("--json", flags->json, "answer as JSON");
+  command->add_option("--classes", flags->classes, "number of classes, or size of the vocabulary");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer(
       "Examples:\n  distbelief models\n  distbelief models resnet152\n"
       "  distbelief models resnet18 --input 3,32,32 --classes 10");
@@ -237,9 +241,12 @@ void add_models(CLI::App& app, const Invocation&, Run& run) {
 
 void add_datasets(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<DataSetsFlags>();
-  CLI::App* command = app.add_subcommand("datasets", "list the data sets and whether they are here, or one");
+  CLI::App* command =
+      app.add_subcommand("datasets",
+                         "list the data sets and whether each is on this machine, or describe one")
+          ->group(kStartGroup);
   command->add_option("name", flags->name, "data set to describe");
-  command->add_flag("--json", flags->json, "answer as JSON");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer("Examples:\n  distbelief datasets\n  distbelief datasets cifar100");
   command->callback([=, &run] { run = [=] { return datasets(*flags); }; });
 }

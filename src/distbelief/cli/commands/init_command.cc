@@ -52,13 +52,14 @@ int init(const InitFlags& flags) {
 
 void add_init(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<InitFlags>();
-  CLI::App* command = app.add_subcommand("init", "look at your data and write a job file that trains on it");
+  CLI::App* command = app.add_subcommand("init", "look at your data and write a job file that trains on it")
+                          ->group(kStartGroup);
   command
       ->add_option("data", flags->data,
-                   "a table (.csv, .tsv), a text, a .tar, or a folder of images or shards")
+                   "your data: a table (.csv, .tsv), a text, a .tar, or a folder of images or shards")
       ->required();
-  command->add_option("--out", flags->out, "the job file to write")->capture_default_str();
-  command->add_flag("--force", flags->force, "replace the file if it is there");
+  command->add_option("--out", flags->out, "job file to write")->capture_default_str();
+  command->add_flag("--force", flags->force, "replace the file if it exists");
   command->footer("Examples:\n  distbelief init people.csv\n  distbelief init photos/ --out photos.toml");
   command->callback([=, &run] { run = [=] { return init(*flags); }; });
 }

@@ -60,7 +60,7 @@ std::string absolute_program(const std::string& program) {
 // `env` sets the variables on the host where the launcher starts the program.
 std::vector<std::string> enrolled(const std::vector<std::string>& program,
                                   const cluster::Enrolment& enrolment) {
-  std::vector<std::string> command{own_path(), "begin", "--", "env"};
+  std::vector<std::string> command{own_path(), "run-as-worker", "--", "env"};
   for (const cluster::Variable& variable : cluster::variables_of(enrolment))
     command.push_back(variable.name + "=" + variable.value);
   command.insert(command.end(), program.begin(), program.end());
@@ -150,22 +150,27 @@ int resume_launched(const LaunchFlags& flags) {
 void add_launch(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<LaunchFlags>();
   CLI::App* command =
-      app.add_subcommand("launch", "run a libtorch program of yours that survives a lost worker");
+      app.add_subcommand("launch", "run your own libtorch program so that it survives a lost worker")
+          ->group(kStartGroup);
   command->add_option("program", flags->program, "the program and its arguments, after --")->required();
-  command->add_option("--workers", flags->workers, "how many processes (default: 2)")
+  command->add_option("--workers", flags->workers, "number of worker processes (default: 2)")
       ->check(CLI::Range(1, kMostWorkers));
   command->add_option("--run-dir", flags->run_dir,
                       "folder for logs, events and checkpoints (default: runs/PROGRAM-TIME)");
-  command->add_option("--set", flags->sets, fmt::format("one of {} (repeatable)", fmt::join(kKeys, ", ")))
+  command
+      ->add_option("--set", flags->sets,
+                   fmt::format("override a key: one of {} (repeatable)", fmt::join(kKeys, ", ")))
       ->take_all()
       ->allow_extra_args(false);
   command->footer(
       "Examples:\n"
       "  distbelief launch --workers 4 --run-dir runs/mine -- ./my_program --epochs 5\n"
       "  distbelief launch --set elastic.standby=true -- ./my_program\n"
-      "  distbelief status runs/mine        and: scale, pause, stop, resume\n"
-      "The program tracks its training with distbelief::elastic::Tracked (docs/howto/embed_in_cpp.md).\n"
-      "Exit codes: 0 done, 1 failed, 2 bad usage or the program's own 2, 130 interrupted or stopped.");
+      "  distbelief status runs/mine\n"
+      "The commands status, scale, pause, stop and resume control the run.\n"
+      "The program must track its training with distbelief::elastic::Tracked (docs/howto/embed_in_cpp.md).\n"
+      "Exit codes: 0 done, 1 failed, 2 bad usage or an exit code 2 of the program, 130 interrupted or "
+      "stopped.");
   command->callback([=, &run] { run = [=] { return launch(*flags); }; });
 }
 

@@ -111,14 +111,15 @@ int nearest_words(const NearestFlags& flags, const Invocation& invocation) {
 
 void add_nearest(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<NearestFlags>();
-  CLI::App* command = app.add_subcommand("nearest", "words that a word2vec run has found to be alike");
+  CLI::App* command = app.add_subcommand("nearest", "find the words most similar to given words (word2vec)")
+                          ->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
-  command->add_option("word", flags->words, "words of its text")->required();
-  command->add_option("--top", flags->top, "how many to name for each")
+  command->add_option("word", flags->words, "words from the text of the run")->required();
+  command->add_option("--top", flags->top, "number of similar words to print for each")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
-  command->add_option("--data-dir", flags->data_dir, "where the text is, if not where the run had it");
-  command->add_flag("--json", flags->json, "answer as JSON");
+  command->add_option("--data-dir", flags->data_dir, "path of the text, if it has moved since the run");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer("Example:\n  distbelief nearest runs/words king queen --top 5");
   command->callback(
       [=, &invocation, &run] { run = [=, &invocation] { return nearest_words(*flags, invocation); }; });

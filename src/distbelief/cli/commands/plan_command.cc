@@ -284,18 +284,18 @@ std::optional<ChosenLayout> choose_layout(const job::Job& job, const std::vector
 void add_plan(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command =
-      app.add_subcommand("plan", "which meshes of workers there are for a job, and how fast each would be");
+      app.add_subcommand("plan", "predict the step time and memory of every mesh of workers for a job")
+          ->group(kExpertGroup);
   flags->job.add_to(*command, false);
-  command->add_option("--workers", flags->workers, "how many processes")->check(CLI::Range(1, 4096));
-  command->add_option("--hosts", flags->hosts, "on which machines, with how many each: a:2,b:2");
+  command->add_option("--workers", flags->workers, "number of worker processes")->check(CLI::Range(1, 4096));
+  command->add_option("--hosts", flags->hosts, "hosts, with the number of workers on each: a:2,b:2");
   command->add_option("--memory-per-worker", flags->memory,
-                      "leave out what needs more: 1.2G, 800M (default: no limit)");
-  command->add_flag("--json", flags->json, "answer as JSON");
+                      "leave out meshes that need more: 1.2G, 800M (default: no limit)");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer(
-      "Measures the network's blocks and the exchange between workers for a few seconds, then predicts the "
-      "time of\n"
-      "a step and the memory of a worker for every mesh; best first. parallel.mesh = \"auto\" takes the "
-      "first.\n"
+      "The command measures the network's blocks and the exchange between workers for a few seconds.\n"
+      "It then predicts the time of a step and the memory of a worker for every mesh, fastest first.\n"
+      "parallel.mesh = \"auto\" takes the first mesh of this list.\n"
       "Examples:\n"
       "  distbelief plan job.toml --workers 4\n"
       "  distbelief plan job.toml --workers 4 --memory-per-worker 1.2G --set train.batch_size=256 --json");
@@ -304,7 +304,7 @@ void add_plan(CLI::App& app, const Invocation&, Run& run) {
 
 void add_measure(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<MeasureFlags>();
-  CLI::App* command = app.add_subcommand("measure", "what plan starts")->group("");
+  CLI::App* command = app.add_subcommand("measure", "measure a network for plan")->group(kHiddenGroup);
   command->add_option("--job-hex", flags->job_hex)->required();
   command->add_option("--out", flags->out)->required();
   command->add_option("--lanes", flags->lane_sizes)->required()->delimiter(',');

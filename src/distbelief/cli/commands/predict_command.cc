@@ -116,20 +116,21 @@ int predict(const PredictFlags& flags, const Invocation& invocation) {
 
 void add_predict(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<PredictFlags>();
-  CLI::App* command =
-      app.add_subcommand("predict", "let a trained model say what it makes of images, tables, text or trees");
+  CLI::App* command = app.add_subcommand("predict", "apply a trained model to images, tables, texts or trees")
+                          ->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
   command
       ->add_option("input", flags->inputs,
                    "images (.jpg, .png, .ppm, .pgm), tables (.csv, .tsv), texts (.txt and others, "
                    "text:WORDS), trees (.sexp, tree:EXPRESSION), IDX files, test:N or test:N-M")
       ->required();
-  command->add_option("--top", flags->top, "how many classes to name")->check(CLI::Range(1, 1000000));
-  command->add_flag("--best", flags->best, "the best checkpoint instead of the last weights");
-  command->add_option("--out", flags->out,
-                      "folder for pictures that answer (segmentation, autoencoders); RUN/predicted");
-  command->add_flag("--json", flags->json, "answer as JSON");
-  command->add_option("--data-dir", flags->data_dir, "where the data is, if not where the run had it");
+  command->add_option("--top", flags->top, "number of classes to list")->check(CLI::Range(1, 1000000));
+  command->add_flag("--best", flags->best, "use the best checkpoint instead of the last weights");
+  command->add_option(
+      "--out", flags->out,
+      "folder for the images that segmentation and autoencoders produce (default: RUN/predicted)");
+  command->add_flag("--json", flags->json, "print JSON");
+  command->add_option("--data-dir", flags->data_dir, "path of the data, if it has moved since the run");
   command->footer(
       "Examples:\n"
       "  distbelief predict runs/my-run shoe.jpg shirt.png --top 5\n"

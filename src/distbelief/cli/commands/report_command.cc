@@ -63,11 +63,11 @@ int make_report(const ReportFlags& flags) {
 
 void add_report(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App* command = app.add_subcommand("report", "make report.html of a run folder anew");
+  CLI::App* command = app.add_subcommand("report", "write the report.html of a run again")->group(kUseGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
-  command->add_flag("--score", flags->score, "first let the model predict all of its test samples");
+  command->add_flag("--score", flags->score, "first predict all test samples with the model");
   command->add_flag("--tensorboard", flags->tensorboard, "also write TensorBoard's event files");
-  command->add_option("--data-dir", flags->data_dir, "where the data is, if not where the run had it");
+  command->add_option("--data-dir", flags->data_dir, "path of the data, if it has moved since the run");
   command->footer(
       "Examples:\n"
       "  distbelief report runs/my-run\n"

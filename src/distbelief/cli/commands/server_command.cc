@@ -224,7 +224,7 @@ int serve(const ServerFlags& flags) {
 
 void add_server(CLI::App& app, const Invocation&, Run& run) {
   auto flags = std::make_shared<ServerFlags>();
-  CLI::App* command = app.add_subcommand("server", "what train starts")->group("");
+  CLI::App* command = app.add_subcommand("server", "run a parameter server of train")->group(kHiddenGroup);
   command->add_option("--run-dir", flags->run_dir)->required();
   command->add_option("--control", flags->control)->required();
   command->add_option("--listen", flags->listen)->required();

@@ -48,28 +48,28 @@ int bench_tables_command(TablesFlags flags) {
 void add_bench_tables(CLI::App& bench, const Invocation&, Run& run) {
   auto flags = std::make_shared<TablesFlags>();
   CLI::App* command = bench.add_subcommand(
-      "tables", "random rows of a table, updated and read through a parameter server on one core");
-  command->add_option("--rows", flags->bench.rows, "of the table")
+      "tables", "time updates and reads of random rows of a table on a parameter server");
+  command->add_option("--rows", flags->bench.rows, "rows of the table")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32));
   command->add_option("--width", flags->bench.width, "floats in a row")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
-  command->add_option("--request-rows", flags->bench.request_rows, "rows in one request")
+  command->add_option("--request-rows", flags->bench.request_rows, "rows per request")
       ->capture_default_str()
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 16));
-  command->add_option("--clients", flags->bench.clients, "connections, each with a request under way")
+  command->add_option("--clients", flags->bench.clients, "connections, each with one request in flight")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
-  command->add_option("--seconds", flags->bench.seconds, "of updates, and of reads")
+  command->add_option("--seconds", flags->bench.seconds, "seconds of updates, and of reads")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 600.0));
-  command->add_option("--server-core", flags->bench.server_core, "that the server keeps to")
+  command->add_option("--server-core", flags->bench.server_core, "core that the server is pinned to")
       ->capture_default_str()
       ->check(CLI::Range(0, 1023));
-  command->add_option("--listen", flags->listen, "be the server at this address, until interrupted");
-  command->add_flag("--socket", flags->socket, "share no memory: everything goes through the Unix socket");
-  command->add_flag("--json", flags->json, "answer as JSON");
+  command->add_option("--listen", flags->listen, "serve at this address until interrupted");
+  command->add_flag("--socket", flags->socket, "share no memory: send everything through the Unix socket");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer("Example:\n  distbelief bench tables --rows 10000000 --width 64 --json");
   command->callback([=, &run] { run = [=] { return bench_tables_command(*flags); }; });
 }

@@ -312,18 +312,20 @@ int resume(const TrainFlags& flags, const Invocation& invocation) {
 
 void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* command = app.add_subcommand("train", "train a network on many processes");
+  CLI::App* command = app.add_subcommand("train", "train a network on many processes")->group(kStartGroup);
   flags->job.add_to(*command, false);
   flags->places.add_to(*command);
   command->add_option("--run-dir", flags->run_dir,
-                      "folder for everything the run writes (default: runs/MODEL-DATA-TIME)");
-  command->add_option("--init", flags->init, "begin with the weights of a safetensors file");
-  command->add_flag("--init-partial", flags->init_partial, "take from it what fits and draw the rest");
-  command->add_option("--trace", flags->trace, "write a trace for chrome://tracing or ui.perfetto.dev");
-  command->add_option("--progress", flags->progress, "auto, bar, plain or none");
+                      "folder for all files of the run (default: runs/MODEL-DATA-TIME)");
+  command->add_option("--init", flags->init, "start from the weights of a safetensors file");
+  command->add_flag("--init-partial", flags->init_partial,
+                    "with --init: load the tensors that fit and draw the others from the seed");
+  command->add_option("--trace", flags->trace, "write a trace file for chrome://tracing or ui.perfetto.dev");
+  command->add_option("--progress", flags->progress,
+                      "style of the progress display: auto, bar, plain or none");
   command
       ->add_option("--inject", flags->inject,
-                   "order a fault, to see what happens: kill:rank=1,step=37 (docs/reference/faults.md)")
+                   "inject a fault: kill:rank=1,step=37 (docs/reference/faults.md; repeatable)")
       ->take_all()
       ->allow_extra_args(false);
   command->footer(
@@ -333,22 +335,25 @@ void add_train(CLI::App& app, const Invocation& invocation, Run& run) {
       "  distbelief train job.toml --init resnet18.safetensors --init-partial\n"
       "  distbelief train job.toml --hosts a:2,b:2 --set train.lr=0.1 --set train.epochs=3\n"
       "  mpirun -n 4 distbelief train job.toml --run-dir runs/four\n"
-      "Exit codes: 0 done, 1 failed, 2 bad usage or job file, 130 interrupted; under mpirun and srun the\n"
-      "launcher's own (Open MPI's mpirun: 1 after Ctrl-C).");
+      "Exit codes: 0 done, 1 failed, 2 bad usage or job file, 130 interrupted.\n"
+      "Under mpirun and srun the exit code is the launcher's (Open MPI: 1 after Ctrl-C).");
   command->callback([=, &invocation, &run] { run = [=, &invocation] { return train(*flags, invocation); }; });
 }
 
 void add_resume(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* command =
-      app.add_subcommand("resume", "go on with a run from its last checkpoint, to the same bits");
+  CLI::App* command = app.add_subcommand("resume", "continue a run from its newest state, to the same bits")
+                          ->group(kStartGroup);
   command->add_option("run", flags->run_dir, "run folder")->required();
-  command->add_option("--set", flags->job.sets, "change a key, e.g. train.epochs=10")
+  command
+      ->add_option("--set", flags->job.sets,
+                   "override a key of the job file: --set train.epochs=10 (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
   flags->places.add_to(*command);
-  command->add_option("--progress", flags->progress, "auto, bar, plain or none");
-  command->add_option("--worker", flags->worker, "of a run under way: this worker, which was paused")
+  command->add_option("--progress", flags->progress,
+                      "style of the progress display: auto, bar, plain or none");
+  command->add_option("--worker", flags->worker, "continue this paused worker of a run that trains")
       ->check(CLI::Range(0, 65535));
   command->footer("Example:\n  distbelief resume runs/my-run --workers 4");
   command->callback(

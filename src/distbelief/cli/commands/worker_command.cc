@@ -195,7 +195,7 @@ void pin_or_restart(const Invocation& invocation) {
 
 void add_worker(CLI::App& app, const Invocation& invocation, Run& run) {
   auto flags = std::make_shared<WorkerFlags>();
-  CLI::App* command = app.add_subcommand("worker", "what train starts")->group("");
+  CLI::App* command = app.add_subcommand("worker", "run a worker of train")->group(kHiddenGroup);
   command->add_option("--run-dir", flags->run_dir)->required();
   command->add_option("--job-hex", flags->job_hex)->required();
   command->add_option("--progress", flags->progress);
