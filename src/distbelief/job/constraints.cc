@@ -128,7 +128,7 @@ MaybeFault features_for_a_tensor_group(const Config& config) {
                "different workers; leave one of them out"};
 }
 
-// What the planner chooses is not given as well.
+// Refuses keys that the planner chooses.
 MaybeFault auto_chooses_the_mesh(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.mesh != "auto") return std::nullopt;

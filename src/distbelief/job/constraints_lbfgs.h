@@ -7,7 +7,8 @@
 
 namespace distbelief::job {
 
-// What does not go with train.optimizer = "lbfgs", or only with it. Nothing: all is well.
+// The first setting that does not go with train.optimizer = "lbfgs", or goes only with it; nothing: there is
+// none.
 std::optional<Fault> impossible_with_lbfgs(const Config& config);
 
 }  // namespace distbelief::job

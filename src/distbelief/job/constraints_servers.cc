@@ -55,7 +55,7 @@ std::optional<Fault> with_tables(const Config& config) {
                              "parallel.data, pipeline, tensor and threads at 1, and set parallel.workers to "
                              "how many replicas there are",
                              config.model.name)};
-  // What would reach the dense parameters only.
+  // Settings that would reach the dense parameters only.
   const std::pair<const char*, bool> dense[] = {
       {"parallel.staleness_aware", config.parallel.staleness_aware},
       {"parallel.delay_compensation", config.parallel.delay_compensation != 0},

@@ -7,7 +7,7 @@
 
 namespace distbelief::job {
 
-// What parallel.sync = "parameter_server" does not go with, or what goes with it alone; the first such. Pure.
+// The first setting that does not go with parallel.sync = "parameter_server", or goes only with it. Pure.
 std::optional<Fault> impossible_with_servers(const Config& config);
 
 }  // namespace distbelief::job

@@ -78,7 +78,7 @@ std::vector<Fault> values_out_of_range(const Config& config) {
   return faults;
 }
 
-// What a job file could not have said, and so could not be written back to one.
+// Values that no job file can hold, so that they could not be written back to one.
 std::vector<Fault> unwritable_options(const Config& config) {
   std::vector<Fault> faults;
   for (const std::string& section : section_names()) {

@@ -33,7 +33,7 @@ Job read_job_file(const std::filesystem::path& path);
 Config parse_job(std::string_view text, const std::string& file_name);
 Config load_job_file(const std::filesystem::path& path);
 
-// What `distbelief train` runs without a job file: examples/jobs/fashion_mnist_cnn.toml.
+// The job of `distbelief train` without a job file: examples/jobs/fashion_mnist_cnn.toml.
 Config default_job();
 
 // --set section.key=value. The value is TOML; bare words are strings, also within a list:
@@ -47,7 +47,7 @@ std::string to_toml(const Config& config);
 // The same error; its message begins with the place where the key that it is about was set, if it was.
 Error placed(const Job& job, const Error& error);
 
-// What `act` gives; its errors are placed().
+// Gives the result of `act`; its errors are placed().
 template <typename Act>
 decltype(auto) with_places(const Job& job, const Act& act) {
   try {

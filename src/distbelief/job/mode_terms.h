@@ -9,14 +9,14 @@
 #include "distbelief/base/options.h"
 #include "distbelief/job/job_check.h"
 
-// What a job file may say about modes that a program brings itself. No torch.
+// Modes that a program brings itself, as far as a job file goes. No torch.
 namespace distbelief::job {
 
 // A mode that `parallel.sync = NAME` chooses. Its settings stand in a section of their own, [NAME].
 struct ModeTerms {
   std::string name;
   std::vector<OptionSpec> options{};
-  // What is wrong with a job that has chosen the mode, when every value is in range; may be empty.
+  // The fault of a job that has chosen the mode, when every value is in range; may be empty.
   std::function<std::optional<Fault>(const Config& config)> constrain{};
 };
 

@@ -24,7 +24,7 @@ using AnyField =
     std::variant<Field<bool>, Field<std::int64_t>, Field<std::uint64_t>, Field<double>, Field<std::string>,
                  Field<std::vector<std::string>>, Field<std::vector<std::int64_t>>>;
 
-// What a number must satisfy, and the words for it: "must be " + text.
+// A condition on a number, and the words for it: "must be " + text.
 struct Limit {
   std::string_view text;
   bool (*holds)(double);

@@ -148,7 +148,7 @@ LatencyTable latency_table(const std::vector<std::int64_t>& nanoseconds,
   return table;
 }
 
-// Of the three convolutions of a candidate; what is done to each element besides is the same for all.
+// Counts the three convolutions of a candidate; work on single elements is the same for all candidates.
 std::vector<std::int64_t> count_costs(const std::vector<FbnetLayer>& layers) {
   std::vector<std::int64_t> found;
   for (const FbnetLayer& layer : layers)

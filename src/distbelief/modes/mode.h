@@ -36,7 +36,7 @@ struct Work {
   std::optional<TreeNode> lanes{};  // whose samples the step has; nothing: all of the job
 };
 
-// What a step has come to between the replicas.
+// The result of a step between the replicas.
 struct Settled {
   Reached reached{};
   std::optional<double> loss{};  // that must be finite; nothing: not known of this step
@@ -44,7 +44,7 @@ struct Settled {
       agreed{};  // wishes that all who act together share; nothing: not at this step
 };
 
-// What a replica knows when it takes part.
+// A replica's knowledge when it takes part.
 struct Entry {
   std::int64_t step = 0;   // that it would go on with by itself
   std::int64_t steps = 0;  // of the whole run
@@ -75,9 +75,9 @@ struct Finished {
   std::optional<double> loss{};  // over all samples
 };
 
-// What happens between replicas: where a replica's work comes from and what becomes of its steps. One object
-// for each worker; all workers of the replica call the same functions in the same order, on the main thread.
-// What waits for others may take hours. Throws Error.
+// The seam between replicas: it says where a replica's work comes from and what becomes of its steps. One
+// object for each worker; all workers of the replica call the same functions in the same order, on the main
+// thread. Waits for others may take hours. Throws Error.
 class Mode {
  public:
   virtual ~Mode() = default;
@@ -105,7 +105,7 @@ class Mode {
   Record record_;
 };
 
-// What a mode gives the loop: terms for the replica, then the mode, made when the replica is built.
+// A mode's parts for the loop: terms for the replica, then the mode, made when the replica is built.
 struct ModeParts {
   replica::ReplicaTerms terms{};
   std::function<std::unique_ptr<Mode>(replica::Replica&)> make{};

@@ -44,7 +44,7 @@ std::vector<run::Fault> own_faults(const WorkerOptions& options, int replica, in
   return own;
 }
 
-// Of a decomposed model the leader alone has the whole network.
+// Only the leader of a decomposed model has the whole network.
 run::PreparedJob prepare_for(const WorkerOptions& options) {
   const bool has_part = is_decomposed(options.config.parallel) && options.replica > 0;
   // Files may change while a run goes on. A host that does not see the run's folder learns from its own.
@@ -98,7 +98,7 @@ void show(const World& world, const char* text) {
 }
 
 [[noreturn]] void end_job(World& world, const Error& error) {
-  // What the job does wrong it does on all workers.
+  // A job that fails by itself fails on all workers.
   const bool is_told = error.code() == ErrorCode::kAborted || error.code() == ErrorCode::kJobFailed;
   if (world.abort(error.what()) || !is_told) show(world, error.what());
   world.abort_job(exit_code(error.code()));
@@ -202,8 +202,8 @@ void forget_snapshots(World& world, const WorkerOptions& options, run::Vitals& v
   vitals.forgotten = true;
 }
 
-// What another has met ends this one too. It may take that one a moment to say why, and the first process
-// that ends makes the launcher kill the rest.
+// The failure of another worker ends this one too. That one may take a moment to say why, and the first
+// process that ends makes the launcher kill the rest.
 void give_way() { std::this_thread::sleep_for(std::chrono::seconds(1)); }
 
 }  // namespace

@@ -6,11 +6,11 @@
 
 #include "distbelief/run/vitals.h"
 
-// What a supervisor's orders say beside their kind: JSON. Pure functions, without torch. All throw
+// Contents of a supervisor's orders beside their kind: JSON. Pure functions, without torch. All throw
 // Error(kBadInput) for what is none.
 namespace distbelief::process {
 
-// Of the order to go: what RunStart says.
+// Contents of the order to go, as RunStart has them.
 struct TurnOrder {
   int generation = 1;
   int recoveries = 0;

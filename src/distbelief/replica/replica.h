@@ -21,7 +21,7 @@ class LaneRunner;
 
 namespace distbelief::replica {
 
-// What a mode decides about a replica before it is built.
+// A mode's decisions about a replica, taken before it is built.
 struct ReplicaTerms {
   std::optional<TreeNode> lanes{};  // of the job's that it carries, a node of their tree; nothing: all
   enum class Update {
@@ -38,7 +38,7 @@ struct ReplicaTerms {
   bool moves_lanes() const { return update == Update::kOptimizer && !lanes; }
 };
 
-// What the training thread is told while a step goes on; each may be empty.
+// Calls during a step; each may be empty.
 struct ReplicaHooks {
   std::function<void(std::int64_t step, const data::Batch& batch)> on_batch{};  // on any lane's thread
   std::function<double(std::int64_t step)> slowness{};   // how many times as long a lane is to take

@@ -23,7 +23,7 @@ class ReplicaView {
 
   bool is_first() const { return replica_.world().rank() == 0; }
   const compute::Layout& layout() const { return layout_; }
-  // Of the whole network; written by one worker at a time, or each its own span.
+  // Arrays of the whole network; one worker writes at a time, or each its own span.
   std::span<float> parameters();
   std::span<float> gradient();
   // Running statistics, then notes: the mean over lanes.

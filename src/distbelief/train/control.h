@@ -14,12 +14,12 @@ struct ControlOptions {
   const std::atomic<bool>* stop_requested = nullptr;  // set by a signal
 };
 
-// What the loop shows of itself and what others ask of it: the training thread's side of Vitals and Orders.
+// The training thread's side of Vitals and Orders: what it shows of itself, and what others ask of it.
 class Control {
  public:
   explicit Control(const ControlOptions& options) : options_(options) {}
 
-  // What the worker does: a constant such as kSaving.
+  // Shows the worker's activity: a constant such as kSaving.
   void show(const char* state);
   // It works on, with lanes of its own or without.
   void show_working() { show(working_state_); }

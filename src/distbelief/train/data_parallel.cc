@@ -31,7 +31,7 @@ float weight(BatchShare share, int workers) {
   return float(double(share.samples) / double(share.global_samples));
 }
 
-// What both ways have in common: a lane per worker, gradients handed over as backward finishes them.
+// The common part of both ways: a lane per worker, gradients handed over as backward finishes them.
 struct Exchange {
   Exchange(World& w, std::shared_ptr<torch::nn::Module> module, const DataParallel::Options& options)
       : world(w),

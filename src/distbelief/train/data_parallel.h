@@ -100,7 +100,7 @@ class EpochSampler : public torch::data::samplers::Sampler<> {
   // Whether any number of workers, from 1 to the size of a batch, can go on at batch `step` and deal out what
   // is left of the epoch: not when only a batch is left that is too small to go round more of them.
   bool can_resume_at(std::size_t step) const;
-  // What a loss over batch `step` of an epoch stands for.
+  // The share of a loss over batch `step` of an epoch.
   BatchShare share(std::size_t step) const;
 
  private:

@@ -129,7 +129,7 @@ struct PipelineParallel::State {
   }
 
   std::int64_t own_lanes() const { return options.lanes / mesh.data; }
-  // What lane `lane` of this replica has of `samples`.
+  // The part of `samples` that lane `lane` of this replica has.
   SliceRange part_of(std::int64_t samples, std::int64_t lane) const {
     return share_of(samples, int(lane), int(own_lanes()));
   }

@@ -18,7 +18,7 @@
 
 namespace distbelief::train {
 
-// What is known only when a generation's turn comes.
+// Facts that are known only when a generation's turn comes.
 struct RunStart {
   int generation = 1;
   int recoveries = 0;      // failures that the run has survived so far
@@ -35,7 +35,7 @@ struct RunKeeperOptions {
   run::Faults* faults = nullptr;  // of this worker; borrowed; null: none are ordered
 };
 
-// What stays of a run: restores it, counts its steps and epochs, validates, takes snapshots, saves, and
+// Keeps a run: restores it, counts its steps and epochs, validates, takes snapshots, saves, and
 // leaves the results. By all workers of a replica together, on the main thread; writing is the first
 // worker's.
 class RunKeeper {

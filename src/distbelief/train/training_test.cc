@@ -75,7 +75,7 @@ TEST(Evaluate, CountsEverySampleOnce) {
   EXPECT_NEAR(result.loss, whole.sums[0] / 300, 1e-4);
 }
 
-// What summary.json says of the bits.
+// The words of summary.json about the bits.
 TEST(Job, IsReproducibleUnlessOrderOrTimeDecide) {
   Config ring = small_job();
   ring.parallel.algorithm = "ring";

@@ -38,7 +38,7 @@ class BatchStore : public compute::VectorStore {
   // The point of the present evaluation.
   virtual void fetch(std::span<float> point) = 0;
 
-  // What a portion has come to.
+  // The result of a portion.
   struct Portion {
     std::int64_t evaluation = 0;
     std::int64_t portion = 0;
@@ -49,7 +49,7 @@ class BatchStore : public compute::VectorStore {
   };
   virtual void add(const Portion& portion) = 0;
 
-  // What the coordinator knows after so many evaluations.
+  // The coordinator's knowledge after so many evaluations.
   struct Coordinator {
     std::int64_t evaluation = 0;
     std::vector<double> numbers{};

@@ -8,7 +8,7 @@
 
 namespace distbelief::modes {
 
-// What goes in and out of a sub-network in one step, for the thread that trains it.
+// Input and output of a sub-network in one step, for the thread that trains it.
 struct SubNetworkTraffic {
   std::vector<std::byte> input{};  // floats, from the sub-network before
   torch::Tensor output{};          // for the next, on the host; none: it is the last
